@@ -1,0 +1,26 @@
+"""etplus joins a PyTorch Execution Trace and a Kineto trace of the same job into ET+, a timed operator graph."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .linker import LinkResult, link
+    from .schemas.errors import EtplusError
+
+__version__ = "0.1.0"
+__all__ = ["EtplusError", "LinkResult", "__version__", "link"]
+
+_HOMES = {
+    "link": ".linker",
+    "LinkResult": ".linker",
+    "EtplusError": ".schemas.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that ``import etplus`` stays cheap."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

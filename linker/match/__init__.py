@@ -1,0 +1,1 @@
+"""Matching ET nodes to Kineto CPU events, one method a module."""

@@ -1,0 +1,36 @@
+"""The one hierarchy of errors that users see; each message says file, place, expectation and remedy."""
+
+from __future__ import annotations
+
+__all__ = ["ConvertError", "EtplusError", "LinkError", "TraceFormatError", "UsageError"]
+
+
+class EtplusError(Exception):
+    """Base of every error that etplus raises on purpose; the CLI prints it as one line and exits 2."""
+
+
+class UsageError(EtplusError):
+    """A call or an option that makes no sense: unknown value, missing argument, output over input."""
+
+
+class LinkError(EtplusError):
+    """The two traces were read but cannot be joined the way that was asked for."""
+
+
+class ConvertError(EtplusError):
+    """An ET+ document cannot be expressed in the format that was asked for."""
+
+
+class TraceFormatError(EtplusError):
+    """A file that is not what it was given as.
+
+    Attributes:
+        file: the file's name as the user gave it.
+        place: byte offset, node or event index, or "" for the file as a whole.
+    """
+
+    def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
+        self.file = file
+        self.place = place
+        where = f"{file}: {place}" if place else file
+        super().__init__(f"{where}: {problem}" + (f"; {remedy}" if remedy else ""))
