@@ -1,0 +1,83 @@
+"""``etplus check``: pre-flight check of Chakra traces."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+
+import orjson
+
+from ..converters.preflight import KINDS, PreflightReport, check
+from ..converters.preflight_findings import Level, level_of
+
+__all__ = ["prepare_parser", "run"]
+
+_WIDTH = 80
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Check Chakra traces for what makes readers and simulators fail, hang or mislead. "
+        "Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace."
+    )
+    parser.add_argument(
+        "source",
+        nargs="+",
+        metavar="PREFIX",
+        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other)",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=("chakra", "astra-sim"),
+        default="chakra",
+        help="astra-sim: what that simulator does not survive is an error, not a warning (default: chakra)",
+    )
+    parser.add_argument(
+        "--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)"
+    )
+    parser.add_argument("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the check and print the report; returns the exit status."""
+    report = check(args.source, profile=args.profile, groups=args.groups, limit=args.limit)
+    if args.json:
+        print(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2).decode())
+    else:
+        print("\n".join(_lines(report)))
+    return 0 if report.ok else 1
+
+
+def _lines(report: PreflightReport) -> list[str]:
+    lines = _wrap(
+        f"{_number(report.ranks, 'rank')}, {_number(report.nodes, 'node')}, "
+        f"{_number(report.collectives, 'collective')}, {_number(report.messages, 'message')}; "
+        f"checked for {report.profile}",
+        "",
+    )
+    levels: tuple[Level, ...] = ("error", "warning")
+    for level in levels:
+        for kind, count in report.counts.items():
+            if level_of(kind, report.profile) != level:
+                continue
+            lines += _wrap(f"{level}: {kind} ({count:,}): {KINDS[kind].meaning}", "    ")
+            listed = [problem for problem in report.problems if problem.kind == kind]
+            for problem in listed:
+                where = "" if problem.rank is None else f"rank {problem.rank}: "
+                lines += _wrap(f"  - {where}{problem.text}", "    ")
+            if count > len(listed):
+                lines.append(f"  - and {count - len(listed):,} more")
+    for text in report.skipped:
+        lines += _wrap(f"not checked: {text}", "    ")
+    errors, warnings = (_number(report.total(level), level) for level in levels)
+    return [*lines, f"{'passed' if report.ok else 'failed'}: {errors}, {warnings}"]
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,34 @@
+"""`etplus demo`: link the bundled real pair, so that a new user sees the whole thing work in seconds."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from ..linker import link
+from .link import report_text
+
+__all__ = ["prepare_parser", "run"]
+
+_PAIR = "train_cpu"
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Link the recorded training step that comes with etplus."
+    parser.epilog = "example:\n  etplus demo --output demo-out"
+    parser.add_argument("--output", default="demo-out", metavar="DIR", help="folder to write to (default: demo-out)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Link the bundled pair and print the report; returns the exit status."""
+    folder = Path(arguments.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    bundle = files("etplus.fixtures") / "demo"
+    target = folder / f"{_PAIR}.etplus.json"
+    with as_file(bundle / f"{_PAIR}.et.json.gz") as et, as_file(bundle / f"{_PAIR}.kineto.json.gz") as kineto:
+        result = link(et, kineto)
+    result.write(target)
+    print(report_text(result.report, str(target)))
+    return 0

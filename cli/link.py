@@ -1,0 +1,149 @@
+"""`etplus link`, also installed as `trace-link`: join an ET with a Kineto trace into ET+."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import orjson
+
+from ..linker import LinkReport, link
+from ..linker.match import METHODS
+from ..linker.segment import DEFAULT_ANNOTATION
+from ..schemas.errors import UsageError
+from ..schemas.files import open_output
+
+__all__ = ["prepare_parser", "report_text", "run"]
+
+_LINKED_LESS = 3
+
+_DESCRIPTION = """\
+Join a PyTorch Execution Trace with a Kineto trace of the same job into ET+:
+every operator with its measured times, every GPU event below the operator that
+launched it. The report goes to standard error.
+"""
+_EPILOG = """\
+example:
+  trace-link --et-file et.json --kineto-file kineto.json.gz --exact-match \\
+             --output et_plus.json
+
+exit status: 0 linked; 3 linked less than --min-match (the file is written all
+the same); 2 bad input or usage, nothing written.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    add = parser.add_argument
+    add(
+        "--et-file",
+        "--chakra-host-trace",
+        metavar="FILE",
+        help="Execution Trace, .json or .json.gz, - for standard input",
+    )
+    add(
+        "--kineto-file",
+        "--chakra-device-trace",
+        metavar="FILE",
+        help="Kineto trace, .json or .json.gz, - for standard input",
+    )
+    add("--output", "--output-file", metavar="FILE",
+        help="ET+ file to write, gzipped if it ends in .gz (default: the ET's name with _plus.json)")  # fmt: skip
+    add("--annotation", metavar="NAME",
+        help="part of the name of the annotation that ends an iteration "
+        f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
+    add(
+        "--exact-match",
+        action="store_true",
+        help="match only by ids, sequence numbers and call order, never by tree",
+    )
+    add(
+        "--match",
+        choices=("auto", *METHODS),
+        default="auto",
+        help="use one matching method alone (default: auto)",
+    )
+    add("--iteration", default="first", metavar="WHICH",
+        help="of several equal placements take: first, last, median (by duration), or a number from 0")  # fmt: skip
+    add(
+        "--strict",
+        action="store_true",
+        help="leave ambiguous nodes unlinked; refuse broken files instead of recovering",
+    )
+    add("--min-match", type=_share, default=0.95, metavar="SHARE",
+        help="exit with 3 if a smaller share of the ET's ops is linked (default: 0.95)")  # fmt: skip
+    add(
+        "--renumber",
+        action="store_true",
+        help="number nodes as the original linker does, old ids kept as et_id",
+    )
+    add("--report", metavar="FILE", help="write the report as JSON")
+    add("--rank", metavar="N", help="rank of the pair, put into the default output name")
+    add(
+        "--no-progress",
+        action="store_true",
+        help="no progress bars (there are none when standard error is no terminal)",
+    )
+    add(
+        "--log-level",
+        default="WARNING",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="DEBUG shows tracebacks",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Link and write; returns the exit status."""
+    for option in ("et_file", "kineto_file"):
+        if getattr(arguments, option) is None:
+            raise UsageError(f"--{option.replace('_', '-')} is required; see --help for an example")
+    if arguments.et_file == arguments.kineto_file == "-":
+        raise UsageError("only one of the two files can come from standard input")
+    output = arguments.output or _default_output(arguments.et_file, arguments.rank)
+    for source in (arguments.et_file, arguments.kineto_file):
+        if output != "-" and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
+            raise UsageError(f"{output}: the output would replace an input; choose another --output")
+    result = link(
+        arguments.et_file,
+        arguments.kineto_file,
+        annotation=arguments.annotation,
+        match=arguments.match,
+        exact_match=arguments.exact_match,
+        strict=arguments.strict,
+        iteration=arguments.iteration,
+        renumber=arguments.renumber,
+        progress=not arguments.no_progress,
+    )
+    result.write(output)
+    if arguments.report:
+        with open_output(arguments.report) as file:
+            file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+    print(report_text(result.report, output), file=sys.stderr)
+    if result.report.linked_share < arguments.min_match or not result.report.ops["linked"]:
+        return _LINKED_LESS
+    return 0
+
+
+def report_text(report: LinkReport, output: str) -> str:
+    """The report's screen of text with a last line on what was written."""
+    return f"{report.to_text()}\nwrote   {output}"
+
+
+def _default_output(et_file: str, rank: str | None) -> str:
+    if et_file == "-":
+        raise UsageError("--output is required when the Execution Trace comes from standard input")
+    path = Path(et_file)
+    stem = path.name.removesuffix(".gz").removesuffix(".json")
+    return str(path.with_name(f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"))
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1")
+    return value

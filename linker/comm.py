@@ -1,0 +1,179 @@
+"""The `comm` object of communication kernels: from Kineto's args, else from the ET's record_param_comms ancestor.
+
+Argument names are those that PyTorch's profiler writes on NCCL and RCCL kernels since 2.3; the positions in
+record_param_comms' inputs are those of its macro (tensors, sequence, group, rank, collective, in split, out split, …).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ..schemas.dtypes import itemsize
+from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.kineto import EventTable
+from ..schemas.records import IntColumn
+from .calls import EtCalls
+
+__all__ = ["comm_of_kernels"]
+
+_COMM_KERNEL = re.compile(r"^(?:nccl|rccl|onccl|msccl)|ncclDevKernel|ncclKernel|mscclKernel", re.IGNORECASE)
+_KERNEL_COLLECTIVES = (
+    ("AllReduce", "allreduce"),
+    ("AllGather", "allgather"),
+    ("ReduceScatter", "reduce_scatter"),
+    ("Broadcast", "broadcast"),
+    ("SendRecv", "sendrecv"),
+    ("AllToAll", "all_to_all"),
+    ("Reduce", "reduce"),
+)
+"""Kernel name parts, the longer before those that they contain."""
+_MAX_DEPTH = 64
+
+
+class _KernelArgs(msgspec.Struct):
+    collective: str | None = msgspec.field(default=None, name="Collective name")
+    dtype: str | None = None
+    in_nelems: int | None = msgspec.field(default=None, name="In msg nelems")
+    out_nelems: int | None = msgspec.field(default=None, name="Out msg nelems")
+    group_size: int | None = msgspec.field(default=None, name="Group size")
+    pg_name: str | int | None = msgspec.field(default=None, name="Process Group Name")
+    pg_desc: str | None = msgspec.field(default=None, name="Process Group Description")
+    pg_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    src_rank: int | None = msgspec.field(default=None, name="Src Rank")
+    dst_rank: int | None = msgspec.field(default=None, name="Dst Rank")
+    seq: int | None = msgspec.field(default=None, name="Seq")
+    in_split: Any = msgspec.field(default=None, name="In split size")
+    out_split: Any = msgspec.field(default=None, name="Out split size")
+
+
+def comm_of_kernels(
+    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
+) -> dict[int, dict[str, Any]]:
+    """`comm` objects of the communication kernels among GPU events.
+
+    Args:
+        rows: int64, event rows of GPU events.
+        parents: int64, position in `nodes` of each one's parent.
+
+    Returns:
+        By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
+    """
+    wanted = {code for code, name in enumerate(events.names) if _COMM_KERNEL.search(name)}
+    result: dict[int, dict[str, Any]] = {}
+    from_et: dict[int, dict[str, Any]] = {}
+    for i, (row, parent) in enumerate(zip(rows.tolist(), parents.tolist(), strict=True)):
+        if events.name[row] not in wanted:
+            continue
+        comm = _from_kernel(events.args(row))
+        if comm["collective"] is None or comm["in_nelems"] is None:
+            if parent not in from_et:
+                from_et[parent] = _from_ancestor(et, nodes, parent)
+            comm = {key: from_et[parent].get(key) if value is None else value for key, value in comm.items()}
+        if comm["collective"] is None:
+            comm["collective"] = _from_name(events.names[events.name[row]])
+        size = itemsize(comm["dtype"])
+        elements = comm["in_nelems"] or comm["out_nelems"]
+        comm["bytes"] = size * elements if size and elements is not None else None
+        result[i] = comm
+    return result
+
+
+def _from_kernel(args: bytes) -> dict[str, Any]:
+    try:
+        given = msgspec.to_builtins(msgspec.json.decode(args, type=_KernelArgs))
+    except msgspec.MsgspecError:
+        given = {}
+    fields = dict.fromkeys(_KernelArgs.__struct_fields__)
+    fields.update(
+        {name: given.get(alias) for name, alias in zip(fields, _KernelArgs.__struct_encode_fields__, strict=True)}
+    )
+    if fields["pg_name"] is not None:
+        fields["pg_name"] = str(fields["pg_name"])
+    for key in ("pg_ranks", "in_split", "out_split"):
+        fields[key] = _int_list(fields[key])
+    return fields
+
+
+def _int_list(value: Any) -> list[int] | None:
+    """A list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.MsgspecError:
+            return None
+    return value if isinstance(value, list) and all(type(v) is int for v in value) else None
+
+
+def _from_name(kernel: str) -> str | None:
+    return next((collective for part, collective in _KERNEL_COLLECTIVES if part in kernel), None)
+
+
+def _from_ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> dict[str, Any]:
+    """What the nearest record_param_comms at or above a node tells, {} if there is none."""
+    for _ in range(_MAX_DEPTH):
+        if position < 0:
+            return {}
+        node = nodes.node[position]
+        if et.names[et.name[node]] == "record_param_comms":
+            return _from_record_param_comms(et.data[et.start[node] : et.end[node]])
+        position = int(nodes.parent[position])
+    return {}
+
+
+def _from_record_param_comms(text: bytes) -> dict[str, Any]:
+    """Fields of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
+    node: dict[str, Any] = msgspec.json.decode(text)
+    attrs = {a.get("name"): a.get("value") for a in node.get("attrs", []) if isinstance(a, dict)}
+    inputs = node.get("inputs", [])
+    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs
+    types = inputs.get("types", []) if isinstance(inputs, dict) else node.get("input_types", [])
+    tensors = _tensors(values[0]) if values else []
+    comm: dict[str, Any] = {}
+    name_at = next(
+        (i for i, (v, t) in enumerate(zip(values, types, strict=False)) if t == "String" and isinstance(v, str)),
+        -1,
+    )
+    if name_at >= 0:
+        comm["collective"] = values[name_at]
+        group = values[name_at - 2] if name_at >= 2 else None
+        if isinstance(group, list) and len(group) == 2 and all(isinstance(g, str) for g in group):
+            comm["pg_name"], comm["pg_desc"] = group
+        splits = [_int_list(v) for v in values[name_at + 1 : name_at + 3]]
+        comm["in_split"], comm["out_split"] = (*splits, None, None)[:2]
+    if tensors:
+        comm["in_nelems"] = sum(t[3] for t in tensors)
+        comm["dtype"] = _dtype(types[0] if types else "")
+        outputs = node.get("outputs", [])
+        out_values = outputs.get("values", []) if isinstance(outputs, dict) else outputs
+        comm["out_nelems"] = sum(t[3] for v in out_values for t in _tensors(v)) or comm["in_nelems"]
+    given = {
+        "collective": attrs.get("collective_name"), "dtype": attrs.get("dtype"), "in_nelems": attrs.get("in_msg_nelems"),
+        "out_nelems": attrs.get("out_msg_nelems"), "group_size": attrs.get("pg_size"), "pg_name": attrs.get("pg_name"),
+        "pg_desc": attrs.get("pg_desc"), "in_split": _int_list(attrs.get("in_split_size")),
+        "out_split": _int_list(attrs.get("out_split_size")),
+    }  # fmt: skip
+    comm.update({key: value for key, value in given.items() if value not in (None, "")})
+    return comm
+
+
+def _tensors(value: Any) -> list[list[Any]]:
+    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value, lists of them included."""
+    found, pending = [], [value]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, list):
+            continue
+        if len(item) == 6 and all(type(v) is int for v in item[:5]) and isinstance(item[5], str):
+            found.append(item)
+        else:
+            pending.extend(reversed(item))
+    return found
+
+
+def _dtype(et_type: str) -> str | None:
+    """The element type in a type like "GenericList[Tensor(float)]"."""
+    found = re.search(r"Tensor\(([^)]*)\)", et_type)
+    return found.group(1) if found else None

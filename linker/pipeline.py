@@ -1,0 +1,181 @@
+"""The whole job in order: read, segment, match, time, attach, report, and the ET+ document of it all."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import __version__
+from ..schemas.errors import UsageError
+from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
+from ..schemas.execution_trace import ExecutionTrace, read_execution_trace
+from ..schemas.files import Source
+from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.records import IntColumn
+from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
+from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
+from .comm import comm_of_kernels
+from .match import METHODS, match_calls
+from .match.result import CERTAIN, Match
+from .report import LinkReport, make_report
+from .segment import find_iterations
+from .timing import exclusive_durations
+
+__all__ = ["LinkResult", "link"]
+
+
+@dataclass(frozen=True)
+class LinkResult:
+    """What `link` returns.
+
+    Attributes:
+        document: the ET+ document.
+        report: what was found out.
+    """
+
+    document: EtPlus
+    report: LinkReport
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the ET+ file atomically; see `EtPlus.write`."""
+        self.document.write(path)
+
+
+def link(
+    et: Source,
+    kineto: Source,
+    *,
+    annotation: str | None = None,
+    match: str = "auto",
+    exact_match: bool = False,
+    strict: bool = False,
+    iteration: str = "first",
+    renumber: bool = False,
+    progress: bool = False,
+) -> LinkResult:
+    """Join an Execution Trace with a Kineto trace.
+
+    Args:
+        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not.
+        annotation: part of the name of the annotation that ends an iteration; found by itself if None.
+        match: "auto", or one of `etplus.linker.match.METHODS` alone.
+        exact_match: only ids, sequence numbers and call order; no tree matching.
+        strict: leave ambiguous nodes unlinked, and refuse broken files.
+        iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
+        renumber: number nodes as the original trace_link.py does.
+        progress: show bars on a terminal for what takes over two seconds.
+
+    Raises:
+        TraceFormatError: a file that is not what it should be.
+        UsageError: an unknown method or iteration.
+    """
+    if match != "auto" and match not in METHODS:
+        raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
+    if iteration not in ("first", "last", "median") and not iteration.isdecimal():
+        raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
+    et_trace = read_execution_trace(et, strict=strict, progress=progress)
+    kineto_trace = read_kineto(kineto, strict=strict, progress=progress)
+    return _link(et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber)
+
+
+def _link(
+    et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
+    iteration: str, renumber: bool,
+) -> LinkResult:  # fmt: skip
+    nodes, calls = et_calls(et, kineto), cpu_calls(kineto)
+    iterations = find_iterations(kineto, calls, annotation)
+    found, considered = match_calls(
+        et, kineto, nodes, calls, iterations, method=method, exact=exact, strict=strict, iteration=iteration
+    )
+    windows = {"notes": [*iterations.notes, *found.notes]}
+    linked = np.zeros(len(calls), np.bool_)
+    linked[found.call[found.call >= 0]] = True
+    attachment = attach_gpu_events(kineto, calls, linked)
+    report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows)
+    return LinkResult(_document(et, kineto, nodes, calls, found, attachment, report, renumber), report)
+
+
+def _document(
+    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match, attachment: Attachment,
+    report: LinkReport, renumber: bool,
+) -> EtPlus:  # fmt: skip
+    events, size = kineto.events, len(et)
+    at = np.flatnonzero(found.call >= 0)
+    node, call = nodes.node[at], found.call[at]
+    node_of_call = np.full(len(calls), -1, np.int64)
+    node_of_call[call] = at
+    attached = np.flatnonzero(attachment.call >= 0)
+    gpu_row, gpu_parent = attachment.row[attached], node_of_call[attachment.call[attached]]
+    runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call)
+    return EtPlus(
+        et=et,
+        events=events,
+        summary=_summary(kineto, report, attachment),
+        numbering=Numbering.of(et, nodes.node[gpu_parent], len(runtime_row), renumber=renumber),
+        kineto_event=_spread(size, node, events.index[calls.row[call]], -1),
+        ts=_spread(size, node, calls.ts[call], 0),
+        dur=_spread(size, node, calls.end[call] - calls.ts[call], 0),
+        exclusive=_spread(size, node, exclusive_durations(calls)[call], 0),
+        certain=_spread(size, node, found.link[at] == CERTAIN, False),
+        inter_thread_dep=np.full(size, -1, np.int64),
+        sync_dep={},
+        gpu_row=gpu_row,
+        gpu_parent=nodes.node[gpu_parent],
+        comm=comm_of_kernels(et, nodes, events, gpu_row, gpu_parent),
+        runtime_row=runtime_row,
+        runtime_parent=np.where(runtime_parent >= 0, nodes.node[runtime_parent], -1),
+        edges=np.zeros((0, 3), np.int64),
+    )
+
+
+def _spread(size: int, at: IntColumn, values: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
+    column = np.full(size, missing, values.dtype)
+    column[at] = values
+    return column
+
+
+def _runtime_calls(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Runtime and driver calls in the ET's window, in order of start, and the position in `EtCalls` of their parent.
+
+    The window is from the first linked call's start to the last one's end; a call made outside any linked op has
+    parent −1.
+    """
+    events = kineto.events
+    linked = node_of_call >= 0
+    rows = np.flatnonzero(events.runtime_mask())
+    if not linked.any():
+        return rows[:0], rows[:0]
+    begin, end = calls.ts[linked].min(), calls.end[linked].max()
+    rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
+    rows = rows[np.argsort(events.ts[rows], kind="stable")]
+    op = innermost_open(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
+    op = nearest(op, calls.parent, linked)
+    return rows, np.where(op >= 0, node_of_call[op], -1)
+
+
+def _summary(kineto: KinetoTrace, report: LinkReport, attachment: Attachment) -> dict[str, Any]:
+    """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
+    events = kineto.events
+    unattached = {
+        reason: events.index[attachment.row[attachment.reason == code]].tolist()
+        for code, reason in enumerate(UNATTACHED_REASONS)
+        if code and np.any(attachment.reason == code)
+    }
+    return {
+        "version": FORMAT_VERSION,
+        "tool_version": __version__,
+        "kineto": {
+            "file_name": Path(kineto.file).name,
+            "base_time_ns": kineto.base_time_ns,
+            "schema_version": kineto.header_value("schemaVersion"),
+            "device_properties": kineto.header_value("deviceProperties"),
+            "distributed_info": kineto.header_value("distributedInfo"),
+        },
+        "unattached": unattached,
+        "link": report.to_dict(),
+    }

@@ -1,0 +1,297 @@
+"""ET+ documents as the linker makes them: the ET's own bytes, the links' times, and the GPU nodes, written streaming."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from .execution_trace import ExecutionTrace
+from .files import open_output
+from .kineto import EventTable
+from .records import IntColumn
+
+__all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
+
+FORMAT_VERSION = "1.0"
+"""Version of the ET+ format, `etplus.version` in a file."""
+EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
+"""Kinds of `edges`; see docs/etplus.md."""
+
+_BLOCK = 2048
+_SEPARATOR = b",\n    "
+_GPU_ATTRS = (
+    b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
+    b'{"name": "seq_id", "type": "int64", "value": -1}, {"name": "scope", "type": "uint64", "value": 0}, '
+    b'{"name": "tid", "type": "uint64", "value": 0}, {"name": "fw_tid", "type": "uint64", "value": 0}, '
+    b'{"name": "op_schema", "type": "string", "value": ""}]'
+)
+_NODE_SUFFIX = (
+    b', "ts": %d.%03d, "dur": %d.%03d, "inclusive_dur": %d.%03d, "exclusive_dur": %d.%03d, "kineto_event": %d,'
+    b' "link": "%b", "inter_thread_dep": %b, "sync_dep": %b}'
+)
+_GPU_COMMON = (
+    b', "cat": %b, "ph": "X", "ts": %d.%03d, "dur": %d.%03d, "inclusive_dur": %d.%03d, "exclusive_dur": %d.%03d,'
+    b' "stream": %d, "device": %d, "correlation": %d, "kineto_event": %d, "args": %b%b}'
+)
+_RUNTIME = b'{"id": %d, "name": %b, "ts": %d.%03d, "dur": %d.%03d, "tid": %b, "correlation": %d, "parent": %b, "kineto_event": %d}'
+
+
+class _Tensors(msgspec.Struct, gc=False):
+    """What a GPU node takes over from its parent op in the `attrs` layout."""
+
+    inputs: msgspec.Raw = msgspec.Raw(b"{}")
+    outputs: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _FlatTensors(msgspec.Struct, gc=False):
+    """The same in the flat layout of 1.0.1."""
+
+    inputs: msgspec.Raw = msgspec.Raw(b"[]")
+    input_shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    input_types: msgspec.Raw = msgspec.Raw(b"[]")
+    outputs: msgspec.Raw = msgspec.Raw(b"[]")
+    output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    output_types: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Ids of the written nodes.
+
+    Attributes:
+        node: int64, id of each ET node (its own unless renumbered).
+        gpu: int64, id of each GPU node. runtime: int64, id of each runtime call.
+        renumbered: ET nodes have new ids and are written in order of id, each with its GPU nodes after it.
+    """
+
+    node: IntColumn
+    gpu: IntColumn
+    runtime: IntColumn
+    renumbered: bool = False
+
+    @staticmethod
+    def of(et: ExecutionTrace, gpu_parent: IntColumn, runtime_count: int, *, renumber: bool) -> Numbering:
+        """Number GPU nodes (in order of GPU start) and runtime calls after the largest ET id; or all anew."""
+        gpu_count = len(gpu_parent)
+        if not renumber:
+            first = int(et.id.max()) + 1
+            return Numbering(
+                et.id,
+                np.arange(first, first + gpu_count),
+                np.arange(first + gpu_count, first + gpu_count + runtime_count),
+            )
+        order = np.argsort(et.id, kind="stable")
+        rank = np.empty(len(et), np.int64)
+        rank[order] = np.arange(len(et))
+        children = np.bincount(rank[gpu_parent], minlength=len(et))
+        before = np.cumsum(children) - children
+        by_parent = np.argsort(rank[gpu_parent], kind="stable")
+        gpu = np.empty(gpu_count, np.int64)
+        gpu[by_parent] = rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count)
+        last = len(et) + gpu_count + 1
+        return Numbering(rank + before[rank] + 1, gpu, np.arange(last, last + runtime_count), renumbered=True)
+
+
+@dataclass(frozen=True)
+class EtPlus:
+    """An ET+ document in memory; `write` and `chunks` give the file's bytes.
+
+    All per-node arrays have one entry a node of `et`; times are ns.
+
+    Attributes:
+        et: the input ET, whose bytes are copied.
+        events: the Kineto events that the rows below refer to.
+        summary: the root's `etplus` object.
+        numbering: ids of all nodes.
+        kineto_event: int64, index in `traceEvents`, −1 for a node that is not linked.
+        ts, dur, exclusive: int64 ns.
+        certain: bool.
+        inter_thread_dep: int64, node id, −1 for none. sync_dep: ids by position of the node.
+        gpu_row: int64, event row of each GPU node, in order of GPU start. gpu_parent: int64, position of its ET node.
+        comm: per GPU node that is a communication kernel, its `comm` object, by position in `gpu_row`.
+        runtime_row: int64, event row of each runtime call. runtime_parent: int64, position of its ET node or −1.
+        edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
+    """
+
+    et: ExecutionTrace
+    events: EventTable
+    summary: dict[str, Any]
+    numbering: Numbering
+    kineto_event: IntColumn
+    ts: IntColumn
+    dur: IntColumn
+    exclusive: IntColumn
+    certain: npt.NDArray[np.bool_]
+    inter_thread_dep: IntColumn
+    sync_dep: dict[int, list[int]]
+    gpu_row: IntColumn
+    gpu_parent: IntColumn
+    comm: dict[int, dict[str, Any]]
+    runtime_row: IntColumn
+    runtime_parent: IntColumn
+    edges: IntColumn
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
+
+        Raises:
+            UsageError: the folder does not exist or cannot be written to.
+        """
+        with open_output(path) as file:
+            for chunk in self.chunks():
+                file.write(chunk)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole document as plain Python objects."""
+        document: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
+        return document
+
+    def chunks(self) -> Iterator[bytes]:
+        """The file's bytes, some megabytes at a time."""
+        data, (begin, end) = self.et.data, self.et.body
+        yield data[:begin] + b"\n    "
+        texts = self._renumbered_texts() if self.numbering.renumbered else self._texts()
+        first = True
+        for block in texts:
+            yield (b"" if first else _SEPARATOR) + _SEPARATOR.join(block)
+            first = False
+        yield b"\n  " + data[end:].rstrip()[:-1]
+        yield b',\n  "runtime": [' + _SEPARATOR.join(self._runtime_texts()) + b"]"
+        yield b',\n  "edges": ' + _edge_text(self.edges)
+        yield b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n"
+
+    def _texts(self) -> Iterator[list[bytes]]:
+        for at in range(0, len(self.et), _BLOCK):
+            yield self._node_texts(np.arange(at, min(at + _BLOCK, len(self.et))))
+        for at in range(0, len(self.gpu_row), _BLOCK):
+            yield self._gpu_texts(np.arange(at, min(at + _BLOCK, len(self.gpu_row))))
+
+    def _renumbered_texts(self) -> Iterator[list[bytes]]:
+        nodes = self._node_texts(np.arange(len(self.et)))
+        ids = np.concatenate([self.numbering.node, self.numbering.gpu])
+        texts = nodes + self._gpu_texts(np.arange(len(self.gpu_row)))
+        yield [texts[i] for i in np.argsort(ids)]
+
+    def _node_texts(self, nodes: IntColumn) -> list[bytes]:
+        data, start, end = self.et.data, self.et.start[nodes].tolist(), self.et.end[nodes].tolist()
+        texts = [data[a:b] for a, b in zip(start, end, strict=True)]
+        if self.numbering.renumbered:
+            ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
+            texts = [_renumber(text, ids) for text in texts]
+        linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
+        rows = nodes[linked]
+        ts, ts_ns = _us(self.ts[rows])
+        dur, dur_ns = _us(self.dur[rows])
+        exclusive, exclusive_ns = _us(self.exclusive[rows])
+        links = [b"certain" if c else b"equivalent" for c in self.certain[rows].tolist()]
+        inter = [b"%d" % i if i >= 0 else b"null" for i in self.inter_thread_dep[rows].tolist()]
+        sync = [orjson.dumps(self.sync_dep[i]) if i in self.sync_dep else b"[]" for i in rows.tolist()]
+        values = zip(
+            ts, ts_ns, dur, dur_ns, dur, dur_ns, exclusive, exclusive_ns,
+            self.kineto_event[rows].tolist(), links, inter, sync, strict=True,
+        )  # fmt: skip
+        for i, value in zip(linked.tolist(), values, strict=True):
+            texts[i] = texts[i][:-1].rstrip() + _NODE_SUFFIX % value
+        return texts
+
+    def _gpu_texts(self, gpu: IntColumn) -> list[bytes]:
+        events, rows, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
+        names = _texts_of(events.names, events.name[rows])
+        categories = _texts_of(events.categories, events.category[rows])
+        ts, ts_ns = _us(events.ts[rows])
+        dur, dur_ns = _us(np.maximum(events.dur[rows], 0))
+        heads = self._gpu_heads(self.numbering.gpu[gpu], names, parents)
+        columns = [column[rows].tolist() for column in (events.stream, events.device, events.correlation, events.index)]
+        args = [events.args(row) for row in rows.tolist()]
+        comm = [self._comm_text(i) for i in gpu.tolist()]
+        values = zip(categories, ts, ts_ns, *[dur, dur_ns] * 3, *columns, args, comm, strict=True)
+        return [head + _GPU_COMMON % value for head, value in zip(heads, values, strict=True)]
+
+    def _gpu_heads(self, ids: IntColumn, names: list[bytes], parents: IntColumn) -> list[bytes]:
+        known: dict[int, bytes] = {}
+        parent_ids = self.numbering.node[parents].tolist()
+        tensors = self._flat_tensors if self.et.flat else self._tensors
+        heads = []
+        for own, name, parent, parent_id in zip(ids.tolist(), names, parents.tolist(), parent_ids, strict=True):
+            if parent not in known:
+                known[parent] = tensors(self.et.data[self.et.start[parent] : self.et.end[parent]])
+            key = b"parent" if self.et.flat else b"ctrl_deps"
+            heads.append(b'{"id": %d, "name": %b, "%b": %d, %b' % (own, name, key, parent_id, known[parent]))
+        return heads
+
+    @staticmethod
+    def _tensors(node: bytes) -> bytes:
+        parent = msgspec.json.decode(node, type=_Tensors)
+        return b'"inputs": %b, "outputs": %b, "attrs": %b' % (parent.inputs, parent.outputs, _GPU_ATTRS)
+
+    @staticmethod
+    def _flat_tensors(node: bytes) -> bytes:
+        parent = msgspec.json.decode(node, type=_FlatTensors)
+        fields = b", ".join(b'"%b": %b' % (f.encode(), getattr(parent, f)) for f in parent.__struct_fields__)
+        none = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", '
+        return none + fields
+
+    def _comm_text(self, gpu: int) -> bytes:
+        comm = self.comm.get(gpu)
+        if comm is None:
+            return b""
+        return b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"]))
+
+    def _runtime_texts(self) -> list[bytes]:
+        events, rows = self.events, self.runtime_row
+        ts, ts_ns = _us(events.ts[rows])
+        dur, dur_ns = _us(np.maximum(events.dur[rows], 0))
+        names = _texts_of(events.names, events.name[rows])
+        tids = _texts_of([tid for _, tid in events.threads], events.thread[rows])
+        ids = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
+        parents = [b"%d" % i if i >= 0 else b"null" for i in ids.tolist()]
+        values = zip(
+            self.numbering.runtime.tolist(), names, ts, ts_ns, dur, dur_ns, tids,
+            events.correlation[rows].tolist(), parents, events.index[rows].tolist(), strict=True,
+        )  # fmt: skip
+        return [_RUNTIME % value for value in values]
+
+
+def _texts_of(values: list[Any], codes: npt.NDArray[np.int32]) -> list[bytes]:
+    """JSON texts of interned values, each made once."""
+    texts = {code: orjson.dumps(values[code]) for code in np.unique(codes).tolist()}
+    return [texts[code] for code in codes.tolist()]
+
+
+def _us(ns: IntColumn) -> tuple[list[int], list[int]]:
+    """Whole µs and remaining ns, both of times that are not negative."""
+    whole, rest = np.divmod(ns, 1000)
+    return whole.tolist(), rest.tolist()
+
+
+def _edge_text(edges: IntColumn) -> bytes:
+    kinds = [f'"{kind}"'.encode() for kind in EDGE_KINDS]
+    return b"[" + b",\n    ".join(b"[%d, %d, %b]" % (a, b, kinds[k]) for a, b, k in edges.tolist()) + b"]"
+
+
+def _renumber(text: bytes, ids: dict[int, int]) -> bytes:
+    """A node's text with its own id and those it refers to replaced, and the old id kept as `et_id`."""
+    node = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    old = int(bytes(node["id"]))
+    for key in ("id", "parent", "ctrl_deps", "fw_parent"):
+        if key in node:
+            node[key] = _new_id(node[key], ids)
+    if "attrs" in node:
+        attrs = msgspec.json.decode(node["attrs"], type=list[dict[str, msgspec.Raw]])
+        for attr in attrs:
+            if bytes(attr.get("name", b"")) == b'"fw_parent"':
+                attr["value"] = _new_id(attr["value"], ids)
+        node["attrs"] = msgspec.Raw(msgspec.json.encode(attrs))
+    return msgspec.json.encode({**node, "et_id": old})
+
+
+def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
+    old = int(bytes(raw))
+    return msgspec.Raw(b"%d" % ids.get(old, old))

@@ -1,0 +1,155 @@
+"""Bytes in and out: paths, standard input, file objects or bytes in; atomic files, gzipped by suffix, out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from isal import igzip, isal_zlib
+from tqdm import tqdm
+
+from .errors import EtplusError, TraceFormatError, UsageError
+
+__all__ = ["Blob", "Source", "load", "open_output"]
+
+Source = str | os.PathLike[str] | bytes | BinaryIO
+"""What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BLOCK = 1 << 20
+_MAX_EXPANSION = 1200  # deflate cannot expand by more than about 1032; more is not a gzip stream of ours
+_PROGRESS_DELAY_S = 2.0
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A whole input in memory.
+
+    Attributes:
+        name: the file's name for messages ("<bytes>" for data that has none).
+        data: the decompressed bytes.
+        broken_at: offset in the *compressed* input at which a damaged gzip stream ended, None if it was whole.
+    """
+
+    name: str
+    data: bytes
+    broken_at: int | None = None
+
+
+def load(source: Source, *, progress: bool = False) -> Blob:
+    """Read an input whole, gunzipping it when it starts with the gzip magic.
+
+    Args:
+        source: see `Source`.
+        progress: show a tqdm bar on standard error when reading takes over two seconds.
+
+    Raises:
+        TraceFormatError: the input is missing, a directory, unreadable or empty.
+    """
+    name, raw = _read(source)
+    if not raw[:_BLOCK].strip(b" \t\r\n\x00"):
+        raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
+    if not raw.startswith(_GZIP_MAGIC):
+        return Blob(name, raw)
+    data, broken_at = _gunzip(raw, name, progress)
+    if not data:
+        raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
+    return Blob(name, data, broken_at)
+
+
+def _read(source: Source) -> tuple[str, bytes]:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "<bytes>", bytes(source)
+    if not isinstance(source, (str, os.PathLike)):
+        data = source.read()
+        if not isinstance(data, bytes):
+            raise UsageError("a file object must be opened in binary mode ('rb')")
+        return str(getattr(source, "name", "<stream>")), data
+    if source == "-":
+        return "<stdin>", sys.stdin.buffer.read()
+    path = Path(source)
+    if path.is_dir():
+        raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it")
+    try:
+        return str(path), path.read_bytes()
+    except FileNotFoundError:
+        raise TraceFormatError(str(path), "", "no such file", "check the path") from None
+    except OSError as error:
+        raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
+
+
+def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
+    """Decompress all members; a damaged stream gives what came before the damage and where it lies."""
+    out: list[bytes] = []
+    size, start = 0, 0
+    bar = tqdm(
+        total=len(raw), desc=f"read {Path(name).name}", unit="B", unit_scale=True, leave=False,
+        delay=_PROGRESS_DELAY_S, disable=None if progress else True,
+    )  # fmt: skip
+    with bar:
+        while raw.startswith(_GZIP_MAGIC, start):
+            inflate = isal_zlib.decompressobj(wbits=31)
+            at = start
+            while not inflate.eof and at < len(raw):
+                block = raw[at : at + _BLOCK]
+                try:
+                    piece = inflate.decompress(block)
+                except isal_zlib.error:  # type: ignore[misc]
+                    return b"".join(out), at
+                at += len(block)
+                size += len(piece)
+                out.append(piece)
+                bar.update(len(block))
+                if size > _MAX_EXPANSION * len(raw) + (1 << 20):
+                    raise TraceFormatError(name, f"byte {at}", "expands without end", "this is no trace file")
+            if not inflate.eof:
+                return b"".join(out), at
+            start = at - len(inflate.unused_data)
+    return b"".join(out), None
+
+
+@contextlib.contextmanager
+def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file for writing that appears under its name only when the block ends without an error.
+
+    The bytes go to a temporary file beside it, which is renamed at the end and removed on any exception,
+    KeyboardInterrupt included. A name that ends in ".gz" is gzipped (no time stamp, no name: the same input gives
+    the same bytes). "-" is standard output.
+
+    Raises:
+        UsageError: the folder does not exist or cannot be written to.
+    """
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise UsageError(f"{target}: is a directory; give the name of the file to write")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise UsageError(
+            f"{target}: cannot be written ({error.strerror}); create the folder or choose another"
+        ) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if target.name.endswith(".gz"):
+                with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
+                    yield cast("IO[bytes]", packed)
+            else:
+                yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(target)
+    except OSError as error:
+        raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,115 @@
+"""Strict reading first; only if it fails, recovery of what a broken file still holds, losses counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from .errors import TraceFormatError
+from .files import Blob
+from .recover import Loss, recover
+
+__all__ = ["Document", "Dropped", "read_tolerantly"]
+
+T = TypeVar("T")
+
+_KINDS = {
+    "nodes": ("an Execution Trace", "--et-file"),
+    "traceEvents": ("a Kineto trace", "--kineto-file"),
+}
+_OFFSET = re.compile(r" ?\(byte (\d+)\)")
+
+
+@dataclass
+class Dropped:
+    """Counts the records that a reader leaves out because a field has the wrong type."""
+
+    count: int = 0
+    example: str = ""
+
+    def add(self, error: Exception) -> None:
+        self.count += 1
+        self.example = self.example or str(error)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file's text for a reader.
+
+    Attributes:
+        name: the file's name for messages.
+        data: the text.
+        lenient: leave out records of the wrong form, counted in `dropped`, instead of failing on the first.
+        losses: what recovery repaired or lost so far.
+        dropped: filled by the reader if lenient.
+    """
+
+    name: str
+    data: bytes
+    lenient: bool = False
+    losses: tuple[Loss, ...] = ()
+    dropped: Dropped = field(default_factory=Dropped)
+
+    def all_losses(self) -> tuple[Loss, ...]:
+        """`losses` and the dropped records."""
+        if not self.dropped.count:
+            return self.losses
+        return (*self.losses, Loss("dropped_record", self.dropped.count, -1, self.dropped.example))
+
+
+def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, strict: bool) -> T:
+    """Run a reader on a file, once strictly and, where that fails, on the recovered text.
+
+    Args:
+        blob: the file.
+        key: "nodes" or "traceEvents", the array that makes the file what it should be.
+        read: raises msgspec.MsgspecError on a document that it cannot take.
+        strict: a broken file is an error.
+
+    Raises:
+        TraceFormatError: the file is of another kind, broken beyond recovery, or broken at all if strict.
+    """
+    expected = _KINDS[key][0]
+    data = blob.data
+    losses: tuple[Loss, ...] = ()
+    if blob.broken_at is not None:
+        if strict:
+            problem = "the gzip stream is damaged or cut off"
+            raise TraceFormatError(
+                blob.name, f"compressed byte {blob.broken_at}", problem, "drop --strict to recover the rest"
+            )
+        losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
+    try:
+        return read(Document(blob.name, data, losses=losses))
+    except msgspec.MsgspecError as error:
+        _refuse_other_kind(blob.name, data, key)
+        if strict:
+            raise _not_readable(blob.name, error, expected, "drop --strict to recover what can be read") from None
+    recovered = recover(data, key, blob.name)
+    try:
+        return read(Document(blob.name, recovered.data, True, losses + recovered.losses))
+    except msgspec.MsgspecError as error:
+        raise _not_readable(blob.name, error, expected, "record it again") from None
+
+
+def _refuse_other_kind(name: str, data: bytes, key: str) -> None:
+    if _has_array(data, key):
+        return
+    for other, (what, option) in _KINDS.items():
+        if other != key and _has_array(data, other):
+            raise TraceFormatError(name, "", f"this is {what}, not {_KINDS[key][0]}", f"give it as {option}")
+
+
+def _has_array(data: bytes, key: str) -> bool:
+    return re.search(rb'"%b"\s*:\s*\[' % key.encode(), data) is not None
+
+
+def _not_readable(name: str, error: Exception, expected: str, remedy: str) -> TraceFormatError:
+    text = str(error)
+    offset = _OFFSET.search(text)
+    place = f"byte {offset.group(1)}" if offset else ""
+    return TraceFormatError(name, place, f"not {expected} that can be read: {_OFFSET.sub('', text)}", remedy)

@@ -1,0 +1,206 @@
+"""Recording from a real training loop: the files, their windows, and what is left when things go wrong."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etplus.linker.recording import record
+from etplus.schemas.errors import UsageError
+
+PAIR = ["rank-0.et.json.gz", "rank-0.kineto.json.gz"]
+SET = ["rank-0.et.json.gz", "rank-0.etplus.json.gz", "rank-0.kineto.json.gz"]
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.delenv("RANK", raising=False)
+    yield pytest.importorskip("torch", reason="recording needs PyTorch")
+
+
+def loop(torch: Any, recording: Any, steps: int) -> None:
+    model, x = torch.nn.Linear(4, 2), torch.ones(3, 4)
+    for _ in range(steps):
+        model(x).sum().backward()
+        recording.step()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def read(path: Path) -> Any:
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+
+
+def windows(recording: Any) -> tuple[list[str], list[str]]:
+    """The iterations that the ET and the Kineto trace have."""
+    nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
+    steps = [{item["name"] for item in items if item["name"].startswith("ProfilerStep#")} for items in (nodes, events)]
+    return sorted(steps[0]), sorted(steps[1])
+
+
+def test_a_loop_gives_three_files(torch: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "here"
+    with record(folder, wait=1, warmup=1, active=2) as recording:
+        assert not recording.finished
+        loop(torch, recording, 4)
+        assert recording.finished
+        assert names(folder)[-2:] == PAIR
+        assert recording.result is None
+        loop(torch, recording, 2)
+    assert names(folder) == SET
+    assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#2", "ProfilerStep#3"])
+    assert recording.result is not None
+    nodes = [node for node in read(recording.etplus_path)["nodes"] if not node["name"].startswith("[pytorch|")]
+    events = read(recording.kineto_path)["traceEvents"]
+    assert len(nodes) > 40
+    for node in nodes:
+        assert node["link"] == "certain"
+        assert events[node["kineto_event"]]["name"] == node["name"]
+
+
+def test_the_traces_alone_plain_and_named(torch: Any, tmp_path: Path) -> None:
+    with record(tmp_path, wait=0, active=1, name="mlp", link=False, compress=False) as recording:
+        loop(torch, recording, 2)
+    assert names(tmp_path) == ["mlp.rank-0.et.json", "mlp.rank-0.kineto.json"]
+    assert windows(recording) == (["ProfilerStep#1"], ["ProfilerStep#1"])
+
+
+def test_a_second_recording_replaces_the_first(torch: Any, tmp_path: Path) -> None:
+    for active in (1, 2):
+        with record(tmp_path, wait=0, active=active, link=False) as recording:
+            loop(torch, recording, 1 + active)
+    assert names(tmp_path) == PAIR
+    assert len(windows(recording)[0]) == 2
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
+def test_a_loop_that_ends_too_early(torch: Any, tmp_path: Path, steps: int) -> None:
+    message = rf"called {steps} times and wait=1, warmup=1, active=3 need 5"
+    with pytest.raises(UsageError, match=message), record(tmp_path) as recording:
+        loop(torch, recording, steps)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_an_exception_of_the_loop_passes_and_leaves_nothing(torch: Any, tmp_path: Path, steps: int) -> None:
+    with pytest.raises(ZeroDivisionError), record(tmp_path) as recording:
+        loop(torch, recording, steps)
+        raise ZeroDivisionError
+    assert names(tmp_path) == []
+    with record(tmp_path) as recording:  # both observers are free again
+        loop(torch, recording, 5)
+    assert names(tmp_path) == SET
+
+
+def test_an_exception_after_the_window_leaves_the_two_traces(torch: Any, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), record(tmp_path) as recording:
+        loop(torch, recording, 6)
+        raise ZeroDivisionError
+    assert names(tmp_path) == PAIR
+    assert recording.result is None
+
+
+def test_one_recording_at_a_time(torch: Any, tmp_path: Path) -> None:
+    with record(tmp_path, link=False) as outer:
+        with (
+            pytest.raises(UsageError, match="another ExecutionTraceObserver"),
+            record(tmp_path, name="inner"),
+        ):
+            pass
+        loop(torch, outer, 5)
+    assert names(tmp_path) == PAIR
+
+
+def test_the_rank_of_the_environment(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    with record(tmp_path, wait=0, active=1, link=False) as recording:
+        loop(torch, recording, 2)
+    assert recording.rank == 3
+    assert names(tmp_path) == ["rank-3.et.json.gz", "rank-3.kineto.json.gz"]
+
+
+def test_the_rank_of_the_process_group(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dist = importlib.import_module("torch.distributed")
+    monkeypatch.setenv("RANK", "3")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with record(tmp_path, wait=0, active=1, link=False) as recording:
+            loop(torch, recording, 2)
+    finally:
+        dist.destroy_process_group()
+    assert names(tmp_path) == PAIR
+
+
+@pytest.mark.parametrize("all_threads", [False, True])
+def test_other_threads(torch: Any, tmp_path: Path, all_threads: bool) -> None:
+    wanted: queue.Queue[bool] = queue.Queue()
+    done: queue.Queue[bool] = queue.Queue()
+
+    def work() -> None:
+        while wanted.get():
+            torch.ones(3).sum()
+            done.put(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        with record(tmp_path, wait=0, active=1, link=False, all_threads=all_threads) as recording:
+            for _ in range(2):
+                wanted.put(True)
+                done.get()
+                loop(torch, recording, 1)
+    finally:
+        wanted.put(False)
+        thread.join()
+    threads = {e["tid"] for e in read(recording.kineto_path)["traceEvents"] if e.get("cat") == "cpu_op"}
+    assert len(threads) == 1 + all_threads
+
+
+def test_a_profiler_that_cannot_drive_an_observer(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in PyTorch before 2.3: the same arguments without execution_trace_observer."""
+
+    class Older(torch.profiler.profile):  # type: ignore[misc]
+        def __init__(
+            self, *, activities: Any, schedule: Any, on_trace_ready: Any, record_shapes: bool, with_stack: bool,
+            profile_memory: bool,
+        ) -> None:  # fmt: skip
+            super().__init__(
+                activities=activities,
+                schedule=schedule,
+                on_trace_ready=on_trace_ready,
+                record_shapes=record_shapes,
+                with_stack=with_stack,
+                profile_memory=profile_memory,
+            )
+
+    monkeypatch.setattr(torch.profiler, "profile", Older)
+    with record(tmp_path, active=2) as recording:
+        loop(torch, recording, 4)
+    assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#2", "ProfilerStep#3"])
+    assert names(tmp_path) == SET
+
+
+def test_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("torch", "torch.profiler"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=r"needs PyTorch .*pip install torch"), record(tmp_path):
+        pass
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("numbers", [{"active": 0}, {"wait": -1}, {"warmup": -1}])
+def test_numbers_that_make_no_window(tmp_path: Path, numbers: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="at least 0, 0 and 1"), record(tmp_path, **numbers):  # type: ignore[arg-type]
+        pass
+    assert names(tmp_path) == []
