@@ -139,7 +139,8 @@ def _outside(calls: CpuCalls, linked: npt.NDArray[np.bool_], op: IntColumn) -> n
     if not linked.any():
         return op >= 0
     ts = calls.ts[np.maximum(op, 0)]
-    return (op >= 0) & ((ts < calls.ts[linked].min()) | (ts > calls.end[linked].max()))
+    outside: npt.NDArray[np.bool_] = (ts < calls.ts[linked].min()) | (ts > calls.end[linked].max())
+    return (op >= 0) & outside
 
 
 def _code(values: list[str], value: str) -> int:

@@ -30,6 +30,18 @@ _KERNEL_COLLECTIVES = (
     ("Reduce", "reduce"),
 )
 """Kernel name parts, the longer before those that they contain."""
+_ATTRS = {
+    "collective": "collective_name",
+    "dtype": "dtype",
+    "in_nelems": "in_msg_nelems",
+    "out_nelems": "out_msg_nelems",
+    "group_size": "pg_size",
+    "pg_name": "pg_name",
+    "pg_desc": "pg_desc",
+    "in_split": "in_split_size",
+    "out_split": "out_split_size",
+}
+"""Attributes of record_param_comms since schema 1.1.0."""
 _MAX_DEPTH = 64
 
 
@@ -149,12 +161,8 @@ def _from_record_param_comms(text: bytes) -> dict[str, Any]:
         outputs = node.get("outputs", [])
         out_values = outputs.get("values", []) if isinstance(outputs, dict) else outputs
         comm["out_nelems"] = sum(t[3] for v in out_values for t in _tensors(v)) or comm["in_nelems"]
-    given = {
-        "collective": attrs.get("collective_name"), "dtype": attrs.get("dtype"), "in_nelems": attrs.get("in_msg_nelems"),
-        "out_nelems": attrs.get("out_msg_nelems"), "group_size": attrs.get("pg_size"), "pg_name": attrs.get("pg_name"),
-        "pg_desc": attrs.get("pg_desc"), "in_split": _int_list(attrs.get("in_split_size")),
-        "out_split": _int_list(attrs.get("out_split_size")),
-    }  # fmt: skip
+    given = {field: attrs.get(name) for field, name in _ATTRS.items()}
+    given["in_split"], given["out_split"] = _int_list(given["in_split"]), _int_list(given["out_split"])
     comm.update({key: value for key, value in given.items() if value not in (None, "")})
     return comm
 

@@ -111,7 +111,8 @@ def make_report(
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
-            f"{attachment.repeated:,} GPU events share their correlation with several calls; the last one before each was taken"
+            f"{attachment.repeated:,} GPU events share their correlation with several calls; "
+            "the last one before each was taken"
         )
     used = np.zeros(len(calls), np.bool_)
     used[match.call[match.call >= 0]] = True

@@ -1,4 +1,4 @@
-"""ET+ documents as the linker makes them: the ET's own bytes, the links' times, and the GPU nodes, written streaming."""
+"""ET+ documents as the linker makes them: the ET's own bytes, the links' times, the GPU nodes; streamed out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _GPU_COMMON = (
     b', "cat": %b, "ph": "X", "ts": %d.%03d, "dur": %d.%03d, "inclusive_dur": %d.%03d, "exclusive_dur": %d.%03d,'
     b' "stream": %d, "device": %d, "correlation": %d, "kineto_event": %d, "args": %b%b}'
 )
-_RUNTIME = b'{"id": %d, "name": %b, "ts": %d.%03d, "dur": %d.%03d, "tid": %b, "correlation": %d, "parent": %b, "kineto_event": %d}'
+_RUNTIME = (
+    b'{"id": %d, "name": %b, "ts": %d.%03d, "dur": %d.%03d, "tid": %b, "correlation": %d, "parent": %b,'
+    b' "kineto_event": %d}'
+)
 
 
 class _Tensors(msgspec.Struct, gc=False):

@@ -9,7 +9,7 @@ from ...schemas.kineto import KinetoTrace
 from ..calls import CpuCalls, EtCalls
 from ..segment import Iterations
 from .ids import match_ids
-from .result import EQUIVALENT, REASONS, Match, unmatched
+from .result import EQUIVALENT, Match
 
 __all__ = ["METHODS", "match_calls"]
 

@@ -120,6 +120,7 @@ def test_one_recording_at_a_time(torch: Any, tmp_path: Path) -> None:
             pass
         loop(torch, outer, 5)
     assert names(tmp_path) == PAIR
+    assert len(windows(outer)[0]) == 3
 
 
 def test_the_rank_of_the_environment(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,9 +173,15 @@ def test_a_profiler_that_cannot_drive_an_observer(torch: Any, tmp_path: Path, mo
 
     class Older(torch.profiler.profile):  # type: ignore[misc]
         def __init__(
-            self, *, activities: Any, schedule: Any, on_trace_ready: Any, record_shapes: bool, with_stack: bool,
+            self,
+            *,
+            activities: Any,
+            schedule: Any,
+            on_trace_ready: Any,
+            record_shapes: bool,
+            with_stack: bool,
             profile_memory: bool,
-        ) -> None:  # fmt: skip
+        ) -> None:
             super().__init__(
                 activities=activities,
                 schedule=schedule,
