@@ -65,8 +65,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="use one matching method alone (default: auto)",
     )
-    add("--iteration", default="first", metavar="WHICH",
-        help="of several equal placements take: first, last, median (by duration), or a number from 0")  # fmt: skip
+    add("--iteration", default="median", metavar="WHICH",
+        help="of several equal placements take: first, last, median (by duration, the default), or a number from 0")  # fmt: skip
     add(
         "--strict",
         action="store_true",

@@ -54,7 +54,7 @@ def link(
     match: str = "auto",
     exact_match: bool = False,
     strict: bool = False,
-    iteration: str = "first",
+    iteration: str = "median",
     renumber: bool = False,
     progress: bool = False,
 ) -> LinkResult:
@@ -90,7 +90,7 @@ def _link(
     nodes, calls = et_calls(et, kineto), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
     found, considered = match_calls(
-        et, kineto, nodes, calls, iterations, method=method, exact=exact, strict=strict, iteration=iteration
+        et, kineto, nodes, calls, method=method, exact=exact, strict=strict, iteration=iteration
     )
     windows = {"notes": [*iterations.notes, *found.notes]}
     linked = np.zeros(len(calls), np.bool_)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ..calls import CpuCalls, EtCalls
-from ..segment import Iterations
 from .ids import match_ids
-from .result import EQUIVALENT, Match
+from .leftovers import match_leftovers
+from .result import EQUIVALENT, REASONS, Match, unmatched
+from .sequence import match_sequence
+from .shift import match_sequence_and_shift, match_shift
 
 __all__ = ["METHODS", "match_calls"]
 
-METHODS = ("ids",)
+METHODS = ("ids", "sequence", "shift")
 """Names of the methods, best evidence first."""
+
+_ENOUGH = 0.5
+"""Ids decide if they join this share of the calls that could have a partner."""
 
 
 def match_calls(
@@ -22,23 +30,69 @@ def match_calls(
     kineto: KinetoTrace,
     nodes: EtCalls,
     calls: CpuCalls,
-    iterations: Iterations,
     *,
     method: str = "auto",
     exact: bool = False,
     strict: bool = False,
-    iteration: str = "first",
+    iteration: str = "median",
 ) -> tuple[Match, list[str]]:
     """Match by the method asked for, or by the best that works.
 
     Returns:
         The match that stands, and a sentence on each method that was tried.
     """
-    found = match_ids(et, kineto, nodes, calls)
-    considered = list(found.notes)
-    found = Match(found.call, found.link, found.reason, found.method, (), found.facts)
+    considered: list[str] = []
+    found = unmatched(len(nodes))
+    for attempt in _attempts(et, kineto, nodes, calls, method, exact, iteration):
+        result = attempt()
+        considered += result.notes
+        result = replace(result, notes=())
+        if result.linked > found.linked:
+            found = result
+        if _is_enough(found, nodes, calls):
+            break
+    if found.method != "ids":
+        found = match_leftovers(nodes, calls, found)
     found = _doubt_other_run(et, kineto, calls, found)
-    return found, considered
+    return _explain_unlinked(nodes, _leave_out_doubtful(found) if strict else found), considered
+
+
+def _attempts(
+    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, method: str, exact: bool, iteration: str
+) -> list[Callable[[], Match]]:
+    by_name: dict[str, Callable[[], Match]] = {
+        "ids": lambda: match_ids(et, kineto, nodes, calls),
+        "sequence": lambda: match_sequence(nodes, calls, iteration),
+        "shift": lambda: match_shift(nodes, calls, iteration),
+    }
+    if method != "auto":
+        return [by_name[method]]
+    return [by_name["ids"], lambda: match_sequence_and_shift(nodes, calls, iteration)]
+
+
+def _is_enough(found: Match, nodes: EtCalls, calls: CpuCalls) -> bool:
+    return found.linked >= _ENOUGH * min(len(nodes), len(calls)) and found.linked > 0
+
+
+def _leave_out_doubtful(found: Match) -> Match:
+    doubtful = found.link == EQUIVALENT
+    reason = np.where(doubtful, REASONS.index("ambiguous (--strict)"), found.reason).astype(np.int8)
+    return replace(found, call=np.where(doubtful, -1, found.call), link=np.where(doubtful, 0, found.link), reason=reason)
+
+
+def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
+    """Tell unlinked calls of the window from those before and after it and those of threads that were not profiled."""
+    linked = found.call >= 0
+    if not linked.any():
+        return found
+    plain = (found.reason == REASONS.index("not in the Kineto trace")) & ~linked
+    position = np.arange(len(nodes))
+    first, last = np.flatnonzero(linked)[[0, -1]]
+    profiled = np.isin(nodes.thread, np.unique(nodes.thread[linked]))
+    reason = found.reason.copy()
+    reason[plain & ((position < first) | (position > last))] = REASONS.index("outside the profiled window")
+    reason[plain & ~profiled] = REASONS.index("thread not profiled")
+    return replace(found, reason=reason)
 
 
 def _doubt_other_run(et: ExecutionTrace, kineto: KinetoTrace, calls: CpuCalls, found: Match) -> Match:

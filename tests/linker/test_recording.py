@@ -198,6 +198,12 @@ def test_a_profiler_that_cannot_drive_an_observer(torch: Any, tmp_path: Path, mo
     assert names(tmp_path) == SET
 
 
+def test_a_name_that_is_a_path(torch: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give the folder as out_dir"), record(tmp_path, name="a/b"):
+        pass
+    assert names(tmp_path) == []
+
+
 def test_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("torch", "torch.profiler"):
         monkeypatch.setitem(sys.modules, module, None)

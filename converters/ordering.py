@@ -1,0 +1,70 @@
+"""Order of issue and cycles of a dependency graph given as two index columns."""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["IndexArray", "IntArray", "find_cycle", "issue_order"]
+
+IntArray = npt.NDArray[np.int64]
+IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+
+
+def issue_order(count: int, source: IndexArray, target: IndexArray) -> IntArray:
+    """Nodes in the order in which they can be issued, the lowest index first among those that are ready.
+
+    Args:
+        count: number of nodes; they are 0 to count - 1.
+        source, target: one entry an edge; ``target`` waits for ``source``. Edges may be repeated.
+
+    Returns:
+        the nodes; those on a cycle or behind one are absent.
+    """
+    if bool(np.all(source < target)):  # ids rise along all dependencies, as writers are told to number them
+        return np.arange(count)
+    by_source = np.argsort(source, kind="stable")
+    after = array("q", target[by_source].astype(np.int64).tobytes())
+    first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
+    missing = np.bincount(target, minlength=count).tolist()
+    ready = [node for node in range(count) if not missing[node]]  # ascending, so a heap already
+    order = array("q")
+    while ready:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for follower in after[first[node] : first[node + 1]]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                heapq.heappush(ready, follower)
+    return np.frombuffer(order, dtype=np.int64)
+
+
+def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
+    """One cycle of the graph, each node waiting for the one before it and the first for the last.
+
+    Args:
+        count, source, target: the graph, as for `issue_order`.
+        order: what `issue_order` gave for it.
+
+    Returns:
+        the nodes of the cycle; empty if there is none.
+    """
+    left = np.ones(count, dtype=bool)
+    left[order] = False
+    if not left.any():
+        return []
+    inside = left[source] & left[target]
+    # Every node that was left over waits for another one of them; following the lowest must come back.
+    waits_for = np.full(count, count, dtype=np.int64)
+    np.minimum.at(waits_for, target[inside], source[inside])
+    seen: dict[int, int] = {}
+    walk: list[int] = []
+    node = int(np.argmax(left))
+    while node not in seen:
+        seen[node] = len(walk)
+        walk.append(node)
+        node = int(waits_for[node])
+    return walk[: seen[node] - 1 if seen[node] else None : -1]

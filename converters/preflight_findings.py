@@ -1,0 +1,155 @@
+"""What a pre-flight check can find, how grave each is for whom, and the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["KINDS", "Findings", "Kind", "Level", "PreflightReport", "Problem", "Profile", "level_of"]
+
+Profile = Literal["chakra", "astra-sim"]
+Level = Literal["error", "warning"]
+_MAX_TEXT = 400  # values come from the trace and can be of any length
+
+
+class Kind(NamedTuple):
+    """Gravity of a kind of problem under each profile (None: of no interest there), and its meaning."""
+
+    chakra: Level | None
+    astra_sim: Level | None
+    meaning: str
+
+
+def _defect(meaning: str) -> Kind:
+    return Kind("error", "error", meaning)
+
+
+def _simulator(meaning: str) -> Kind:
+    return Kind("warning", "error", meaning)
+
+
+KINDS = {
+    "damaged": _defect("a file that cannot be read to its end"),
+    "no-version": _defect("metadata without a version, which one reader takes for the end of the file"),
+    "no-nodes": _defect("a rank without a single node"),
+    "missing-rank": _defect("a rank without a file"),
+    "duplicate-id": _defect("an id that several nodes have"),
+    "dangling-dependency": _defect("a dependency on a node that is not in the file"),
+    "duplicate-dependency": _defect("a dependency listed twice, which blocks the node for ever in one reader"),
+    "cycle": _defect("nodes that wait for each other, so that none of them is ever issued"),
+    "missing-attribute": _defect("a communication node without an attribute that readers need"),
+    "attribute-type": _defect("an attribute in another member of the oneof than readers look at"),
+    "attribute-value": _defect("an attribute of a communication node with a value that makes no sense"),
+    "collective": _defect("collectives of a group that differ between its ranks"),
+    "message": _defect("sends and receives that do not match by source, destination, tag and size"),
+    "deadlock": _defect("communications of several ranks that wait for each other"),
+    "unsupported-node": _simulator("a kind of node that ASTRA-sim cannot run"),
+    "unsupported-collective": _simulator("a kind of collective that ASTRA-sim cannot run"),
+    "uneven-collective": _simulator("an all-to-all whose size differs between ranks"),
+    "group": _simulator("a process group that ASTRA-sim is not told of, or with wrong ranks"),
+    "one-rank-group": _simulator("a collective in a group of one rank, which ASTRA-sim cannot run"),
+    "small-all-gather": _simulator("an all-gather of less than 4 bytes, which ASTRA-sim cannot run"),
+    "self-message": _simulator("a message from a rank to itself, which ASTRA-sim cannot run"),
+    "comm-order": _simulator("ranks that deadlock if each runs one communication at a time, lowest id first"),
+    "single-rank": _simulator("one rank only; ASTRA-sim needs two"),
+    "groups-path": _simulator("a path of the group file with 'empty' in it, which ASTRA-sim takes for no file"),
+    "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
+    "host-node": Kind(None, "warning", "a CPU or memory node, on which ASTRA-sim's final statistics fail"),
+}
+"""Every kind of problem by its name. What fails or hangs ASTRA-sim was observed by running it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing found.
+
+    Attributes:
+        kind: a key of `KINDS`.
+        level: "error" or "warning", by the profile of the check.
+        rank: the rank it was found on; None if it concerns several or none.
+        nodes: ids of the nodes concerned; for a cycle all of it, each node waiting for the one before.
+        text: what is wrong, in one line.
+    """
+
+    kind: str
+    level: Level
+    rank: int | None
+    nodes: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class PreflightReport:
+    """The result of a check.
+
+    Attributes:
+        profile: what it was checked for.
+        files: the files that were read, by rank.
+        ranks, nodes, collectives, messages: how many of each there are (collectives and messages: nodes).
+        counts: kind to the number of problems, in the order of `KINDS`.
+        problems: the first few of each kind, in the order of `KINDS`.
+        skipped: checks that could not be made, with the reason.
+    """
+
+    profile: Profile
+    files: tuple[str, ...]
+    ranks: int
+    nodes: int
+    collectives: int
+    messages: int
+    counts: dict[str, int]
+    problems: tuple[Problem, ...]
+    skipped: tuple[str, ...]
+
+    def total(self, level: Level) -> int:
+        """Number of problems of a level."""
+        return sum(count for kind, count in self.counts.items() if level_of(kind, self.profile) == level)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; warnings do not count."""
+        return not self.total("error")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready values."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def level_of(kind: str, profile: Profile) -> Level | None:
+    """How grave a kind is for a profile."""
+    return KINDS[kind].chakra if profile == "chakra" else KINDS[kind].astra_sim
+
+
+class Findings:
+    """Collects problems: counts all, keeps the first ``limit`` of each kind."""
+
+    def __init__(self, profile: Profile, limit: int) -> None:
+        self._profile: Profile = profile
+        self._limit = limit
+        self._counts: Counter[str] = Counter()
+        self._kept: dict[str, list[Problem]] = {kind: [] for kind in KINDS}
+        self._skipped: list[str] = []
+
+    def add(self, kind: str, rank: int | None, nodes: tuple[int, ...], text: str, *values: object) -> None:
+        """Note a problem; ``text`` is formatted with ``values``, only if it is kept."""
+        level = level_of(kind, self._profile)
+        if level is None:
+            return
+        self._counts[kind] += 1
+        if len(self._kept[kind]) < self._limit:
+            line = text.format(*values)[:_MAX_TEXT]
+            self._kept[kind].append(Problem(kind, level, rank, nodes, line))
+
+    def skip(self, text: str) -> None:
+        """Note a check that could not be made."""
+        self._skipped.append(text)
+
+    def report(
+        self, files: tuple[str, ...], ranks: int, nodes: int, collectives: int, messages: int
+    ) -> PreflightReport:
+        """What was found so far."""
+        counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
+        problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
+        skipped = tuple(self._skipped)
+        return PreflightReport(self._profile, files, ranks, nodes, collectives, messages, counts, problems, skipped)

@@ -1,0 +1,296 @@
+"""Pre-flight check of one rank's file: one pass over its nodes into columns, and what can be said of them."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.chakra.attributes import MEMBERS
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
+from ..schemas.chakra.stream import read_chakra
+from ..schemas.errors import TraceFormatError
+from .ordering import IntArray, find_cycle, issue_order
+from .preflight_findings import Findings
+
+__all__ = ["UNKNOWN_RANK", "CommTable", "Graph", "RankFile", "RankScan", "scan"]
+
+UNKNOWN_RANK = -1
+_SHOWN_OF_A_CYCLE = 8
+_NEEDED: dict[int, tuple[str, ...]] = {
+    NodeType.COMM_COLL_NODE: ("comm_type", "comm_size", "pg_name"),
+    NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
+    NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
+}
+_GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_MAX_GROUP = 2**31 - 1
+_MIN_ALL_GATHER_BYTES = 4
+_SIMULATED = frozenset(
+    {
+        CollectiveCommType.ALL_REDUCE,
+        CollectiveCommType.ALL_GATHER,
+        CollectiveCommType.BROADCAST,
+        CollectiveCommType.ALL_TO_ALL,
+        CollectiveCommType.REDUCE_SCATTER,
+    }
+)
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """A file and its rank, `UNKNOWN_RANK` if the name does not say."""
+
+    path: Path
+    rank: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Dependencies by index: node i is the one with the i-th lowest id; ``target`` waits for ``source``."""
+
+    count: int
+    source: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class CommTable:
+    """The communication nodes of a rank in order of issue, one row each.
+
+    Attributes:
+        node: id, uint64.
+        index: index in the rank's `Graph`.
+        type: NodeType.
+        op: CollectiveCommType, -1 for messages.
+        size: bytes.
+        group: number of the process group, 0 for all ranks; -1 for messages.
+        peer: destination of a send, source of a receive, -1 for collectives.
+        tag: tag of a message, 0 for collectives.
+    """
+
+    node: npt.NDArray[np.uint64]
+    index: IntArray
+    type: IntArray
+    op: IntArray
+    size: IntArray
+    group: IntArray
+    peer: IntArray
+    tag: IntArray
+
+
+@dataclass(frozen=True)
+class RankScan:
+    """What the checks over all ranks need of one rank.
+
+    Attributes:
+        flaw: why its communications cannot be compared with those of other ranks, "" if they can.
+    """
+
+    file: RankFile
+    nodes: int
+    graph: Graph
+    comm: CommTable
+    flaw: str
+
+
+@dataclass
+class _Columns:
+    """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on."""
+
+    ids: array[int] = field(default_factory=lambda: array("Q"))
+    degrees: array[int] = field(default_factory=lambda: array("q"))
+    depends_on: array[int] = field(default_factory=lambda: array("Q"))
+    comm_at: array[int] = field(default_factory=lambda: array("q"))
+    comm: array[int] = field(default_factory=lambda: array("q"))
+    flaw: str = ""
+
+
+def scan(file: RankFile, findings: Findings) -> RankScan:
+    """Read a file once and check what concerns it alone.
+
+    Memory: some 50 bytes a node and a dependency while it runs; the result keeps 8 bytes a dependency and
+    some 80 a communication node.
+
+    Raises:
+        TraceFormatError: the file cannot be opened or is no Chakra trace at all.
+    """
+    columns = _read(file, findings)
+    ids, graph = _graph(columns, file.rank, findings)
+    order = issue_order(graph.count, graph.source, graph.target)
+    if len(order) < graph.count:
+        _report_cycle(ids, graph, order, file.rank, findings)
+        columns.flaw = columns.flaw or "has a cycle"
+    return RankScan(file, len(columns.ids), graph, _comm_table(columns, ids, order), columns.flaw)
+
+
+def _read(file: RankFile, findings: Findings) -> _Columns:
+    columns, rank = _Columns(), file.rank
+    if file.path.name.endswith(".gz"):
+        findings.add("gzip", rank, (), "{}", file.path.name)
+    if file.path.is_file() and not file.path.stat().st_size:
+        findings.add("no-nodes", rank, (), "{} is empty", file.path.name)
+        columns.flaw = "has no nodes"
+        return columns
+    metadata, nodes = read_chakra(file.path)
+    if not metadata.version:
+        findings.add("no-version", rank, (), "{}", file.path.name)
+    try:
+        for node in nodes:
+            _take(node, columns, rank, findings)
+    except TraceFormatError as error:
+        findings.add("damaged", rank, (), "{}", error)
+        columns.flaw = "is damaged"
+    if not columns.ids and not columns.flaw:
+        findings.add("no-nodes", rank, (), "{} has metadata only", file.path.name)
+        columns.flaw = "has no nodes"
+    return columns
+
+
+def _take(node: Node, columns: _Columns, rank: int, findings: Findings) -> None:
+    """Append a node to the columns and check what it says of itself."""
+    number, kind = node.id, node.type
+    degree = 0
+    for name, listed in (("data_deps", node.data_deps), ("ctrl_deps", node.ctrl_deps)):
+        if listed:
+            degree += len(listed)
+            columns.depends_on.extend(listed)
+            if len(listed) > 1 and len(set(listed)) < len(listed):
+                findings.add("duplicate-dependency", rank, (number,), "in {} of node {}", name, number)
+    values = _attributes(node, rank, findings)
+    if kind in _NEEDED:
+        row = _comm_row(number, kind, values, rank, findings)
+        if row:
+            columns.comm_at.append(len(columns.ids))
+            columns.comm.extend(row)
+        else:
+            columns.flaw = columns.flaw or "has communication nodes with wrong attributes"
+    elif kind == NodeType.COMP_NODE:
+        if values.get("is_cpu_op"):
+            findings.add("host-node", rank, (number,), "node {} is a CPU operator", number)
+    elif kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
+        findings.add("host-node", rank, (number,), "node {} is a memory node", number)
+    else:
+        findings.add("unsupported-node", rank, (number,), "node {} is of type {}", number, _type_name(kind))
+    columns.ids.append(number)
+    columns.degrees.append(degree)
+
+
+def _type_name(kind: int) -> str:
+    return str(NodeType.Name(kind)) if kind in NodeType.values() else str(kind)
+
+
+def _attributes(node: Node, rank: int, findings: Findings) -> dict[str, Any]:
+    """Values of the attributes that readers know; None where the value is in a member they do not look at."""
+    values: dict[str, Any] = {}
+    for attribute in node.attr:
+        name = attribute.name
+        member = MEMBERS.get(name)
+        if member is None:
+            continue
+        actual = attribute.WhichOneof("value")
+        if actual == member:
+            values[name] = getattr(attribute, member)
+            continue
+        values[name] = None
+        text = "{} of node {} is {}, not {}"
+        findings.add("attribute-type", rank, (node.id,), text, name, node.id, actual or "without a value", member)
+    return values
+
+
+def _comm_row(number: int, kind: int, values: dict[str, Any], rank: int, findings: Findings) -> tuple[int, ...] | None:
+    """A row of `CommTable` from ``type`` on; None if an attribute of it is missing or wrong."""
+    absent = [name for name in _NEEDED[kind] if name not in values]
+    for name in absent:
+        findings.add("missing-attribute", rank, (number,), "node {} ({}) has no {}", number, _type_name(kind), name)
+    wrong = list(_wrong_values(kind, values, rank))
+    for name, text in wrong:
+        text = f"node {{}}: {name} is {{!r}}, {text}"
+        findings.add("attribute-value", rank, (number,), text, number, values[name])
+    if absent or wrong or any(values[name] is None for name in _NEEDED[kind]):
+        return None
+    size = values["comm_size"]
+    if kind == NodeType.COMM_COLL_NODE:
+        op = values["comm_type"]
+        _check_simulated(number, op, size, rank, findings)
+        return kind, op, size, int(values["pg_name"] or 0), -1, 0
+    peer = values["comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"]
+    if peer == rank:
+        findings.add("self-message", rank, (number,), "node {} is between rank {} and itself", number, rank)
+    return kind, -1, size, -1, peer, values["comm_tag"]
+
+
+def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
+    """Attributes of a communication node whose value is impossible, with what it should be."""
+    wrong = []
+    if values.get("is_cpu_op"):
+        wrong.append(("is_cpu_op", "but no reader runs communication on the CPU"))
+    if (values.get("comm_size") or 0) < 0:
+        wrong.append(("comm_size", "but a size is a number of bytes"))
+    if kind == NodeType.COMM_COLL_NODE:
+        if (values.get("comm_type") or 0) not in CollectiveCommType.values():
+            wrong.append(("comm_type", "which is no CollectiveCommType"))
+        group = values.get("pg_name")
+        if group and not (_GROUP.fullmatch(group) and int(group) <= _MAX_GROUP):
+            wrong.append(("pg_name", "but readers need a decimal integer"))
+        return wrong
+    own, other = ("comm_src", "comm_dst") if kind == NodeType.COMM_SEND_NODE else ("comm_dst", "comm_src")
+    if rank != UNKNOWN_RANK and (values.get(own) if values.get(own) is not None else rank) != rank:
+        wrong.append((own, f"but the node is on rank {rank}"))
+    if (values.get(other) or 0) < 0:
+        wrong.append((other, "but ranks count from 0"))
+    return wrong
+
+
+def _check_simulated(number: int, op: int, size: int, rank: int, findings: Findings) -> None:
+    name = CollectiveCommType.Name(op)
+    if op not in _SIMULATED:
+        findings.add("unsupported-collective", rank, (number,), "node {} is a {}", number, name)
+    if op == CollectiveCommType.ALL_GATHER and size < _MIN_ALL_GATHER_BYTES:
+        findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
+
+
+def _graph(columns: _Columns, rank: int, findings: Findings) -> tuple[npt.NDArray[np.uint64], Graph]:
+    """Ids in rising order, and dependencies, without those on nodes that are missing or not unique."""
+    numbers = np.frombuffer(columns.ids, dtype=np.uint64)
+    ids, counts = np.unique(numbers, return_counts=True)
+    unique = counts == 1
+    if not unique.all():
+        columns.flaw = columns.flaw or "has duplicate ids"
+    for again, times in zip(ids[~unique].tolist(), counts[~unique].tolist(), strict=True):
+        findings.add("duplicate-id", rank, (again,), "{} nodes have the id {}", times, again)
+    depends_on = np.frombuffer(columns.depends_on, dtype=np.uint64)
+    degrees = np.frombuffer(columns.degrees, dtype=np.int64)
+    owner = np.repeat(np.arange(len(numbers)), degrees)
+    source = np.searchsorted(ids, depends_on)
+    found = source < len(ids)
+    found[found] = ids[source[found]] == depends_on[found]
+    text = "node {} depends on {}, which is no node of the file"
+    for node, missing in zip(numbers[owner[~found]].tolist(), depends_on[~found].tolist(), strict=True):
+        findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
+    target = np.searchsorted(ids, numbers)[owner]
+    source, target = source[found], target[found]
+    sure = unique[source]  # nodes of one id taken for one node could be on a cycle that is none
+    return ids, Graph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
+
+
+def _report_cycle(ids: npt.NDArray[np.uint64], graph: Graph, order: IntArray, rank: int, findings: Findings) -> None:
+    cycle = ids[find_cycle(graph.count, graph.source, graph.target, order)].tolist()
+    shown = " -> ".join(map(str, cycle[:_SHOWN_OF_A_CYCLE]))
+    more = f" -> ({len(cycle) - _SHOWN_OF_A_CYCLE} more)" if len(cycle) > _SHOWN_OF_A_CYCLE else ""
+    text = "{}{} -> {}; {} of {} nodes are never issued"
+    findings.add("cycle", rank, tuple(cycle), text, shown, more, cycle[0], graph.count - len(order), graph.count)
+
+
+def _comm_table(columns: _Columns, ids: npt.NDArray[np.uint64], order: IntArray) -> CommTable:
+    node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
+    index = np.searchsorted(ids, node)
+    place = np.full(len(ids), len(ids), dtype=np.int64)  # nodes that are never issued come last
+    place[order] = np.arange(len(order))
+    issued = np.argsort(place[index], kind="stable")
+    rows = np.frombuffer(columns.comm, dtype=np.int64).reshape(-1, 6)[issued]
+    return CommTable(node[issued], index[issued], *(np.ascontiguousarray(column) for column in rows.T))

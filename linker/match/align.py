@@ -1,0 +1,265 @@
+"""Aligning two sequences of calls: exact search, anchors, and a greedy diff; pure functions on integer arrays.
+
+The pattern is an ET thread, the text a Kineto thread; both are names as int codes (−1 in the pattern: a name that the
+text does not have) and sequence numbers (−1: none). Two calls fit if their names are equal and their sequence
+numbers, where both have one, as well.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schemas.records import IntColumn
+
+__all__ = ["Alignment", "Calls", "align_at_anchors", "align_from", "occurrences", "unique_anchors"]
+
+_MAX_DIFFERENCES = 1500
+"""A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
+_MAX_OCCURRENCES = 4096
+_FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A thread's calls in call order: name codes and sequence numbers, int64 arrays of one length."""
+
+    name: IntColumn
+    seq: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def slice(self, begin: int, end: int, step: int = 1) -> Calls:
+        """The calls from begin to end, backwards with step −1 (both ends counted from the front)."""
+        part = slice(begin, end)
+        return Calls(self.name[part][::step], self.seq[part][::step])
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where each call of the pattern stands in the text.
+
+    Attributes:
+        at: int64, position in the text for each call of the pattern, −1 for none; ascending where it is not −1.
+        unsure: bool, calls beside a gap that could as well be linked to a neighbour with the same name.
+        anchors: how many pairs were fixed by sequence numbers.
+    """
+
+    at: IntColumn
+    unsure: npt.NDArray[np.bool_]
+    anchors: int = 0
+
+    @property
+    def matched(self) -> int:
+        """How many calls of the pattern have a place."""
+        return int(np.count_nonzero(self.at >= 0))
+
+
+def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
+    """Every position at which the pattern of names occurs whole in the text (at most 4096). Linear time."""
+    if not len(pattern) or len(pattern) > len(text) or int(max(pattern.max(), text.max())) > _LAST_CHAR - _FIRST_CHAR:
+        return []
+    needle, hay = _as_text(pattern), _as_text(text)
+    found: list[int] = []
+    at = hay.find(needle)
+    while at >= 0 and len(found) < _MAX_OCCURRENCES:
+        found.append(at)
+        at = hay.find(needle, at + 1)
+    return found
+
+
+def _as_text(codes: IntColumn) -> str:
+    """Codes as characters, so that the string search of the language (linear, in C) does the work."""
+    return "".join(_NO_CHAR if code < 0 else chr(code + _FIRST_CHAR) for code in codes.tolist())
+
+
+def unique_anchors(pattern: Calls, text: Calls) -> tuple[IntColumn, IntColumn]:
+    """Pairs of calls with equal name and sequence number that occur once on each side, in one common order."""
+    left, right = np.flatnonzero((pattern.seq >= 0) & (pattern.name >= 0)), np.flatnonzero(text.seq >= 0)
+    if not len(left) or not len(right):
+        return left[:0], right[:0]
+    top = int(max(pattern.seq.max(), text.seq.max())) + 1
+    if top > 2**40 or int(text.name.max()) > 2**22:
+        return left[:0], right[:0]
+    keys, at, counts = np.unique(pattern.name[left] * top + pattern.seq[left], return_index=True, return_counts=True)
+    others, other_at, other_counts = np.unique(
+        text.name[right] * top + text.seq[right], return_index=True, return_counts=True
+    )
+    _, a, b = np.intersect1d(keys, others, assume_unique=True, return_indices=True)
+    once = (counts[a] == 1) & (other_counts[b] == 1)
+    i, j = left[at[a[once]]], right[other_at[b[once]]]
+    order = np.argsort(i)
+    i, j = i[order], j[order]
+    keep = _longest_increasing(j)
+    return i[keep], j[keep]
+
+
+def _longest_increasing(values: IntColumn) -> IntColumn:
+    """Positions of a longest increasing subsequence."""
+    if np.all(values[1:] > values[:-1]):
+        return np.arange(len(values))
+    tails: list[int] = []
+    tail_at: list[int] = []
+    before = np.full(len(values), -1, np.int64)
+    for i, value in enumerate(values.tolist()):
+        k = bisect_left(tails, value)
+        before[i] = tail_at[k - 1] if k else -1
+        tails[k : k + 1], tail_at[k : k + 1] = [value], [i]
+    chain = []
+    at = tail_at[-1] if tail_at else -1
+    while at >= 0:
+        chain.append(at)
+        at = int(before[at])
+    return np.array(chain[::-1], np.int64)
+
+
+def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) -> Alignment:
+    """Fill in an alignment whose anchors (pairs i, j, both ascending) are given; there must be at least one."""
+    at = np.full(len(pattern), -1, np.int64)
+    at[i] = j
+    diagonal = j - i
+    runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
+    for begin, end in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
+        _fill_diagonal(pattern, text, i[begin:end], int(diagonal[begin]), at)
+        if end < len(i):
+            a, b = int(i[end - 1]) + 1, int(i[end])
+            _fill_gap(pattern, text, (a, b), (int(j[end - 1]) + 1, int(j[end])), at)
+    first, last = (int(i[0]), int(j[0])), (int(i[-1]), int(j[-1]))
+    head = _diff(pattern.slice(0, first[0], -1), text.slice(0, first[1], -1))
+    at[first[0] - 1 - head[0]] = first[1] - 1 - head[1]
+    tail = _diff(pattern.slice(last[0] + 1, len(pattern)), text.slice(last[1] + 1, len(text)))
+    at[last[0] + 1 + tail[0]] = last[1] + 1 + tail[1]
+    return Alignment(at, _unsure(pattern, text, at), len(i))
+
+
+def align_from(pattern: Calls, text: Calls, i: int, j: int) -> Alignment:
+    """Align both ways from one pair of calls that is taken to belong together; either side may end first."""
+    alignment = align_at_anchors(pattern, text, np.array([i]), np.array([j]))
+    return Alignment(alignment.at, alignment.unsure)
+
+
+def _fill_diagonal(pattern: Calls, text: Calls, i: IntColumn, diagonal: int, at: IntColumn) -> None:
+    """Between anchors on one diagonal: all calls where they fit one by one, else a diff of the pieces that do not."""
+    begin, end = int(i[0]), int(i[-1]) + 1
+    fit = _fits(pattern.slice(begin, end), text.slice(begin + diagonal, end + diagonal))
+    if fit.all():
+        at[begin:end] = np.arange(begin, end) + diagonal
+        return
+    good = np.concatenate(([0], np.cumsum(~fit)))
+    for a, b in zip((i[:-1] + 1).tolist(), i[1:].tolist(), strict=True):
+        if good[b - begin] == good[a - begin]:
+            at[a:b] = np.arange(a, b) + diagonal
+        else:
+            _fill_gap(pattern, text, (a, b), (a + diagonal, b + diagonal), at)
+
+
+def _fill_gap(pattern: Calls, text: Calls, left: tuple[int, int], right: tuple[int, int], at: IntColumn) -> None:
+    """Align two pieces whose ends are fixed: as far as they fit from the left, from the right, the rest by diff."""
+    (a, b), (c, d) = left, right
+    n = min(b - a, d - c)
+    if n == 0:
+        return
+    forward = _fits(pattern.slice(a, a + n), text.slice(c, c + n))
+    backward = _fits(pattern.slice(b - n, b, -1), text.slice(d - n, d, -1))
+    head = n if forward.all() else int(forward.argmin())
+    tail = min(n if backward.all() else int(backward.argmin()), b - a - head)
+    at[a : a + head] = np.arange(c, c + head)
+    at[b - tail : b] = np.arange(d - tail, d)
+    if head + tail < b - a and head + tail < d - c:
+        a, b, c, d = a + head, b - tail, c + head, d - tail
+        x, y = _diff(pattern.slice(a, b), text.slice(c, d), whole=True)
+        at[a + x] = c + y
+
+
+def _fits(pattern: Calls, text: Calls) -> npt.NDArray[np.bool_]:
+    fits: npt.NDArray[np.bool_] = pattern.name == text.name
+    return fits & ((pattern.seq == text.seq) | (pattern.seq < 0) | (text.seq < 0))
+
+
+def _diff(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
+    """Matched pairs of a shortest edit script from the start of both (Myers 1986, greedy), O(length · differences).
+
+    Args:
+        whole: both sides must be used up; otherwise the script ends when either side does.
+
+    Returns:
+        Positions on both sides; what lies beyond the allowed number of differences is left out.
+    """
+    n, m = len(pattern), len(text)
+    a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
+    furthest = {1: 0}
+    trail: list[dict[int, int]] = []
+    best, done = (0, 0, 0), None
+    for d in range(min(n + m, _MAX_DIFFERENCES) + 1):
+        trail.append(dict(furthest))
+        for k in range(-d, d + 1, 2):
+            down = k == -d or (k != d and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
+            x = furthest.get(k + 1, 0) if down else furthest.get(k - 1, 0) + 1
+            y = x - k
+            while x < n and y < m and a[x] == b[y] and (sa[x] == sb[y] or sa[x] < 0 or sb[y] < 0):
+                x, y = x + 1, y + 1
+            furthest[k] = x
+            if x > n or y > m:
+                continue
+            if x + y > best[0] + best[1]:
+                best = (x, y, d)
+            if (x >= n and y >= m) if whole else (x >= n or y >= m):
+                done = (x, y, d)
+                break
+        if done:
+            break
+    return _walk_back(trail, *(done or best))
+
+
+def _walk_back(trail: list[dict[int, int]], x: int, y: int, d: int) -> tuple[IntColumn, IntColumn]:
+    left: list[int] = []
+    right: list[int] = []
+    for step in range(d, -1, -1):
+        furthest, k = trail[step], x - y
+        down = k == -step or (k != step and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
+        before_k = k + 1 if down else k - 1
+        before_x = furthest.get(before_k, 0)
+        before_y = before_x - before_k
+        start_x = before_x if down else before_x + 1
+        while step and x > start_x:
+            x, y = x - 1, y - 1
+            left.append(x)
+            right.append(y)
+        if step == 0:
+            left += range(x - 1, -1, -1)
+            right += range(y - 1, y - 1 - x, -1)
+            break
+        x, y = before_x, before_y
+    return np.array(left[::-1], np.int64), np.array(right[::-1], np.int64)
+
+
+def _unsure(pattern: Calls, text: Calls, at: IntColumn) -> npt.NDArray[np.bool_]:
+    """Calls next to a gap of either side which, by their names, could as well lie on its other side."""
+    unsure = np.zeros(len(pattern), np.bool_)
+    placed = np.flatnonzero(at >= 0)
+    here, there = placed[:-1], placed[1:]
+    for i, k in zip(*(side[(there - here != 1) | (at[there] - at[here] != 1)].tolist() for side in (here, there)), strict=True):
+        _slide(pattern, text, unsure, (i, int(at[k]) - 1), (i, int(at[i])), -1)
+        _slide(pattern, text, unsure, (k, int(at[i]) + 1), (k, int(at[k])), 1)
+        _slide(pattern, text, unsure, (k - 1, int(at[i])), (i, int(at[i])), -1)
+        _slide(pattern, text, unsure, (i + 1, int(at[k])), (k, int(at[k])), 1)
+    return unsure
+
+
+def _slide(
+    pattern: Calls, text: Calls, unsure: npt.NDArray[np.bool_], other: tuple[int, int], own: tuple[int, int], step: int
+) -> None:
+    """Mark calls as unsure from `own` on, for as long as the pairs from `other` on would fit as well."""
+    (i, j), (mark, place) = other, own
+    if (i, j) == (mark, place):
+        return
+    while 0 <= i < len(pattern) and 0 <= j < len(text) and 0 <= mark < len(pattern):
+        a, b = pattern.seq[i], text.seq[j]
+        if pattern.name[i] != text.name[j] or (a >= 0 and b >= 0 and a != b):
+            return
+        unsure[mark] = True
+        i, j, mark = i + step, j + step, mark + step

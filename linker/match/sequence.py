@@ -1,0 +1,18 @@
+"""Match by sequence numbers: calls with equal name and autograd sequence number anchor the rest by call order."""
+
+from __future__ import annotations
+
+from ..calls import CpuCalls, EtCalls
+from .placing import places_by_sequence
+from .result import Match
+from .threads import place_threads
+
+__all__ = ["match_sequence"]
+
+
+def match_sequence(nodes: EtCalls, calls: CpuCalls, iteration: str) -> Match:
+    """Place each ET thread where its (name, sequence number) pairs lie in a Kineto thread; threads without stay out."""
+    found = place_threads(nodes, calls, places_by_sequence, iteration, "sequence")
+    if not found.linked:
+        return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
+    return found.noting(f"sequence: {found.linked:,} calls placed by sequence numbers and call order")

@@ -1,0 +1,228 @@
+"""Recording a matching pair of traces from a training loop, and linking it when the loop is over."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..schemas.errors import UsageError
+from ..schemas.files import open_output
+from .pipeline import LinkResult
+from .pipeline import link as link_traces
+
+__all__ = ["Recording", "record"]
+
+_COPY_BLOCK = 1 << 20
+
+
+class Recording:
+    """One recording on its way: what `record` yields.
+
+    Attributes:
+        rank: the rank that the files are named after.
+        et_path, kineto_path, etplus_path: the three files of this rank.
+        steps_needed: how many calls of `step` end the window.
+        steps: how many there were so far.
+        finished: the window is over and the Execution Trace and the Kineto trace are on disk; a loop that
+            runs only to be recorded may stop here.
+        result: what linking gave, after the block has ended (None before, and with ``link=False``).
+    """
+
+    def __init__(self, folder: Path, stem: str, suffix: str, rank: int, steps_needed: int) -> None:
+        self.rank = rank
+        self.et_path = folder / f"{stem}.et.json{suffix}"
+        self.kineto_path = folder / f"{stem}.kineto.json{suffix}"
+        self.etplus_path = folder / f"{stem}.etplus.json{suffix}"
+        self.steps_needed = steps_needed
+        self.steps = 0
+        self.finished = False
+        self.result: LinkResult | None = None
+        self._profiler: Any = None
+
+    def step(self) -> None:
+        """Say that an iteration is over; call it at the end of every one, like ``profiler.step()``."""
+        self.steps += 1
+        if not self.finished:
+            self._profiler.step()
+
+    @contextlib.contextmanager
+    def _running(self, options: dict[str, Any]) -> Iterator[None]:
+        """Both observers at work; what they write lies in a hidden folder until it is complete."""
+        with tempfile.TemporaryDirectory(dir=self.et_path.parent, prefix=".recording-") as name:
+            scratch = Path(name)
+            observer = _observer(scratch / "et.json")
+
+            def window_over(profiler: Any) -> None:
+                if self.steps < self.steps_needed:  # the block ends within the window
+                    return
+                observer.unregister_callback()  # completes the file
+                profiler.export_chrome_trace(str(scratch / "kineto.json"))
+                self._put_in_place(scratch)
+
+            try:
+                self._profiler = _profiler(observer, {**options, "on_trace_ready": window_over})
+                with self._profiler:
+                    yield
+            finally:
+                observer.unregister_callback()
+
+    def _put_in_place(self, scratch: Path) -> None:
+        for plain, target in (("et.json", self.et_path), ("kineto.json", self.kineto_path)):
+            with (scratch / plain).open("rb") as source, open_output(scratch / target.name) as file:
+                shutil.copyfileobj(source, file, _COPY_BLOCK)
+        for target in (self.et_path, self.kineto_path):
+            (scratch / target.name).replace(target)
+        self.finished = True
+
+
+@contextlib.contextmanager
+def record(
+    out_dir: str | os.PathLike[str],
+    *,
+    wait: int = 1,
+    warmup: int = 1,
+    active: int = 3,
+    name: str | None = None,
+    activities: Iterable[Any] | None = None,
+    record_shapes: bool = True,
+    with_stack: bool = False,
+    profile_memory: bool = False,
+    all_threads: bool = False,
+    link: bool = True,
+    compress: bool = True,
+) -> Iterator[Recording]:
+    """Record `active` iterations of a training loop with both of PyTorch's observers and link the traces.
+
+    ::
+
+        with record("traces") as recording:
+            for batch in loader:
+                train(batch)
+                recording.step()
+
+    leaves ``rank-0.et.json.gz``, ``rank-0.kineto.json.gz`` and ``rank-0.etplus.json.gz`` in ``traces``, one
+    such set a rank; files of these names are replaced. The two traces appear as soon as the window is over,
+    the ET+ when the block ends. The rank is that of ``torch.distributed`` if it is initialised, else the
+    variable RANK, else 0.
+
+    Args:
+        out_dir: folder for the files, made if need be.
+        wait, warmup, active: how many iterations are skipped, warm the profiler up, are recorded.
+        name: put before the rank in the file names (``NAME.rank-0.et.json.gz``).
+        activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA where there is a GPU (with
+            synchronisation records, which show what waited for what).
+        record_shapes, with_stack, profile_memory: as in `torch.profiler.profile`.
+        all_threads: have Kineto record every thread, as the Execution Trace always does; needs a PyTorch
+            whose profiler knows ``profile_all_threads``.
+        link: link the pair; False leaves the two traces only.
+        compress: gzip the files (and ".gz" at the end of their names).
+
+    Yields:
+        the `Recording`, on which the loop calls ``step()``.
+
+    Raises:
+        UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution
+            Trace is being recorded, or the loop ended before the window was over (nothing is written then).
+            An exception of the loop itself passes through; what was not complete is removed.
+    """
+    options = _profile_options(wait, warmup, active, activities, all_threads)
+    options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
+    if name and Path(name).name != name:
+        raise UsageError(f"name={name!r} is put into file names; give the folder as out_dir")
+    rank = _rank()
+    stem = f"{name}.rank-{rank}" if name else f"rank-{rank}"
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    recording = Recording(folder, stem, ".gz" if compress else "", rank, wait + warmup + active)
+    with recording._running(options):
+        yield recording
+    if not recording.finished:
+        raise UsageError(
+            f"nothing was recorded: step() was called {recording.steps} times and wait={wait}, "
+            f"warmup={warmup}, active={active} need {recording.steps_needed}; "
+            "run more iterations or lower these numbers"
+        )
+    if link:
+        recording.result = link_traces(recording.et_path, recording.kineto_path)
+        recording.result.write(recording.etplus_path)
+
+
+def _profile_options(
+    wait: int, warmup: int, active: int, activities: Iterable[Any] | None, all_threads: bool
+) -> dict[str, Any]:
+    """The arguments of `torch.profiler.profile` for one window, as far as this PyTorch knows them."""
+    if wait < 0 or warmup < 0 or active < 1:
+        raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: at least 0, 0 and 1 are needed")
+    try:
+        import torch
+        from torch.profiler import ExecutionTraceObserver, ProfilerActivity, schedule  # noqa: F401
+    except ImportError as error:
+        raise UsageError(f"recording needs PyTorch 2.0 or later ({error}); try: pip install torch") from None
+    if activities is None:
+        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+    options: dict[str, Any] = {
+        "activities": list(activities),
+        "schedule": schedule(wait=wait, warmup=warmup, active=active, repeat=1),
+    }
+    config = torch._C._profiler._ExperimentalConfig
+    known = config.__init__.__doc__ or ""  # pybind11 puts the signature here
+    experimental: dict[str, Any] = {}
+    if all_threads:
+        if "profile_all_threads" not in known:
+            raise UsageError(f"PyTorch {torch.__version__} cannot record all threads; leave all_threads out")
+        experimental["profile_all_threads"] = True
+    if ProfilerActivity.CUDA in options["activities"] and "enable_cuda_sync_events" in known:
+        experimental["enable_cuda_sync_events"] = True
+    if experimental:
+        options["experimental_config"] = config(**experimental)
+    return options
+
+
+def _rank() -> int:
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return int(dist.get_rank())
+    return int(os.environ.get("RANK", "0"))
+
+
+def _observer(path: Path) -> Any:
+    """An ExecutionTraceObserver that will write to `path`; a process can have only one at a time."""
+    from torch.profiler import ExecutionTraceObserver
+
+    observer = ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    if not path.exists():  # PyTorch opens the file when it registers, and only warns when it cannot register
+        observer._registered = False  # else its end would unregister the one that is at work
+        raise UsageError("another ExecutionTraceObserver is registered in this process; unregister it first")
+    return observer
+
+
+def _profiler(observer: Any, options: dict[str, Any]) -> Any:
+    """A profiler that starts and stops `observer` with itself, so that both see the same calls."""
+    from torch.profiler import profile
+
+    if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
+        return profile(execution_trace_observer=observer, **options)
+    return _coupled(profile, observer)(**options)
+
+
+def _coupled(base: Any, observer: Any) -> Any:
+    """A subclass of PyTorch's profiler for versions whose own cannot drive an observer."""
+
+    class Coupled(base):  # type: ignore[misc]
+        def start_trace(self) -> None:
+            observer.start()
+            super().start_trace()
+
+        def stop_trace(self) -> None:
+            observer.stop()
+            super().stop_trace()
+
+    return Coupled

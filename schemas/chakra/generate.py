@@ -1,0 +1,82 @@
+"""Writes et_def_pb2.py and et_def_pb2.pyi from et_def.proto: ``python -m etplus.schemas.chakra.generate``.
+
+protoc's own Python output asks at import for a protobuf runtime as new as the protoc that wrote it, and
+registers its messages in the process-wide pool, where they clash with any other copy of et_def.proto. The
+module written here holds the same descriptor, works with every protobuf from 4.21 on and has its own pool.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+
+__all__ = ["compile_proto", "main", "module_text"]
+
+_HERE = Path(__file__).resolve().parent
+_PROTO = "et_def.proto"
+_TEMPLATE = '''\
+"""Messages of et_def.proto; written by ``python -m etplus.schemas.chakra.generate``, not by hand."""
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+
+_SERIALIZED = (
+{literal}
+)
+
+# Not the default pool: a process that also imports another copy of et_def.proto would get a clash of names.
+_POOL = descriptor_pool.DescriptorPool()
+DESCRIPTOR = _POOL.AddSerializedFile(_SERIALIZED)
+_message_class = (
+    getattr(message_factory, "GetMessageClass", None)  # protobuf 4.22 and later
+    or message_factory.MessageFactory(_POOL).GetPrototype
+)
+
+for _name, _message in DESCRIPTOR.message_types_by_name.items():
+    globals()[_name] = _message_class(_message)
+for _name, _enum in DESCRIPTOR.enum_types_by_name.items():
+    globals()[_name] = EnumTypeWrapper(_enum)
+    globals().update((_value.name, _value.number) for _value in _enum.values)
+'''
+
+
+def compile_proto() -> tuple[bytes, str]:
+    """Run protoc (from grpcio-tools) on et_def.proto.
+
+    Returns:
+        the serialized FileDescriptorProto, and the text of the .pyi.
+
+    Raises:
+        subprocess.CalledProcessError: grpcio-tools is not installed or the .proto is wrong (stderr tells).
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={_HERE}", f"--pyi_out={folder}"]
+        subprocess.run([*command, f"--descriptor_set_out={folder}/set.pb", _PROTO], check=True)
+        files = descriptor_pb2.FileDescriptorSet.FromString(Path(folder, "set.pb").read_bytes())
+        stub = Path(folder, "et_def_pb2.pyi").read_text(encoding="utf-8")
+    (file,) = files.file
+    for message in file.message_type:
+        for field in message.field:
+            field.ClearField("json_name")  # follows from the name
+    return file.SerializeToString(deterministic=True), stub
+
+
+def module_text(serialized: bytes) -> str:
+    """The text of et_def_pb2.py for a serialized FileDescriptorProto."""
+    pieces = [serialized[at : at + 32] for at in range(0, len(serialized), 32)]
+    return _TEMPLATE.format(literal="\n".join(f"    {piece!r}" for piece in pieces))
+
+
+def main() -> None:
+    """Write both files beside the .proto."""
+    serialized, stub = compile_proto()
+    (_HERE / "et_def_pb2.py").write_text(module_text(serialized), encoding="utf-8")
+    (_HERE / "et_def_pb2.pyi").write_text(stub, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

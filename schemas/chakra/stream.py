@@ -1,0 +1,157 @@
+"""The .et file: a GlobalMetadata and then Nodes, each behind its length as a varint32; gzipped or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, cast
+
+from google.protobuf.message import DecodeError, Message
+from isal import igzip, isal_zlib
+
+from ..errors import ConvertError, TraceFormatError
+from ..files import open_output
+from .et_def_pb2 import GlobalMetadata, Node
+
+__all__ = ["MAX_MESSAGE_BYTES", "read_chakra", "write_chakra"]
+
+MAX_MESSAGE_BYTES = 16 << 20
+"""Longest message that is read or written. A length beyond it is taken for damage, not for a request for
+memory: a hostile message can take some forty times its own size once it is parsed."""
+
+_BLOCK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"  # no .et starts so: 0x8b would be a field of GlobalMetadata that does not exist
+_MAX_VARINT_BYTES = 5
+_open_gzip = cast("Callable[[IO[bytes], str], IO[bytes]]", igzip.open)
+_READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
+
+
+def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Node]]:
+    """Open an .et or .et.gz file.
+
+    Returns:
+        the metadata, and the nodes in file order, read as they are asked for: the file is never held whole.
+
+    Raises:
+        TraceFormatError: the file cannot be opened, or does not begin with a GlobalMetadata. The iterator
+            raises it for a message that is cut short, too long or does not parse, with the byte offset of its
+            length prefix (in the decompressed data, where the file is gzipped).
+    """
+    name = os.fspath(path)
+    messages = _messages(name)
+    place, body = next(messages, ("", b""))
+    if not place:
+        raise TraceFormatError(name, "", "the file is empty", "a Chakra trace has at least its metadata")
+    metadata = GlobalMetadata()
+    known = _parse(metadata, body) and (metadata.version or metadata.attr)
+    if body and not known:
+        raise TraceFormatError(
+            name, place, "no Chakra trace: the first message is no GlobalMetadata", "give a protobuf .et file"
+        )
+    return metadata, _nodes(name, messages)
+
+
+def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[Node]:
+    for place, body in messages:
+        node = Node()
+        if not _parse(node, body):
+            problem = f"{len(body)} bytes that are no Chakra node"
+            raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again")
+        yield node
+
+
+def _parse(message: Message, body: bytes) -> bool:
+    try:
+        message.ParseFromString(body)
+    except (DecodeError, UnicodeDecodeError):  # the latter from protobuf's pure Python back end
+        return False
+    return True
+
+
+def _messages(name: str) -> Iterator[tuple[str, bytes]]:
+    """Place and bytes of every message."""
+    try:
+        file = open(name, "rb")  # noqa: SIM115, PTH123 (closed below)
+    except OSError as error:
+        raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
+    with file:
+        packed = file.peek(2).startswith(_GZIP_MAGIC)
+        stream = _open_gzip(file, "rb") if packed else file
+        yield from _split(stream, name, " of the decompressed data" if packed else "")
+
+
+def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[tuple[str, bytes]]:
+    data, at, base = b"", 0, 0  # the next message begins at data[at], which is byte base + at of the stream
+    while True:
+        start, length = _length(data, at)
+        place = f"byte {base + at}{unit}"
+        if length > MAX_MESSAGE_BYTES:
+            problem = f"a message of more than {MAX_MESSAGE_BYTES} bytes"
+            raise TraceFormatError(name, place, problem, "this is no Chakra trace, or it is damaged")
+        if length >= 0 and start + length <= len(data):
+            yield place, data[start : start + length]
+            at = start + length
+            continue
+        more = _read(stream, max(_BLOCK, start + length - len(data)), name, f"byte {base + len(data)}{unit}")
+        if not more:
+            break
+        data, at, base = data[at:] + more, 0, base + at
+    if at < len(data):
+        have = f"{len(data) - start} of {length} bytes" if length >= 0 else "in its length"
+        problem = f"the last message is cut off ({have})"
+        raise TraceFormatError(name, place, problem, "the file is incomplete, write or copy it again")
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """First byte after the varint at ``at`` and its value; the value is -1 if the data ends inside it."""
+    value = 0
+    for index in range(at, min(at + _MAX_VARINT_BYTES, len(data))):
+        value |= (data[index] & 0x7F) << (7 * (index - at))
+        if data[index] < 0x80:
+            return index + 1, value
+    return at, -1 if len(data) < at + _MAX_VARINT_BYTES else MAX_MESSAGE_BYTES + 1
+
+
+def _read(stream: IO[bytes], size: int, name: str, place: str) -> bytes:
+    try:
+        return stream.read(size)
+    except _READ_ERRORS as error:
+        problem = f"cannot be read on ({error})"
+        raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again") from None
+
+
+def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node]) -> int:
+    """Write an .et file, gzipped if its name ends in ".gz"; it appears whole or not at all.
+
+    Returns:
+        the number of nodes.
+
+    Raises:
+        ConvertError: no version in the metadata, or a message beyond `MAX_MESSAGE_BYTES`.
+        UsageError: the folder does not exist or cannot be written to.
+    """
+    if not metadata.version:
+        raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")
+    count = 0
+    with open_output(path) as file:
+        batch = bytearray(_delimited(metadata))
+        for count, node in enumerate(nodes, 1):  # noqa: B007 (the count is the result)
+            batch += _delimited(node)
+            if len(batch) >= _BLOCK:
+                file.write(batch)
+                batch = bytearray()
+        file.write(batch)
+    return count
+
+
+def _delimited(message: Message) -> bytes:
+    body: bytes = message.SerializeToString()
+    length = len(body)
+    if length > MAX_MESSAGE_BYTES:
+        raise ConvertError(f"a message of {length} bytes; no more than {MAX_MESSAGE_BYTES} can be written")
+    prefix = bytearray()
+    while length >= 0x80:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    prefix.append(length)
+    return bytes(prefix) + body

@@ -1,0 +1,367 @@
+"""One broken JSON object made valid: the layout that the trace writers keep tells where a broken string ends.
+
+PyTorch's Execution Trace writer and Kineto put names into their JSON without escaping them. A quote then ends a
+string only if what follows can follow a string there: a comma and a key that records of this kind have, or the
+closing bracket of a record. Nothing here recurses, and each attempt reads the text once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+
+__all__ = ["EVENT", "FREE", "NODE", "Flaw", "Layout", "Mended", "is_valid", "mend"]
+
+MAX_DEPTH = 128
+"""Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
+_MAX_KEY = 200
+_EXAMPLE = 60
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
+_BARE = re.compile(rb"-?\d[\d.eE+-]*|[\w.+#()/-]+(?=[\s,}\]])")
+_NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_PLAIN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_ESCAPE = re.compile(
+    rb'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'
+)
+_MORE_KEYS = re.compile(rb'\s*,\s*"[^"]{1,%d}"\s*:' % _MAX_KEY)
+_MORE_OBJECTS = re.compile(rb"\s*,\s*\{")
+_CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
+
+_ANY_KEY = rb'"[^"]{1,%d}"\s*:' % _MAX_KEY
+_END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)" % _ANY_KEY
+_IN_ARRAY = re.compile(
+    rb'"(?=\s*(?:,\s*(?:["\[{\d-]|true|false|null|nan|inf|NaN|Inf)|\]\s*(?:[,}\]]|\Z|%b)))' % _ANY_KEY
+)
+_IN_OBJECT = re.compile(rb'"(?=\s*(?:,\s*%b|%b))' % (_ANY_KEY, _END_OF_OBJECT))
+_IN_OBJECT_LOOSE = re.compile(rb'"(?=\s*(?:,\s*%b|%b)|\s+%b)' % (_ANY_KEY, _END_OF_OBJECT, _ANY_KEY))
+
+
+class Flaw(NamedTuple):
+    """Something repaired: its kind (see `recover.LOSS_KINDS`), where it lies, and what stood there."""
+
+    kind: str
+    offset: int
+    example: str
+
+
+class Mended(NamedTuple):
+    """An object made valid: its end in the broken text, its valid text, and what was wrong (() if nothing was)."""
+
+    end: int
+    text: bytes
+    flaws: tuple[Flaw, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of an object.
+
+    Attributes:
+        keys: all keys it can have; () if anything is possible.
+        outer: those of `keys` that no object inside it has: where one appears inside, a bracket was not closed.
+        needed: per value of the field `ph` (None for objects without it) the keys that a whole object has.
+    """
+
+    keys: tuple[bytes, ...] = ()
+    outer: frozenset[bytes] = frozenset()
+    needed: tuple[tuple[str | None, frozenset[str]], ...] = ()
+
+    def end_of_string(self) -> re.Pattern[bytes]:
+        """The quote that ends a string at the top of the object."""
+        if not self.keys:
+            return _IN_OBJECT
+        return re.compile(rb'"(?=\s*(?:,\s*"(?:%b)"\s*:|%b))' % (b"|".join(self.keys), _END_OF_OBJECT))
+
+    def swallowed(self) -> re.Pattern[bytes]:
+        """A key inside a string, which may have run over its end."""
+        return re.compile(rb'"(%b)"\s*:' % b"|".join(self.keys)) if self.keys else re.compile(rb"(?!)")
+
+
+NODE = Layout(
+    keys=(
+        b"id", b"name", b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"rf_id", b"parent", b"fw_parent", b"seq_id",
+        b"scope", b"tid", b"fw_tid", b"op_schema", b"input_shapes", b"input_types", b"output_shapes", b"output_types",
+    ),
+    outer=frozenset({b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"parent"}),
+    needed=((None, frozenset({"id", "name"})),),
+)  # fmt: skip
+"""A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2)."""
+EVENT = Layout(
+    keys=(
+        b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"sf", b"tts", b"cname",
+    ),
+    outer=frozenset({b"args", b"ph"}),
+    needed=(("X", frozenset({"name", "ts", "dur", "pid", "tid"})), (None, frozenset({"ph", "name"}))),
+)  # fmt: skip
+"""An event of a Kineto trace."""
+FREE = Layout()
+"""An object of which nothing is known, as a file's header."""
+
+_PATTERNS = {id(layout): (layout.end_of_string(), layout.swallowed()) for layout in (NODE, EVENT, FREE)}
+
+
+class _Nothing(msgspec.Struct):
+    pass
+
+
+_skim = msgspec.json.Decoder(list[_Nothing]).decode
+
+
+def is_valid(text: bytes) -> bool:
+    """Whether a text is one object, or several with commas between, in JSON that all strict decoders take."""
+    try:
+        orjson.loads(b"[" + text + b"]")
+        _skim(b"[" + text + b"]")  # refuses what is no object, and depths that orjson takes
+    except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
+    """Make the object at `start` valid; None if it is not whole or cannot be told apart from what follows.
+
+    Args:
+        data: the broken text.
+        start: offset of the object's "{".
+        limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
+        layout: `NODE`, `EVENT` or `FREE`.
+    """
+    for known in (True, False) if layout.keys else (False,):
+        for escapes in (True, False):
+            scan = _Scan(data, start, limit, layout, known, escapes)
+            try:
+                scan.run()
+            except _GiveUpError:
+                continue
+            if not scan.flaws and is_valid(data[start : scan.at]):
+                return Mended(scan.at, data[start : scan.at], ())
+            text = b"".join(scan.out)
+            if is_valid(text) and _is_whole(orjson.loads(text), scan.suspects, layout):
+                return Mended(scan.at, text, tuple(scan.flaws))
+    return None
+
+
+def _is_whole(record: dict[str, Any], suspects: list[bytes], layout: Layout) -> bool:
+    """Whether a repaired object has what it needs, and no key of its own lies inside one of its strings."""
+    for ph, keys in layout.needed:
+        if ph in (None, record.get("ph")) and not keys <= record.keys():
+            return False
+    swallowed = _PATTERNS[id(layout)][1]
+    return all(key.decode() in record for text in suspects for key in swallowed.findall(text))
+
+
+class _GiveUpError(Exception):
+    """The text cannot be read under the present assumptions."""
+
+
+class _Scan:
+    """One reading of a broken object under fixed assumptions.
+
+    `known`: strings at the top end only before a known key. `escapes`: a quote after a backslash ends no string.
+    """
+
+    def __init__(self, data: bytes, start: int, limit: int, layout: Layout, known: bool, escapes: bool) -> None:
+        self.data, self.at, self.limit = data, start, limit
+        self.layout, self.known, self.escapes = layout, known, escapes
+        self.out: list[bytes] = []
+        self.flaws: list[Flaw] = []
+        self.suspects: list[bytes] = []
+        self._open = bytearray()  # the closing brackets still to come
+        self._filled: list[bool] = []  # whether each of these already has an item
+        self._comma = False
+
+    def run(self) -> None:
+        """Read the object; `at` is then behind it and `out` its valid text.
+
+        Raises:
+            _GiveUpError: it cannot be read.
+        """
+        self._push(self.data[self.at])
+        while self._open:
+            self._skip_space()
+            if self.at >= self.limit:
+                self._close_all()
+                return
+            char = self.data[self.at]
+            if char == ord(","):
+                if self._comma or not self._filled[-1]:
+                    self._flaw("extra_comma", self.at)
+                self._comma = True
+                self.at += 1
+            elif char in b"]}":
+                self._close(char)
+            else:
+                self._item(char)
+
+    def _skip_space(self) -> None:
+        found = _SPACE.match(self.data, self.at, self.limit)
+        self.at = found.end() if found else self.at
+
+    def _flaw(self, kind: str, offset: int, text: bytes = b"") -> None:
+        shown = text or self.data[offset : min(offset + _EXAMPLE, self.limit)]
+        self.flaws.append(Flaw(kind, offset, shown[:_EXAMPLE].decode("utf-8", "replace")))
+
+    def _push(self, opener: int) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise _GiveUpError
+        self.out.append(bytes([opener]))
+        self._open.append(_CLOSER[opener])
+        self._filled.append(False)
+        self._comma = False
+        self.at += 1
+
+    def _pop(self) -> None:
+        self.out.append(bytes([self._open.pop()]))
+        self._filled.pop()
+
+    def _close(self, closer: int) -> None:
+        at, self.at = self.at, self.at + 1
+        depth = self._open.rfind(closer)
+        missing = depth < len(self._open) - 1
+        stray = depth < 0 or (
+            depth == 0
+            and (
+                _MORE_KEYS.match(self.data, at + 1, self.limit)
+                or (missing and _MORE_OBJECTS.match(self.data, at + 1, self.limit))
+            )
+        )
+        if stray or missing:
+            self._flaw("unbalanced_bracket", at)
+        if stray:
+            return
+        if self._comma:
+            self._flaw("extra_comma", at)
+        while self._open[-1] != closer:
+            self._pop()
+        self._pop()
+        self._comma = False
+
+    def _close_all(self) -> None:
+        """Close what is open where the next object begins, if the last value can be whole."""
+        last = self.data[self.limit - 1]
+        if self.limit == len(self.data) or last not in b' \t\r\n,}]"':
+            raise _GiveUpError
+        self._flaw("unbalanced_bracket", self.limit, self.data[self.limit - _EXAMPLE // 2 : self.limit].strip())
+        while self._open:
+            self._pop()
+
+    def _item(self, char: int) -> None:
+        """A member of an object or of an array, with the comma before it."""
+        key = self._key_match() if char == ord('"') else None
+        if key:
+            self._leave_for(key.group(1))
+        in_object = self._open[-1] == ord("}")
+        if in_object and not key:
+            raise _GiveUpError
+        if self._filled[-1]:
+            if not self._comma:
+                self._flaw("missing_comma", self.at)
+            self.out.append(b",")
+        self._filled[-1], self._comma = True, False
+        if key and in_object:
+            self.out.append(self._valid_string(key.group(1), self.at) + b":")
+            self.at = key.end()
+            self._skip_space()
+            if self.at >= self.limit:
+                raise _GiveUpError
+        self._value(self.data[self.at])
+
+    def _key_match(self) -> re.Match[bytes] | None:
+        key = _KEY.match(self.data, self.at, self.limit)
+        return key if key and len(key.group(1)) <= _MAX_KEY else None
+
+    def _leave_for(self, key: bytes) -> None:
+        """Close arrays that hold a key, and objects that hold one which only the outermost object has."""
+        depth = len(self._open)
+        if depth > 1 and key in self.layout.outer:
+            depth = 1
+        while self._open[depth - 1] != ord("}"):
+            depth -= 1
+        if depth < len(self._open):
+            self._flaw("unbalanced_bracket", self.at)
+            while len(self._open) > depth:
+                self._pop()
+
+    def _value(self, char: int) -> None:
+        if char in b"{[":
+            self._push(char)
+        elif char == ord('"'):
+            end = self._end_of_string()
+            self.out.append(self._valid_string(self.data[self.at + 1 : end], self.at))
+            self.at = end + 1
+        elif char in b",}]":
+            self._flaw("missing_value", self.at)
+            self.out.append(b"null")
+        else:
+            self._bare()
+
+    def _bare(self) -> None:
+        found = _BARE.match(self.data, self.at, self.limit)
+        if not found:
+            raise _GiveUpError
+        text = found.group()
+        number = _NUMBER.fullmatch(text)
+        if text not in (b"true", b"false", b"null") and not (number and math.isfinite(float(text))):
+            self._flaw("bare_number", self.at, text)
+            text = b"null"
+        self.out.append(text)
+        self.at = found.end()
+
+    def _end_of_string(self) -> int:
+        for at in self._quotes():
+            before = at
+            while self.escapes and self.data[before - 1] == ord("\\"):
+                before -= 1
+            if (at - before) % 2 == 0:
+                return at
+        raise _GiveUpError
+
+    def _quotes(self) -> Iterator[int]:
+        """Quotes that can end the string that begins here."""
+        if self._open[-1] == ord("]"):
+            pattern = _IN_ARRAY
+        elif self.known:
+            pattern = _PATTERNS[id(self.layout)][0] if len(self._open) == 1 else _IN_OBJECT
+        else:
+            pattern = _IN_OBJECT_LOOSE
+        found = pattern.search(self.data, self.at + 1, self.limit)
+        while found:
+            yield found.start()
+            found = pattern.search(self.data, found.start() + 1, self.limit)
+
+    def _valid_string(self, raw: bytes, offset: int) -> bytes:
+        """A string's content as a JSON string, quotes included."""
+        if _PLAIN.fullmatch(raw):
+            return b'"' + raw + b'"'
+        rest = _ESCAPE.sub(b"", raw)
+        control = _CONTROL.search(raw)
+        quote = b'"' in rest
+        # A writer that left one thing unescaped escaped nothing in this string: "C:\new" has no line break then.
+        literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
+        if literal and self.escapes and b'\\"' in raw:
+            raise _GiveUpError  # it did not escape this quote either, which may have ended the string
+        if literal and b"\\" in raw:
+            self._flaw("backslash", offset, raw)
+            raw = raw.replace(b"\\", b"\\\\")
+        if quote:
+            self._flaw("unescaped_quote", offset, raw)
+            self.suspects.append(raw)
+            raw = raw.replace(b'"', b'\\"')
+        if control:
+            self._flaw("control_character", offset, raw)
+            raw = _CONTROL.sub(lambda found: orjson.dumps(found.group().decode())[1:-1], raw)
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            self._flaw("not_utf8", offset, raw)
+            raw = raw.decode("utf-8", "replace").encode()
+        return b'"' + raw + b'"'

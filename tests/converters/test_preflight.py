@@ -1,0 +1,675 @@
+"""The pre-flight check: a clean set passes, every defect made by hand is named, deadlocks agree with brute force."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from etplus.cli import check as command
+from etplus.converters.ordering import find_cycle, issue_order
+from etplus.converters.preflight import KINDS, PreflightReport, Profile, check
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.attributes import attribute
+from etplus.schemas.chakra.stream import write_chakra
+from etplus.schemas.errors import TraceFormatError, UsageError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Ranks = list[list[pb.Node]]
+GROUPS = {1: [0, 1]}
+
+
+def node(number: int, kind: int, deps: Sequence[int] = (), **values: Any) -> pb.Node:
+    attributes = [attribute(name, value) for name, value in values.items()]
+    return pb.Node(id=number, name=f"n{number}", type=kind, data_deps=deps, attr=attributes)  # type: ignore[arg-type]
+
+
+def comp(number: int, *deps: int) -> pb.Node:
+    return node(number, pb.COMP_NODE, deps, is_cpu_op=False)
+
+
+def coll(number: int, *deps: int, op: int = pb.ALL_REDUCE, size: int = 1024, group: str = "1") -> pb.Node:
+    return node(number, pb.COMM_COLL_NODE, deps, is_cpu_op=False, comm_type=op, comm_size=size, pg_name=group)
+
+
+def send(number: int, to: int, *deps: int, tag: int = 5, size: int = 64) -> pb.Node:
+    return node(number, pb.COMM_SEND_NODE, deps, comm_dst=to, comm_tag=tag, comm_size=size)
+
+
+def receive(number: int, source: int, *deps: int, tag: int = 5, size: int = 64) -> pb.Node:
+    return node(number, pb.COMM_RECV_NODE, deps, comm_src=source, comm_tag=tag, comm_size=size)
+
+
+def clean() -> Ranks:
+    """Two ranks: collectives of two groups and a message each way."""
+    return [
+        [comp(1), coll(2, 1), send(3, 1, 2), receive(4, 1, 2), coll(5, 3, 4, op=pb.ALL_GATHER, group=""), comp(6, 5)],
+        [comp(1), coll(2, 1), send(3, 0, 2), receive(4, 0, 2), coll(5, 3, 4, op=pb.ALL_GATHER, group="0"), comp(6, 5)],
+    ]
+
+
+def write(folder: Path, ranks: Ranks, groups: Mapping[int, Sequence[int]] | None = None) -> Path:
+    for rank, nodes in enumerate(ranks):
+        write_chakra(folder / f"t.{rank}.et", pb.GlobalMetadata(version="1"), nodes)
+    if groups is not None:
+        text = json.dumps({str(group): list(members) for group, members in groups.items()})
+        (folder / "t.comm_groups.json").write_text(text, encoding="utf-8")
+    return folder / "t"
+
+
+def edited(node: pb.Node, name: str, **value: Any) -> None:
+    """Give an attribute another value, or remove it if none is given."""
+    kept = [one for one in node.attr if one.name != name]
+    del node.attr[:]
+    node.attr.extend([*kept, *([pb.AttributeProto(name=name, **value)] if value else [])])
+
+
+@pytest.mark.parametrize("profile", ["chakra", "astra-sim"])
+def test_a_clean_set_passes(tmp_path: Path, profile: Profile) -> None:
+    report = check(write(tmp_path, clean(), GROUPS), profile=profile)
+    assert report.ok
+    assert report.counts == {}
+    assert report.problems == report.skipped == ()
+    assert (report.ranks, report.nodes, report.collectives, report.messages) == (2, 12, 4, 4)
+    assert report.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))
+
+
+def duplicate_id(ranks: Ranks) -> None:
+    ranks[0][5].id = 1
+
+
+def dangling(ranks: Ranks) -> None:
+    ranks[1][5].data_deps.append(77)
+
+
+def dangling_call(ranks: Ranks) -> None:
+    ranks[1][5].ctrl_deps.append(77)
+
+
+def dangling_between(ranks: Ranks) -> None:
+    ranks[1][5].id = 9
+    ranks[1].append(comp(10, 8))
+
+
+def duplicate_dependency(ranks: Ranks) -> None:
+    ranks[0][5].data_deps.append(5)
+
+
+def duplicate_call(ranks: Ranks) -> None:
+    ranks[0][5].ctrl_deps.extend([2, 5, 2])
+
+
+def duplicate_id_and_cycle(ranks: Ranks) -> None:
+    ranks[0] += [comp(7, 8), comp(8, 7), comp(6)]
+
+
+def self_dependency(ranks: Ranks) -> None:
+    ranks[0][0].ctrl_deps.append(1)
+
+
+def cycle(ranks: Ranks) -> None:
+    ranks[0][1].ctrl_deps.append(6)
+
+
+def empty_rank(ranks: Ranks) -> None:
+    ranks[1].clear()
+
+
+def without(at: int, name: str) -> Callable[[Ranks], None]:
+    return lambda ranks: edited(ranks[0][at], name)
+
+
+def with_value(at: int, name: str, **value: Any) -> Callable[[Ranks], None]:
+    return lambda ranks: edited(ranks[0][at], name, **value)
+
+
+def other_type(ranks: Ranks) -> None:
+    edited(ranks[1][1], "comm_type", int64_val=pb.ALL_TO_ALL)
+
+
+def other_size(ranks: Ranks) -> None:
+    edited(ranks[1][1], "comm_size", int64_val=2048)
+
+
+def one_more(ranks: Ranks) -> None:
+    ranks[0].append(coll(7, 5))
+
+
+def only_one_rank_of_a_group(ranks: Ranks) -> None:
+    ranks[1].append(coll(7, 5, group="2"))
+
+
+def swapped_order(ranks: Ranks) -> None:
+    for nodes, ops in zip(ranks, ([0, 6], [6, 0]), strict=True):
+        nodes.extend(coll(7 + at, 5 + at, op=op) for at, op in enumerate(ops))
+
+
+def lost_receive(ranks: Ranks) -> None:
+    ranks[0][2].CopyFrom(comp(3, 2))
+
+
+def other_tag(ranks: Ranks) -> None:
+    edited(ranks[0][2], "comm_tag", int32_val=6)
+
+
+def other_message_size(ranks: Ranks) -> None:
+    edited(ranks[0][3], "comm_size", int64_val=65)
+
+
+def peer_that_is_not(ranks: Ranks) -> None:
+    edited(ranks[0][2], "comm_dst", int32_val=2)
+
+
+def crossed_messages(ranks: Ranks) -> None:
+    for rank, nodes in enumerate(ranks):
+        nodes += [receive(7, 1 - rank, 6, tag=9), send(8, 1 - rank, 7, tag=9)]
+
+
+def crossed_groups(ranks: Ranks) -> None:
+    ranks[0] += [coll(7, 6), coll(8, 7, group="0")]
+    ranks[1] += [coll(7, 6, group="0"), comp(8, 7), coll(9, 8)]
+
+
+HARD = [
+    (duplicate_id, "duplicate-id", "2 nodes have the id 1"),
+    (dangling, "dangling-dependency", "node 6 depends on 77"),
+    (dangling_call, "dangling-dependency", "node 6 depends on 77"),
+    (dangling_between, "dangling-dependency", "node 10 depends on 8"),
+    (duplicate_dependency, "duplicate-dependency", "data_deps of node 6"),
+    (duplicate_call, "duplicate-dependency", "ctrl_deps of node 6"),
+    (self_dependency, "cycle", "1 -> 1; 6 of 6 nodes"),
+    (cycle, "cycle", "5 of 6 nodes are never issued"),
+    (empty_rank, "no-nodes", "t.1.et has metadata only"),
+    (without(1, "comm_type"), "missing-attribute", "COMM_COLL_NODE) has no comm_type"),
+    (without(1, "comm_size"), "missing-attribute", "has no comm_size"),
+    (without(1, "pg_name"), "missing-attribute", "has no pg_name"),
+    (without(2, "comm_dst"), "missing-attribute", "COMM_SEND_NODE) has no comm_dst"),
+    (without(2, "comm_tag"), "missing-attribute", "has no comm_tag"),
+    (without(3, "comm_src"), "missing-attribute", "COMM_RECV_NODE) has no comm_src"),
+    (without(3, "comm_size"), "missing-attribute", "has no comm_size"),
+    (with_value(1, "comm_size", uint64_val=1024), "attribute-type", "comm_size of node 2 is uint64_val, not int64_val"),
+    (with_value(1, "comm_type", string_val="ALL_REDUCE"), "attribute-type", "not int64_val"),
+    (with_value(1, "pg_name", int64_val=1), "attribute-type", "pg_name of node 2 is int64_val, not string_val"),
+    (with_value(1, "comm_priority", int64_val=1), "attribute-type", "not int32_val"),
+    (with_value(1, "involved_dim", bool_val=True), "attribute-type", "not bool_list"),
+    (with_value(2, "comm_dst", int64_val=1), "attribute-type", "not int32_val"),
+    (with_value(3, "comm_tag", uint32_val=5), "attribute-type", "not int32_val"),
+    (with_value(0, "is_cpu_op", int32_val=0), "attribute-type", "is_cpu_op of node 1 is int32_val, not bool_val"),
+    (with_value(0, "num_ops", uint64_val=3), "attribute-type", "num_ops of node 1"),
+    (with_value(0, "tensor_size", doc_string="none"), "attribute-type", "is without a value, not uint64_val"),
+    (with_value(1, "is_cpu_op", bool_val=True), "attribute-value", "is_cpu_op is True"),
+    (with_value(1, "comm_type", int64_val=10), "attribute-value", "comm_type is 10"),
+    (with_value(1, "comm_size", int64_val=-1), "attribute-value", "comm_size is -1"),
+    (with_value(1, "pg_name", string_val="default_pg"), "attribute-value", "pg_name is 'default_pg'"),
+    (with_value(1, "pg_name", string_val="01"), "attribute-value", "pg_name is '01'"),
+    (with_value(1, "pg_name", string_val="2147483648"), "attribute-value", "decimal integer"),
+    (with_value(2, "comm_src", int32_val=1), "attribute-value", "comm_src is 1, but the node is on rank 0"),
+    (with_value(2, "comm_dst", int32_val=-1), "attribute-value", "comm_dst is -1"),
+    (with_value(3, "comm_dst", int32_val=1), "attribute-value", "comm_dst is 1, but the node is on rank 0"),
+    (other_type, "collective", "collective 0: ALL_REDUCE of 1024 bytes on rank 0 (node 2), ALL_TO_ALL of 1024"),
+    (other_size, "collective", "ALL_REDUCE of 2048 bytes on rank 1 (node 2)"),
+    (one_more, "collective", "group 1: 2 collectives on rank 0, 1 on rank 1"),
+    (swapped_order, "collective", "collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7), ALL_TO_ALL"),
+    (lost_receive, "message", "rank 0 to 1, tag 5, 64 bytes: 0 sends, 1 receives (first: node 4 of rank 1)"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "kind", "text"), HARD)
+def test_a_defect_is_named_in_both_profiles(
+    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, text: str
+) -> None:
+    ranks = clean()
+    spoil(ranks)
+    prefix = write(tmp_path, ranks, GROUPS)
+    for profile in ("chakra", "astra-sim"):
+        report = check(prefix, profile=profile)  # type: ignore[arg-type]
+        assert not report.ok
+        assert report.counts == {kind: 1}
+        (problem,) = report.problems
+        assert (problem.kind, problem.level) == (kind, "error")
+        assert text in problem.text
+
+
+def test_a_cycle_is_found_beside_duplicate_ids(tmp_path: Path) -> None:
+    ranks = clean()
+    duplicate_id_and_cycle(ranks)
+    report = check(write(tmp_path, ranks, GROUPS))
+    assert report.counts == {"duplicate-id": 1, "cycle": 1}
+    assert report.problems[1].nodes == (8, 7)
+    assert "rank 0 has duplicate ids" in report.skipped[0]
+
+
+def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
+    ranks = clean()
+    cycle(ranks)
+    (problem,) = check(write(tmp_path, ranks, GROUPS)).problems
+    assert problem.rank == 0
+    assert len(problem.nodes) == 4
+    deps = {one.id: {*one.data_deps, *one.ctrl_deps} for one in ranks[0]}
+    for before, after in itertools.pairwise([*problem.nodes, problem.nodes[0]]):
+        assert before in deps[after]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "texts"),
+    [
+        (other_tag, ["tag 5, 64 bytes: 0 sends, 1 receives", "tag 6, 64 bytes: 1 sends, 0 receives"]),
+        (other_message_size, ["64 bytes: 1 sends, 0 receives", "65 bytes: 0 sends, 1 receives"]),
+        (peer_that_is_not, ["rank 0 to 1, tag 5, 64 bytes: 0 sends", "rank 0 to 2, tag 5, 64 bytes: 1 sends"]),
+    ],
+)
+def test_both_halves_of_a_wrong_message_are_named(
+    tmp_path: Path, spoil: Callable[[Ranks], None], texts: list[str]
+) -> None:
+    ranks = clean()
+    spoil(ranks)
+    report = check(write(tmp_path, ranks, GROUPS))
+    assert report.counts == {"message": 2}
+    assert all(text in problem.text for text, problem in zip(texts, report.problems, strict=True))
+    assert "deadlocks were not looked for" in report.skipped[0]
+
+
+def test_a_group_that_one_rank_does_not_use(tmp_path: Path) -> None:
+    ranks = clean()
+    only_one_rank_of_a_group(ranks)
+    report = check(write(tmp_path, ranks, {**GROUPS, 2: [0, 1]}))
+    assert report.counts == {"collective": 1}
+    assert report.problems[0].text == "group 2: 1 collectives on rank 1, 0 on rank 0"
+
+
+def metadata_node(ranks: Ranks) -> None:
+    ranks[0].append(node(7, pb.METADATA_NODE))
+
+
+def invalid_node(ranks: Ranks) -> None:
+    ranks[0].append(node(7, pb.INVALID_NODE))
+
+
+def newer_node(ranks: Ranks) -> None:
+    ranks[0].append(node(7, 8))
+
+
+def of_type(op: int, size: int = 64) -> Callable[[Ranks], None]:
+    return lambda ranks: [nodes.append(coll(7, 6, op=op, size=size)) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def uneven(ranks: Ranks) -> None:
+    for size, nodes in enumerate(ranks, 100):
+        nodes.append(coll(7, 6, op=pb.ALL_TO_ALL, size=size))
+
+
+def to_itself(ranks: Ranks) -> None:
+    ranks[0] += [send(7, 0, 6), receive(8, 0, 6)]
+
+
+def unknown_group(ranks: Ranks) -> None:
+    for nodes in ranks:
+        nodes.append(coll(7, 6, group="2"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "count", "text"),
+    [
+        (metadata_node, "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
+        (invalid_node, "unsupported-node", 1, "node 7 is of type INVALID_NODE"),
+        (newer_node, "unsupported-node", 1, "node 7 is of type 8"),
+        (of_type(pb.REDUCE), "unsupported-collective", 2, "node 7 is a REDUCE"),
+        (of_type(pb.GATHER), "unsupported-collective", 2, "node 7 is a GATHER"),
+        (of_type(pb.SCATTER), "unsupported-collective", 2, "node 7 is a SCATTER"),
+        (of_type(pb.REDUCE_SCATTER_BLOCK), "unsupported-collective", 2, "node 7 is a REDUCE_SCATTER_BLOCK"),
+        (of_type(pb.BARRIER), "unsupported-collective", 2, "node 7 is a BARRIER"),
+        (of_type(pb.ALL_GATHER, 3), "small-all-gather", 2, "node 7 gathers 3 bytes"),
+        (of_type(pb.ALL_GATHER, 0), "small-all-gather", 2, "node 7 gathers 0 bytes"),
+        (uneven, "uneven-collective", 1, "ALL_TO_ALL of 100 bytes on rank 0 (node 7), ALL_TO_ALL of 101 bytes"),
+        (to_itself, "self-message", 2, "node 7 is between rank 0 and itself"),
+        (unknown_group, "group", 2, "group 2 of node 7 is not in the group file"),
+    ],
+)
+def test_what_only_astra_sim_does_not_survive(
+    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, count: int, text: str
+) -> None:
+    ranks = clean()
+    spoil(ranks)
+    prefix = write(tmp_path, ranks, GROUPS)
+    warned, failed = check(prefix), check(prefix, profile="astra-sim")
+    assert warned.ok
+    assert not failed.ok
+    assert warned.counts == failed.counts == {kind: count}
+    assert text in warned.problems[0].text
+    assert {problem.level for problem in warned.problems} == {"warning"}
+    assert {problem.level for problem in failed.problems} == {"error"}
+
+
+@pytest.mark.parametrize("op", [pb.BROADCAST, pb.REDUCE_SCATTER, pb.ALL_TO_ALL, pb.ALL_GATHER, pb.ALL_REDUCE])
+def test_simulated_collectives_pass(tmp_path: Path, op: int) -> None:
+    ranks = clean()
+    of_type(op, 4)(ranks)
+    assert check(write(tmp_path, ranks, GROUPS), profile="astra-sim").counts == {}
+
+
+def test_host_nodes_are_of_interest_to_the_simulator_only(tmp_path: Path) -> None:
+    ranks = clean()
+    ranks[0] += [node(7, pb.COMP_NODE, is_cpu_op=True), node(8, pb.MEM_LOAD_NODE), node(9, pb.MEM_STORE_NODE)]
+    prefix = write(tmp_path, ranks, GROUPS)
+    assert check(prefix).counts == {}
+    report = check(prefix, profile="astra-sim")
+    assert report.ok
+    assert report.counts == {"host-node": 3}
+
+
+@pytest.mark.parametrize(
+    ("groups", "counts", "text"),
+    [
+        (None, {"group": 1}, "group 1 is used, but there is no group file"),
+        ({1: [0, 1, 2]}, {"collective": 1, "group": 1}, "group 1 has ranks that do not exist: [2]"),
+        ({1: [0, 1, 1]}, {"group": 1}, "lists a rank twice"),
+        ({1: [0]}, {"group": 1, "one-rank-group": 1}, "group 1 of node 2 is without the rank"),
+    ],
+)
+def test_wrong_groups(
+    tmp_path: Path, groups: Mapping[int, Sequence[int]] | None, counts: dict[str, int], text: str
+) -> None:
+    report = check(write(tmp_path, clean(), groups))
+    assert report.counts == counts
+    assert any(text in problem.text for problem in report.problems if problem.kind == "group")
+
+
+def test_a_group_of_one_rank(tmp_path: Path) -> None:
+    ranks = clean()
+    ranks[1].append(coll(7, 6, group="2"))
+    report = check(write(tmp_path, ranks, {**GROUPS, 2: [1]}))
+    assert report.counts == {"one-rank-group": 1}
+    assert report.ok
+
+
+def test_the_path_of_the_group_file(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    moved = tmp_path / "not_empty.json"
+    Path(f"{prefix}.comm_groups.json").rename(moved)
+    assert check(prefix, groups=moved).counts == {"groups-path": 1}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"1": 3}', '{"a": [0, 1]}', '{"1": [0.5]}'])
+def test_a_group_file_that_is_none(tmp_path: Path, text: str) -> None:
+    prefix = write(tmp_path, clean())
+    Path(f"{prefix}.comm_groups.json").write_text(text, encoding="utf-8")
+    with pytest.raises(TraceFormatError, match=r"comm_groups\.json: .*write \{"):
+        check(prefix)
+
+
+def test_crossed_messages_deadlock(tmp_path: Path) -> None:
+    ranks = clean()
+    crossed_messages(ranks)
+    report = check(write(tmp_path, ranks, GROUPS))
+    assert report.counts == {"deadlock": 1, "comm-order": 1}
+    for name in ("rank 0 node 7", "rank 0 node 8", "rank 1 node 7", "rank 1 node 8"):
+        assert name in report.problems[0].text
+
+
+def test_groups_in_opposite_order_deadlock(tmp_path: Path) -> None:
+    ranks = clean()
+    crossed_groups(ranks)
+    report = check(write(tmp_path, ranks, GROUPS))
+    assert report.counts == {"deadlock": 1, "comm-order": 1}
+    assert report.problems[0].text.endswith("wait for each other")
+    order = report.problems[1].text
+    assert "rank 0 runs ALL_REDUCE of group 1 (rank 0 node 7) before ALL_REDUCE of all ranks (rank 0 node 8)" in order
+    assert "rank 1 runs ALL_REDUCE of all ranks (rank 0 node 8) before ALL_REDUCE of group 1 (rank 0 node 7)" in order
+
+
+def test_the_order_within_a_group_counts_as_a_dependency(tmp_path: Path) -> None:
+    """Rank 0 waits in all ranks' collective for what rank 1 would only run after it, did group 1 not come first."""
+    ranks = clean()
+    ranks[0] += [coll(7, 6, group="0"), coll(8, 7), coll(9, 6)]
+    ranks[1] += [coll(7, 6), coll(8, 6), coll(9, 8, group="0")]
+    report = check(write(tmp_path, ranks, GROUPS))
+    assert report.counts == {"deadlock": 1, "comm-order": 1}
+
+
+def test_opposite_orders_without_dependencies_block_a_single_resource_only(tmp_path: Path) -> None:
+    ranks = clean()
+    ranks[0] += [coll(7, 6), coll(8, 6, group="0")]
+    ranks[1] += [coll(7, 6, group="0"), coll(8, 6)]
+    prefix = write(tmp_path, ranks, GROUPS)
+    assert check(prefix).ok
+    report = check(prefix, profile="astra-sim")
+    assert not report.ok
+    assert report.counts == {"comm-order": 1}
+
+
+def test_collectives_are_matched_in_order_of_issue_not_of_the_file(tmp_path: Path) -> None:
+    ranks = clean()
+    ranks[0] += [coll(7, 6, op=pb.ALL_TO_ALL), coll(8, 7, op=pb.ALL_REDUCE)]
+    ranks[1] += [coll(8, 6, op=pb.ALL_TO_ALL), coll(7, 8, op=pb.ALL_REDUCE)]  # the lower id waits for the higher
+    ranks[1].reverse()
+    assert check(write(tmp_path, ranks, GROUPS), profile="astra-sim").counts == {}
+
+
+# Brute force: collectives of groups of up to three ranks, in any order, with any dependencies on a rank's earlier ones.
+TEAMS = {1: (0, 1), 2: (1, 2), 3: (0, 1, 2), 4: (0, 1)}
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[list[tuple[int, list[int]]]]:
+    """Per rank: (group, indices of earlier collectives it depends on); each group equally often on its ranks."""
+    bag = draw(st.lists(st.sampled_from(sorted(TEAMS)), min_size=1, max_size=6))
+    ranks = []
+    for rank in range(3):
+        mine = draw(st.permutations([group for group in bag if rank in TEAMS[group]]))
+        deps = [
+            draw(st.lists(st.integers(0, at - 1), unique=True, max_size=2)) if at else [] for at in range(len(mine))
+        ]
+        ranks.append(list(zip(mine, deps, strict=True)))
+    return ranks
+
+
+def gets_stuck(program: list[list[tuple[int, list[int]]]], one_at_a_time: bool) -> bool:
+    """Run what can run until nothing can."""
+    done: list[set[int]] = [set(), set(), set()]
+    total = sum(map(len, program))
+    while sum(map(len, done)) < total:
+        progress = False
+        for group, members in TEAMS.items():
+            heads = []
+            for rank in members:
+                left = [at for at in range(len(program[rank])) if at not in done[rank]]
+                head = next((at for at in left if program[rank][at][0] == group), None)
+                if (
+                    head is None
+                    or not done[rank].issuperset(program[rank][head][1])
+                    or (one_at_a_time and head != left[0])
+                ):
+                    break
+                heads.append((rank, head))
+            else:
+                for rank, head in heads:
+                    done[rank].add(head)
+                progress = True
+        if not progress:
+            return True
+    return False
+
+
+@given(programs())
+@settings(max_examples=150, deadline=None)
+def test_deadlocks_agree_with_brute_force(
+    tmp_path_factory: pytest.TempPathFactory, program: list[list[tuple[int, list[int]]]]
+) -> None:
+    ranks = [
+        [comp(1000), *(coll(at, *deps, group=str(group)) for at, (group, deps) in enumerate(collectives))]
+        for collectives in program
+    ]
+    report = check(write(tmp_path_factory.getbasetemp(), ranks, TEAMS))
+    expected = {
+        "deadlock": gets_stuck(program, one_at_a_time=False),
+        "comm-order": gets_stuck(program, one_at_a_time=True),
+    }
+    assert report.counts == {kind: 1 for kind, stuck in expected.items() if stuck}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25))
+def test_order_and_cycle_agree_with_networkx(edges: list[tuple[int, int]]) -> None:
+    graph = nx.DiGraph(edges)
+    graph.add_nodes_from(range(10))
+    source, target = np.array([*edges, *edges], dtype=np.int64).reshape(-1, 2).T  # every edge twice
+    order = issue_order(10, source, target)
+    found = find_cycle(10, source, target, order)
+    if nx.is_directed_acyclic_graph(graph):
+        assert order.tolist() == list(nx.lexicographical_topological_sort(graph))
+        assert found == []
+    else:
+        behind = {node for part in nx.strongly_connected_components(graph) for node in part if len(part) > 1}
+        behind.update(node for node, _ in nx.selfloop_edges(graph))
+        reached = behind.union(*(nx.descendants(graph, node) for node in behind))
+        assert sorted(order.tolist()) == sorted(set(range(10)) - reached)
+        assert len(found) == len(set(found)) > 0
+        assert all(graph.has_edge(*pair) for pair in itertools.pairwise([*found, found[0]]))
+
+
+def test_missing_ranks(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    (tmp_path / "t.1.et").rename(tmp_path / "t.2.et")
+    report = check(prefix)
+    assert "missing-rank" in report.counts
+    assert report.problems[0].text == "no file of rank 1; the highest rank is 2"
+    assert "rank 1 missing" in report.skipped[0]
+    (tmp_path / "t.2.et").rename(tmp_path / "t.900000000.et")
+    assert check(prefix).problems[0].text == "no file of ranks 1 to 899999999; the highest rank is 900000000"
+
+
+def test_a_rank_of_no_bytes(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    (tmp_path / "t.1.et").write_bytes(b"")
+    report = check(prefix)
+    assert report.counts["no-nodes"] == 1
+    assert report.problems[0].text == "t.1.et is empty"
+
+
+def test_a_single_rank(tmp_path: Path) -> None:
+    prefix = write(tmp_path, [[comp(1), coll(2, 1, group="0")]])
+    assert check(prefix).counts == {"single-rank": 1}
+
+
+def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    whole = (tmp_path / "t.1.et").read_bytes()
+    (tmp_path / "t.1.et").write_bytes(whole[:-2])
+    report = check(prefix)
+    assert report.counts == {"damaged": 1}
+    assert "the last message is cut off" in report.problems[0].text
+    assert "rank 1 is damaged" in report.skipped[0]
+    (tmp_path / "t.1.et").write_bytes(b"\0" + whole[1 + whole[0] :])
+    assert check(prefix).counts == {"no-version": 1}
+
+
+def test_gzipped_files(tmp_path: Path) -> None:
+    for rank, nodes in enumerate(clean()):
+        write_chakra(tmp_path / f"t.{rank}.et.gz", pb.GlobalMetadata(version="1"), nodes)
+    report = check(tmp_path / "t", groups=None)
+    assert report.counts == {"group": 1, "gzip": 2}
+    write(tmp_path, clean(), GROUPS)
+    assert check(tmp_path / "t").counts == {}  # the files without .gz come first
+
+
+def test_files_instead_of_a_prefix(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    files = [f"{prefix}.1.et", f"{prefix}.0.et"]
+    assert check(files) == check(prefix)
+    alone = check(files[0], profile="astra-sim")
+    assert alone.ok
+    assert alone.counts == {}
+    assert "one file was given" in alone.skipped[0]
+    assert check([files[0]]) == check(files[0])
+    (tmp_path / "t.0.et").rename(tmp_path / "other.et")
+    assert check(tmp_path / "other.et").counts == {"group": 1}
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    with pytest.raises(UsageError, match=r"no file .*none\.<rank>\.et"):
+        check(tmp_path / "none")
+    with pytest.raises(UsageError, match="nothing to check"):
+        check([])
+    with pytest.raises(UsageError, match="same rank"):
+        check([f"{prefix}.0.et", f"{prefix}.0.et"])
+    with pytest.raises(UsageError, match="unknown profile"):
+        check(prefix, profile="astrasim")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="limit is -1"):
+        check(prefix, limit=-1)
+    (tmp_path / "t.0.et").rename(tmp_path / "zero.et")
+    with pytest.raises(UsageError, match=r"does not end in \.<rank>\.et"):
+        check([tmp_path / "zero.et", f"{prefix}.1.et"])
+    with pytest.raises(TraceFormatError, match="No such file"):
+        check([f"{prefix}.0.et", f"{prefix}.1.et"])
+    (tmp_path / "t.0.et").write_text('{"nodes": []}' * 20, encoding="utf-8")
+    with pytest.raises(TraceFormatError, match=r"t\.0\.et: byte 0: "):
+        check(prefix)
+
+
+def test_the_first_problems_are_kept_and_all_counted(tmp_path: Path) -> None:
+    ranks = clean()
+    for at in range(7, 40):
+        ranks[0].append(comp(at, 1000 + at))
+    report = check(write(tmp_path, ranks, GROUPS), limit=3)
+    assert report.counts == {"dangling-dependency": 33}
+    assert [problem.nodes for problem in report.problems] == [(7, 1007), (8, 1008), (9, 1009)]
+    assert report.total("error") == 33
+
+
+def test_long_values_do_not_flood_the_report(tmp_path: Path) -> None:
+    ranks = clean()
+    edited(ranks[0][1], "pg_name", string_val="x{0}" * 100_000)
+    (problem,) = check(write(tmp_path, ranks, GROUPS)).problems
+    assert len(problem.text) < 500
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.prepare_parser(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+def test_the_command_passes_a_clean_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(write(tmp_path, clean(), GROUPS))) == 0
+    printed = capsys.readouterr().out
+    assert printed == "2 ranks, 12 nodes, 4 collectives, 4 messages; checked for chakra\npassed: 0 errors, 0 warnings\n"
+
+
+def test_the_command_lists_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranks = clean()
+    crossed_groups(ranks)
+    ranks[0].extend(comp(at, 1000 + at) for at in range(20, 30))
+    ranks[0].append(node(50, pb.METADATA_NODE))
+    prefix = str(write(tmp_path, ranks, GROUPS))
+    assert run(prefix) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("error: dangling-dependency (10): a dependency on a node") for line in lines)
+    assert "  - rank 0: node 20 depends on 1020, which is no node of the file" in lines
+    assert "  - and 5 more" in lines
+    assert lines[-1] == "failed: 11 errors, 2 warnings"
+    assert run(prefix, "--profile", "astra-sim", "--limit", "0") == 1
+    assert capsys.readouterr().out.endswith("failed: 13 errors, 0 warnings\n")
+
+
+def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranks = clean()
+    cycle(ranks)
+    assert run(f"{write(tmp_path, ranks, GROUPS)}.0.et", "--json") == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["ok"] is False
+    assert printed["counts"] == {"cycle": 1}
+    assert printed["problems"][0]["nodes"] == list(check(f"{tmp_path}/t.0.et").problems[0].nodes)
+    assert set(printed) == {"ok", *PreflightReport.__dataclass_fields__}
+
+
+def test_every_kind_of_problem_is_made_by_a_test() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f'"{kind}"' not in text] == []

@@ -1,0 +1,200 @@
+"""The Chakra messages: field numbers, the checked-in module against the .proto, and both protobuf back ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from etplus.schemas.chakra import et_def_pb2, generate
+from etplus.schemas.chakra.attributes import MEMBERS, attribute
+from etplus.schemas.chakra.stream import write_chakra
+from google.protobuf import descriptor_pb2, descriptor_pool
+
+HERE = Path(et_def_pb2.__file__).parent
+SCALARS = [
+    *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
+    *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
+]
+TYPE_NUMBERS = {name: getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{name.upper()}") for name in SCALARS}
+
+# Written out once more, by hand: what every Chakra file in the world relies on.
+FIELDS = {
+    "GlobalMetadata": ["1 string version", "2 repeated AttributeProto attr"],
+    "Node": [
+        "1 uint64 id",
+        "2 string name",
+        "3 NodeType type",
+        "4 repeated uint64 ctrl_deps",
+        "5 repeated uint64 data_deps",
+        "6 uint64 start_time_micros",
+        "7 uint64 duration_micros",
+        "8 IOInfo inputs",
+        "9 IOInfo outputs",
+        "10 repeated AttributeProto attr",
+    ],
+    "IOInfo": ["1 string values", "2 string shapes", "3 string types"],
+    "Tensor": [
+        "1 uint64 tensor_id",
+        "2 uint64 storage_id",
+        "3 uint64 offset",
+        "4 uint64 num_elem",
+        "5 uint64 elem_bytes",
+        "6 string device",
+    ],
+    "AttributeProto": [
+        "1 string name",
+        "2 string doc_string",
+        "3 double double_val",
+        "4 DoubleList double_list",
+        "5 float float_val",
+        "6 FloatList float_list",
+        "7 int32 int32_val",
+        "8 Int32List int32_list",
+        "9 int64 int64_val",
+        "10 Int64List int64_list",
+        "11 uint32 uint32_val",
+        "12 Uint32List uint32_list",
+        "13 uint64 uint64_val",
+        "14 Uint64List uint64_list",
+        "15 sint32 sint32_val",
+        "16 Sint32List sint32_list",
+        "17 sint64 sint64_val",
+        "18 Sint64List sint64_list",
+        "19 fixed32 fixed32_val",
+        "20 Fixed32List fixed32_list",
+        "21 fixed64 fixed64_val",
+        "22 Fixed64List fixed64_list",
+        "23 sfixed32 sfixed32_val",
+        "24 Sfixed32List sfixed32_list",
+        "25 sfixed64 sfixed64_val",
+        "26 Sfixed64List sfixed64_list",
+        "27 bool bool_val",
+        "28 BoolList bool_list",
+        "29 string string_val",
+        "30 StringList string_list",
+        "31 bytes bytes_val",
+        "32 BytesList bytes_list",
+    ],
+    **{f"{name.capitalize()}List": [f"1 repeated {name} values"] for name in SCALARS},
+}
+NODE_TYPES = (
+    *("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE"),
+    *("COMP_NODE", "COMM_SEND_NODE", "COMM_RECV_NODE", "COMM_COLL_NODE"),
+)
+COLLECTIVES = (
+    *("ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST"),
+    *("ALL_TO_ALL", "REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK", "BARRIER"),
+)
+
+
+def descriptor() -> descriptor_pb2.FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto()
+    et_def_pb2.DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def in_words(field: descriptor_pb2.FieldDescriptorProto) -> str:
+    scalar = {number: name for name, number in TYPE_NUMBERS.items()}.get(field.type)
+    repeated = "repeated " if field.label == field.LABEL_REPEATED else ""
+    return f"{field.number} {repeated}{scalar or field.type_name.removeprefix('.ChakraProtoMsg.')} {field.name}"
+
+
+def test_field_numbers_and_types_are_those_of_the_format() -> None:
+    assert descriptor().package == "ChakraProtoMsg"
+    assert descriptor().syntax == "proto3"
+    messages = descriptor().message_type
+    assert {message.name: [in_words(field) for field in message.field] for message in messages} == FIELDS
+    (attribute_proto,) = (message for message in messages if message.name == "AttributeProto")
+    assert [one.name for one in attribute_proto.oneof_decl] == ["value"]
+    assert [field.name for field in attribute_proto.field if not field.HasField("oneof_index")] == [
+        "name",
+        "doc_string",
+    ]
+
+
+def test_enum_values_are_those_of_the_format() -> None:
+    assert et_def_pb2.NodeType.items() == [(name, at) for at, name in enumerate(NODE_TYPES)]
+    assert et_def_pb2.CollectiveCommType.items() == [(name, at) for at, name in enumerate(COLLECTIVES)]
+    assert et_def_pb2.COMM_COLL_NODE == 7
+    assert et_def_pb2.BARRIER == 9
+
+
+def test_the_proto_text_says_the_same() -> None:
+    """Holds where protoc is not installed: an edit of the .proto without a new module is noticed."""
+    text = re.sub(r"//.*", "", (HERE / "et_def.proto").read_text(encoding="utf-8"))
+    bodies = dict(re.findall(r"message (\w+) \{(.*?)\n\}", text, re.DOTALL))
+    field = re.compile(r"(?P<type>(?:repeated )?\w+) (?P<name>\w+) = (?P<number>\d+);")
+    declared = {
+        name: [one.expand(r"\g<number> \g<type> \g<name>") for one in field.finditer(body)]
+        for name, body in bodies.items()
+    }
+    assert declared == FIELDS
+    for name, values in (("NodeType", NODE_TYPES), ("CollectiveCommType", COLLECTIVES)):
+        (body,) = re.findall(rf"enum {name} \{{(.*?)\n\}}", text, re.DOTALL)
+        assert re.findall(r"(\w+) = (\d+);", body) == [(one, str(at)) for at, one in enumerate(values)]
+
+
+def test_the_checked_in_module_is_current() -> None:
+    pytest.importorskip("grpc_tools", reason="grpcio-tools (protoc) is not installed")
+    serialized, stub = generate.compile_proto()
+    assert (HERE / "et_def_pb2.py").read_text(encoding="utf-8") == generate.module_text(serialized)
+    assert "class Node(_message.Message):" in stub  # its layout differs between versions of protoc
+
+
+def test_another_copy_of_the_proto_in_the_process_does_not_clash() -> None:
+    other = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
+    other.message_type.add(name="Node").field.add(name="different", number=1, type=3, label=1)
+    descriptor_pool.Default().AddSerializedFile(other.SerializeToString())
+    script = f"""
+from google.protobuf import descriptor_pool
+descriptor_pool.Default().AddSerializedFile({other.SerializeToString()!r})
+from etplus.schemas.chakra.et_def_pb2 import Node
+assert Node.FromString(Node(id=7).SerializeToString()).id == 7
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert et_def_pb2.Node(id=7).id == 7
+
+
+def test_the_pure_python_back_end_gives_the_same_bytes(tmp_path: Path) -> None:
+    script = """
+import sys
+from google.protobuf.internal import api_implementation
+from etplus.schemas.chakra.et_def_pb2 import Node
+from etplus.schemas.chakra.stream import read_chakra
+assert api_implementation.Type() == "python"
+metadata, nodes = read_chakra(sys.argv[1])
+(node,) = nodes
+assert metadata.version == "1" and node.id == 2**64 - 1 and node.attr[1].bool_list.values == [True, False]
+sys.stdout.buffer.write(node.SerializeToString())
+"""
+    node = et_def_pb2.Node(id=2**64 - 1, name="näme", type=et_def_pb2.COMP_NODE, data_deps=[1, 300])
+    node.attr.extend([attribute("rf_id", -5), attribute("involved_dim", [True, False])])
+    path = tmp_path / "x.0.et"
+    write_chakra(path, et_def_pb2.GlobalMetadata(version="1"), [node])
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    done = subprocess.run([sys.executable, "-c", script, path], env=environment, check=True, capture_output=True)
+    assert done.stdout == node.SerializeToString()
+
+
+def test_attributes_go_into_the_member_that_readers_look_at() -> None:
+    values: dict[str, object] = {"bool_val": True, "string_val": "x", "bool_list": [True, False]}
+    for name, member in MEMBERS.items():
+        value = values.get(member, 3)
+        made = attribute(name, value)  # type: ignore[arg-type]
+        assert made.name == name
+        assert made.WhichOneof("value") == member
+        held = getattr(made, member)
+        assert (list(held.values) if member == "bool_list" else held) == value
+
+
+def test_attributes_of_unknown_name_or_wrong_value_are_refused() -> None:
+    with pytest.raises(KeyError):
+        attribute("comm_sise", 3)
+    with pytest.raises(TypeError):
+        attribute("comm_size", "3")
+    with pytest.raises(ValueError, match="out of range"):
+        attribute("comm_src", 2**31)

@@ -1,0 +1,245 @@
+"""Reading and writing .et files: round trips, damage, hostile lengths, atomicity."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from etplus.schemas.chakra.attributes import attribute
+from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, GlobalMetadata, IOInfo, Node
+from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, read_chakra, write_chakra
+from etplus.schemas.errors import ConvertError, TraceFormatError, UsageError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+METADATA = GlobalMetadata(version="1.1.1-chakra.0.0.4", attr=[attribute("tid", 4)])
+
+
+def some_nodes(count: int) -> Iterator[Node]:
+    for at in range(count):
+        yield Node(
+            id=at,
+            name=f"op{at}",
+            type=COMM_COLL_NODE if at % 7 == 3 else COMP_NODE,
+            data_deps=range(max(0, at - 2), at),
+            inputs=IOInfo(values="[1]", shapes="[[]]", types='["Int"]'),
+            attr=[attribute("is_cpu_op", at % 2 == 0), attribute("op_schema", "x" * (at * 20 % 300))],
+        )
+
+
+@pytest.mark.parametrize("name", ["x.0.et", "x.0.et.gz"])
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    assert write_chakra(tmp_path / name, METADATA, some_nodes(9000)) == 9000
+    metadata, nodes = read_chakra(tmp_path / name)
+    assert metadata == METADATA
+    assert all(read == written for read, written in itertools.zip_longest(nodes, some_nodes(9000)))
+    assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
+
+
+def test_the_bytes_are_those_of_the_format(tmp_path: Path) -> None:
+    """By hand after the protobuf encoding: length, then tag and value of each field."""
+    nodes = [Node(id=300, name="a", data_deps=[1, 2]), Node(), Node(name="b" * 130)]
+    write_chakra(tmp_path / "x.0.et", GlobalMetadata(version="v"), nodes)
+    metadata, first = b"\x03\x0a\x01v", b"\x0a\x08\xac\x02\x12\x01a\x2a\x02\x01\x02"
+    assert (tmp_path / "x.0.et").read_bytes() == metadata + first + b"\0" + b"\x85\x01\x12\x82\x01" + b"b" * 130
+
+
+@pytest.mark.parametrize("name", ["x.0.et", "x.0.et.gz"])
+def test_the_same_nodes_give_the_same_bytes(tmp_path: Path, name: str) -> None:
+    write_chakra(tmp_path / name, METADATA, some_nodes(50))
+    once = (tmp_path / name).read_bytes()
+    write_chakra(tmp_path / name, METADATA, some_nodes(50))
+    assert (tmp_path / name).read_bytes() == once
+
+
+def test_gzip_is_found_by_content(tmp_path: Path) -> None:
+    write_chakra(tmp_path / "x.0.et.gz", METADATA, some_nodes(5))
+    (tmp_path / "x.0.et.gz").rename(tmp_path / "y.et")
+    assert [node.id for node in read_chakra(tmp_path / "y.et")[1]] == [0, 1, 2, 3, 4]
+
+
+def test_empty_metadata_is_read_but_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.0.et"
+    path.write_bytes(b"\0\x02\x08\x05")
+    metadata, nodes = read_chakra(path)
+    assert metadata.version == ""
+    assert [node.id for node in nodes] == [5]
+    with pytest.raises(ConvertError, match="needs a version"):
+        write_chakra(tmp_path / "y.0.et", GlobalMetadata(), [])
+    assert not (tmp_path / "y.0.et").exists()
+
+
+def whole(path: Path) -> list[Node]:
+    return list(read_chakra(path)[1])
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    write_chakra(tmp_path / "x.0.et", METADATA, some_nodes(20))
+    return tmp_path / "x.0.et"
+
+
+def test_every_cut_is_an_error_or_a_whole_number_of_messages(trace: Path) -> None:
+    data, good = trace.read_bytes(), 0
+    for end in range(len(data)):
+        trace.write_bytes(data[:end])
+        try:
+            read = whole(trace)
+        except TraceFormatError as error:
+            assert end == 0 or "cut off" in str(error)
+            continue
+        assert read == list(some_nodes(good))
+        good += 1
+    assert good == 20  # after the metadata, and after each node but the last
+
+
+def test_a_cut_names_the_offset_of_the_message(trace: Path) -> None:
+    data, last = trace.read_bytes(), list(some_nodes(20))[-1].ByteSize()
+    trace.write_bytes(data[:-3])
+    with pytest.raises(TraceFormatError, match=f"cut off \\({last - 3} of {last} bytes\\)") as caught:
+        whole(trace)
+    assert caught.value.file == str(trace)
+    assert caught.value.place == f"byte {len(data) - last - (1 if last < 128 else 2)}"
+
+
+def test_a_wrong_prefix_is_an_error(trace: Path) -> None:
+    data = bytearray(trace.read_bytes())
+    second = 1 + data[0]
+    for wrong in (data[second] - 1, data[second] + 1, 0, 127):
+        trace.write_bytes(data[:second] + bytes([wrong]) + data[second + 1 :])
+        with pytest.raises(TraceFormatError, match=r"byte \d+: "):
+            whole(trace)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        b"\xff\xff\xff\xff\x0f",  # 2^32 - 1
+        b"\xff\xff\xff\xff\x7f",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  # a varint64, -1
+        b"\x81\x80\x80\x08",  # one more than the limit
+    ],
+)
+def test_a_hostile_length_asks_for_no_memory(trace: Path, prefix: bytes) -> None:
+    data = trace.read_bytes()
+    trace.write_bytes(data + prefix + bytes(100))
+    tracemalloc.start()
+    with pytest.raises(TraceFormatError, match=f"byte {len(data)}: a message of more than {MAX_MESSAGE_BYTES}"):
+        whole(trace)
+    trace.write_bytes(prefix + bytes(100))
+    with pytest.raises(TraceFormatError, match="byte 0: a message of more than"):
+        read_chakra(trace)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
+def test_a_length_within_the_limit_reads_no_more_than_there_is(trace: Path) -> None:
+    data = trace.read_bytes()
+    trace.write_bytes(data + b"\x80\x80\x80\x08" + bytes(10))
+    with pytest.raises(TraceFormatError, match=rf"cut off \(10 of {MAX_MESSAGE_BYTES} bytes\)"):
+        whole(trace)
+
+
+def test_a_message_beyond_the_limit_is_not_written(trace: Path) -> None:
+    before = trace.read_bytes()
+    with pytest.raises(ConvertError, match="can be written"):
+        write_chakra(trace, METADATA, [Node(name="x" * (MAX_MESSAGE_BYTES + 1))])
+    assert trace.read_bytes() == before
+    assert [path.name for path in trace.parent.iterdir()] == ["x.0.et"]
+
+
+def test_messages_longer_than_a_block_are_read(tmp_path: Path) -> None:
+    nodes = [Node(id=1, name="x" * 3_000_000), Node(id=2), Node(id=3, name="y" * 1_048_570), Node(id=4)]
+    for name in ("x.0.et", "x.0.et.gz"):
+        write_chakra(tmp_path / name, METADATA, nodes)
+        assert whole(tmp_path / name) == nodes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"schema": "1.1.0-chakra.0.0.4", "nodes": [' + b"1," * 500 + b"1]}",
+        b"\x02\x08\x05\x02\x08\x06",  # nodes without metadata
+        b"PK\x03\x04" + bytes(200),
+        b"some text that is no trace\n" * 20,
+        bytes(range(1, 256)) * 4,
+    ],
+)
+def test_other_files_are_refused_at_once(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.0.et"
+    path.write_bytes(content)
+    with pytest.raises(TraceFormatError, match=r"byte 0: "):
+        read_chakra(path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError, match="No such file"):
+        read_chakra(tmp_path / "x.0.et")
+    with pytest.raises(TraceFormatError, match="directory"):
+        read_chakra(tmp_path)
+    (tmp_path / "x.0.et").touch()
+    with pytest.raises(TraceFormatError, match="empty"):
+        read_chakra(tmp_path / "x.0.et")
+
+
+def test_damaged_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "x.0.et.gz"
+    write_chakra(path, METADATA, some_nodes(3000))
+    data = path.read_bytes()
+    for damaged in (data[:-20], data[:-6] + bytes(6), data[:40] + b"\xff\xff\xff\xff" + data[44:]):
+        path.write_bytes(damaged)
+        with pytest.raises(TraceFormatError, match=r"byte .*of the decompressed data"):
+            whole(path)
+
+
+def test_a_failed_write_leaves_what_was_there(trace: Path) -> None:
+    def broken() -> Iterator[Node]:
+        yield from some_nodes(3)
+        raise RuntimeError("no more")
+
+    before = trace.read_bytes()
+    for name in ("x.0.et", "y.0.et.gz"):
+        with pytest.raises(RuntimeError, match="no more"):
+            write_chakra(trace.with_name(name), METADATA, broken())
+    assert trace.read_bytes() == before
+    assert [path.name for path in trace.parent.iterdir()] == ["x.0.et"]
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_chakra(trace.parent / "none" / "x.0.et", METADATA, [])
+
+
+def test_neither_side_holds_all_nodes(tmp_path: Path) -> None:
+    """100 MB of nodes go through a process that grows by much less."""
+    script = """
+import itertools, resource, sys
+from etplus.schemas.chakra.et_def_pb2 import GlobalMetadata, Node
+from etplus.schemas.chakra.stream import read_chakra, write_chakra
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+nodes = (Node(id=at, name="x" * 100_000) for at in range(1000))
+assert write_chakra(sys.argv[1], GlobalMetadata(version="1"), nodes) == 1000
+assert sum(1 for _ in read_chakra(sys.argv[1])[1]) == 1000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    command = [sys.executable, "-c", script, tmp_path / "x.0.et.gz"]
+    grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert int(grown) < 40_000  # KiB
+
+
+@given(st.binary(max_size=60), st.integers(0, 200))
+@settings(max_examples=200, deadline=None)
+def test_arbitrary_bytes_raise_nothing_else(tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    path = folder / "noise.0.et"
+    write_chakra(path, METADATA, some_nodes(4))
+    data = path.read_bytes()
+    for content in (data[:at] + noise + data[at + len(noise) :], gzip.compress(data)[:at] + noise, noise):
+        path.write_bytes(content)
+        try:
+            whole(path)
+        except TraceFormatError as error:
+            assert str(path) in str(error)
