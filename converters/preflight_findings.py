@@ -55,6 +55,7 @@ KINDS = {
     "single-rank": _simulator("one rank only; ASTRA-sim needs two"),
     "groups-path": _simulator("a path of the group file with 'empty' in it, which ASTRA-sim takes for no file"),
     "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
+    "many-ready": Kind(None, "warning", "so many nodes that wait for nothing that ASTRA-sim crawls"),
     "host-node": Kind(None, "warning", "a CPU or memory node, on which ASTRA-sim's final statistics fail"),
 }
 """Every kind of problem by its name. What fails or hangs ASTRA-sim was observed by running it."""

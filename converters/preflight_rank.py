@@ -30,6 +30,7 @@ _NEEDED: dict[int, tuple[str, ...]] = {
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MIN_ALL_GATHER_BYTES = 4
+_MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
 _SIMULATED = frozenset(
     {
         CollectiveCommType.ALL_REDUCE,
@@ -125,6 +126,11 @@ def scan(file: RankFile, findings: Findings) -> RankScan:
     if len(order) < graph.count:
         _report_cycle(ids, graph, order, file.rank, findings)
         columns.flaw = columns.flaw or "has a cycle"
+    waiting = np.zeros(graph.count, dtype=bool)
+    waiting[graph.target] = True
+    ready = graph.count - int(waiting.sum())
+    if ready >= _MANY_READY:
+        findings.add("many-ready", file.rank, (), "{} of {} nodes wait for nothing", ready, graph.count)
     return RankScan(file, len(columns.ids), graph, _comm_table(columns, ids, order), columns.flaw)
 
 

@@ -25,9 +25,12 @@ _EXAMPLE = 60
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
-_BARE = re.compile(rb"-?\d[\d.eE+-]*|[\w.+#()/-]+(?=[\s,}\]])")
+_BARE = re.compile(rb"(?i)[+-]?(?:1\.#)?(?:[qs]?nan|inf|infinity|ind|n/a|none|true|false|null|\d[\d.e+-]*)(?:\(\w*\))?")
+_HOLE = re.compile(rb"\x00{4}")
 _NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
+_KEY_WITHIN = re.compile(rb'\w"\s*:')
+_STRINGS_WITHIN = re.compile(rb'",\s*"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _ESCAPE = re.compile(
     rb'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'
@@ -37,7 +40,7 @@ _MORE_OBJECTS = re.compile(rb"\s*,\s*\{")
 _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
 
 _ANY_KEY = rb'"[^"]{1,%d}"\s*:' % _MAX_KEY
-_END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)" % _ANY_KEY
+_END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
 _IN_ARRAY = re.compile(
     rb'"(?=\s*(?:,\s*(?:["\[{\d-]|true|false|null|nan|inf|NaN|Inf)|\]\s*(?:[,}\]]|\Z|%b)))' % _ANY_KEY
 )
@@ -83,7 +86,7 @@ class Layout:
 
     def swallowed(self) -> re.Pattern[bytes]:
         """A key inside a string, which may have run over its end."""
-        return re.compile(rb'"(%b)"\s*:' % b"|".join(self.keys)) if self.keys else re.compile(rb"(?!)")
+        return re.compile(rb'\b(%b)"\s*:' % b"|".join(self.keys)) if self.keys else re.compile(rb"(?!)")
 
 
 NODE = Layout(
@@ -306,10 +309,10 @@ class _Scan:
 
     def _bare(self) -> None:
         found = _BARE.match(self.data, self.at, self.limit)
-        if not found:
-            raise _GiveUpError
-        text = found.group()
+        text = found.group() if found else b""
         number = _NUMBER.fullmatch(text)
+        if not found or (text[-1:].isdigit() and not number):
+            raise _GiveUpError
         if text not in (b"true", b"false", b"null") and not (number and math.isfinite(float(text))):
             self._flaw("bare_number", self.at, text)
             text = b"null"
@@ -338,12 +341,25 @@ class _Scan:
             yield found.start()
             found = pattern.search(self.data, found.start() + 1, self.limit)
 
+    def _suspect(self, text: bytes) -> None:
+        """Look out for a string that holds the next ones too, because its own closing quote was lost.
+
+        Raises:
+            _GiveUpError: it seems so.
+        """
+        if len(self._open) == 1:
+            self.suspects.append(text)
+        elif _KEY_WITHIN.search(text) or (self._open[-1] == ord("}") and _STRINGS_WITHIN.search(text)):
+            raise _GiveUpError
+
     def _valid_string(self, raw: bytes, offset: int) -> bytes:
         """A string's content as a JSON string, quotes included."""
         if _PLAIN.fullmatch(raw):
             return b'"' + raw + b'"'
         rest = _ESCAPE.sub(b"", raw)
         control = _CONTROL.search(raw)
+        if control and _HOLE.search(raw):
+            raise _GiveUpError  # a hole in the file, which may have swallowed more than this string
         quote = b'"' in rest
         # A writer that left one thing unescaped escaped nothing in this string: "C:\new" has no line break then.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
@@ -354,7 +370,7 @@ class _Scan:
             raw = raw.replace(b"\\", b"\\\\")
         if quote:
             self._flaw("unescaped_quote", offset, raw)
-            self.suspects.append(raw)
+            self._suspect(raw)
             raw = raw.replace(b'"', b'\\"')
         if control:
             self._flaw("control_character", offset, raw)

@@ -321,19 +321,19 @@ class _Salvage:
         return after
 
     def _closing_bracket(self, at: int) -> int | None:
-        """The array's "]", told by a valid rest of the document behind it."""
-        end = len(self.data)
+        """The array's "]", told by a valid rest of the document behind it; the first, as the rest may hold arrays."""
+        end, best = len(self.data), None
         for _ in range(_CLOSERS_TRIED):
             end = self.data.rfind(b"]", at, end)
             if end < 0 or len(self.data) - end > _MAX_HEADER:
-                return None
+                break
             before = end - 1
             while self.data[before] in _WHITE:
                 before -= 1
             likely = self.data[before] in b"}[" or _HEADER_FIELD.search(self.data, end)
             if likely and is_valid(b'{"":[' + self.data[end:]):
-                return end
-        return None
+                best = end
+        return best
 
     def _finish(self, closer: int, at: int) -> None:
         """Take the header's rest, which begins at `at` behind the array's "]"."""

@@ -102,7 +102,8 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
         if all(abs(int(diagonal[k] - diagonal[t])) > len(pattern) // 2 for t in taken):
             taken.append(k)
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
-    found = [align_from(pattern, text, int(i[k]), int(j[k])) for k in middles]
+    names, others = pattern.without_numbers(), text.without_numbers()
+    found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
     return [a for a in found if _dense(a)]
 
 

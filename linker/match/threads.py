@@ -44,10 +44,6 @@ class _Candidate:
         span = int(self.call[placed[-1]] - self.call[placed[0]]) + 1
         return len(placed) == span == int(placed[-1] - placed[0]) + 1 and len(placed) in (len(self.call), self.size)
 
-    @property
-    def quality(self) -> tuple[int, int]:
-        return self.place.evidence, self.place.matched
-
 
 @dataclass
 class _State:
@@ -73,7 +69,7 @@ def place_threads(nodes: EtCalls, calls: CpuCalls, place: Placer, iteration: str
     theirs = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
     candidates = _all_candidates(nodes, calls, ours, theirs, place)
     state = _State(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
-    order = sorted(range(len(ours)), key=lambda t: (*_best(candidates[t]), len(ours[t])), reverse=True)
+    order = sorted(range(len(ours)), key=lambda t: (*_quality(_best(candidates[t])), len(ours[t])), reverse=True)
     for t in order:
         _place_one(nodes, calls, ours, candidates, state, t, iteration)
     whole = bool(np.all(state.call >= 0) and np.all(state.taken))
@@ -110,8 +106,18 @@ def _all_candidates(
     return result
 
 
-def _best(candidates: list[_Candidate]) -> tuple[int, int]:
-    return max((c.quality for c in candidates), default=(-1, 0))
+def _best(candidates: list[_Candidate]) -> list[_Candidate]:
+    """The candidates with the best evidence and, of these, nearly the most calls; a place of few calls is chance."""
+    most = max((c.place.matched for c in candidates), default=0)
+    large = [c for c in candidates if 2 * c.place.matched >= most]
+    evidence = max((c.place.evidence for c in large), default=0)
+    proved = [c for c in large if c.place.evidence == evidence]
+    most = max((c.place.matched for c in proved), default=0)
+    return [c for c in proved if c.place.matched >= _NEARLY * most]
+
+
+def _quality(candidates: list[_Candidate]) -> tuple[int, int]:
+    return max(((c.place.evidence, c.place.matched) for c in candidates), default=(-1, 0))
 
 
 def _place_one(
@@ -121,8 +127,7 @@ def _place_one(
     free = [c for c in candidates[t] if not state.taken[c.call[c.call >= 0]].any()]
     if not free:
         return
-    evidence, most = _best(free)
-    equal = [c for c in free if c.place.evidence == evidence and c.place.matched >= _NEARLY * most]
+    equal = _best(free)
     violations = [_violations(nodes, calls, state, ours[t], c) for c in equal]
     fewest = [c for c, v in zip(equal, violations, strict=True) if v == min(violations)]
     best = max(c.place.matched for c in fewest)

@@ -364,6 +364,15 @@ def test_host_nodes_are_of_interest_to_the_simulator_only(tmp_path: Path) -> Non
     assert report.counts == {"host-node": 3}
 
 
+def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path) -> None:
+    prefix = write(tmp_path, [[comp(at) for at in range(20_000)], [comp(at) for at in range(19_999)]])
+    assert check(prefix).counts == {}
+    report = check(prefix, profile="astra-sim")
+    assert report.ok
+    assert [problem.text for problem in report.problems] == ["20000 of 20000 nodes wait for nothing"]
+    assert report.counts == {"many-ready": 1}
+
+
 @pytest.mark.parametrize(
     ("groups", "counts", "text"),
     [

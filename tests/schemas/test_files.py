@@ -1,0 +1,240 @@
+"""Bytes in and out: every kind of source, gzip in all its forms, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from etplus.schemas.errors import EtplusError, TraceFormatError, UsageError
+from etplus.schemas.files import load, open_output
+
+TEXT = b'{"schema": "1.0.1", "nodes": []}\n' * 1000
+
+
+def test_a_path_as_text_and_as_path(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(TEXT)
+    for source in (path, str(path)):
+        blob = load(source)
+        assert (blob.name, blob.data, blob.broken_at) == (str(path), TEXT, None)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes(kind: type) -> None:
+    blob = load(kind(TEXT))
+    assert (blob.name, blob.data) == ("<bytes>", TEXT)
+
+
+def test_file_objects(tmp_path: Path) -> None:
+    assert load(io.BytesIO(TEXT)).data == TEXT
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(TEXT))
+    with path.open("rb") as file:
+        blob = load(file)
+    assert (blob.name, blob.data) == (str(path), TEXT)
+
+
+def test_a_text_file_object_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(TEXT)
+    with path.open() as file, pytest.raises(UsageError, match="binary"):
+        load(file)  # type: ignore[arg-type]
+
+
+def test_standard_input() -> None:
+    code = (
+        "import sys; from etplus.schemas.files import load; b = load('-'); sys.stdout.buffer.write(b.name.encode()"
+        "+ b.data)"
+    )
+    for given in (TEXT, gzip.compress(TEXT)):
+        done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, check=True, timeout=60)
+        assert done.stdout == b"<stdin>" + TEXT
+
+
+def test_gzip_is_known_by_its_content_not_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(gzip.compress(TEXT))
+    assert load(path).data == TEXT
+    other = tmp_path / "t.json.gz"
+    other.write_bytes(TEXT)
+    assert load(other).data == TEXT
+
+
+def test_several_gzip_members_and_padding() -> None:
+    members = [gzip.compress(part) for part in (TEXT, b"", TEXT[:7], b"x" * 3_000_000)]
+    whole = TEXT + TEXT[:7] + b"x" * 3_000_000
+    for padding in (b"", b"\x00" * 512):
+        blob = load(b"".join(members) + padding)
+        assert (blob.data, blob.broken_at) == (whole, None)
+
+
+def test_gzip_with_name_comment_and_checksum_in_its_head() -> None:
+    plain = gzip.compress(TEXT, mtime=0)
+    head = plain[:3] + bytes([2 | 8 | 16]) + plain[4:10] + b"name\x00comment\x00"
+    packed = head + (zlib.crc32(head) & 0xFFFF).to_bytes(2, "little") + plain[10:]
+    assert gzip.decompress(packed) == TEXT
+    assert load(packed).data == TEXT
+
+
+def test_a_cut_gzip_gives_what_came_before_the_cut() -> None:
+    noise = os.urandom(200_000)
+    packed = gzip.compress(noise)
+    blob = load(packed[:100_000])
+    assert blob.broken_at is not None and blob.broken_at <= 100_000
+    assert len(blob.data) > 50_000 and noise.startswith(blob.data)
+
+
+def test_a_cut_second_member_is_told() -> None:
+    packed = gzip.compress(TEXT) + gzip.compress(os.urandom(5000))[:2000]
+    blob = load(packed)
+    assert blob.data.startswith(TEXT) and blob.broken_at == len(packed)
+
+
+def test_damage_inside_a_gzip_stream_is_told() -> None:
+    packed = bytearray(gzip.compress(os.urandom(3_000_000)))
+    packed[-8] ^= 0xFF  # the checksum
+    assert load(bytes(packed)).broken_at is not None
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\r\n", b"\x00" * 4096], ids=["nothing", "white space", "zeros"])
+def test_empty(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceFormatError, match="empty") as caught:
+        load(path)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b""), gzip.compress(TEXT)[:12]], ids=["empty", "head only"])
+def test_gzip_of_nothing(content: bytes) -> None:
+    with pytest.raises(TraceFormatError, match="nothing in it"):
+        load(content)
+
+
+def test_missing_directory_and_unreadable(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError, match="no such file"):
+        load(tmp_path / "none.json")
+    with pytest.raises(TraceFormatError, match="is a directory"):
+        load(tmp_path)
+    with pytest.raises(TraceFormatError, match="cannot be read"):
+        load(tmp_path / ("long" * 100))
+
+
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError) as caught:
+        load(tmp_path / "none.json")
+    assert str(caught.value) == f"{tmp_path / 'none.json'}: no such file; check the path"
+
+
+def test_output_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    with open_output(path) as file:
+        file.write(b"one ")
+        assert not path.exists()
+        file.write(b"two")
+    assert path.read_bytes() == b"one two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_output_replaces_an_older_file_only_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_bytes(b"old")
+    with open_output(path) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("name", ["out.json", "out.json.gz"])
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, name: str, error: type[BaseException]) -> None:
+    (tmp_path / name).write_bytes(b"old")
+    with pytest.raises(error), open_output(tmp_path / name) as file:
+        file.write(b"x" * 100_000)
+        raise error
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"old"
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    """A file size limit stands for the full disk: the write fails with an OSError."""
+    code = (
+        "import resource, signal, sys; from etplus.schemas.files import open_output\n"
+        "from etplus.schemas.errors import EtplusError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "try:\n"
+        "    with open_output(sys.argv[1]) as file:\n"
+        "        file.write(b'x' * 1000000)\n"
+        "except EtplusError as error:\n"
+        "    print(error)\n"
+    )
+    target = tmp_path / "out.json"
+    done = subprocess.run([sys.executable, "-c", code, str(target)], capture_output=True, check=True, timeout=60)
+    assert done.stdout.decode().startswith(f"{target}: writing failed (") and done.stdout.count(b"\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gzipped_output_is_the_same_at_any_time_and_under_any_name(tmp_path: Path) -> None:
+    outputs = []
+    for name in ("a.json.gz", "other.json.gz"):
+        with open_output(tmp_path / name) as file:
+            file.write(TEXT)
+        outputs.append((tmp_path / name).read_bytes())
+    assert outputs[0] == outputs[1]
+    assert gzip.decompress(outputs[0]) == TEXT
+    assert outputs[0][3] == 0 and outputs[0][4:8] == b"\0\0\0\0", "no name, no time stamp"
+
+
+def test_output_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        with open_output(tmp_path / "out.json") as file:
+            file.write(b"{}")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o640
+
+
+def test_output_into_no_folder_or_onto_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written"), open_output(tmp_path / "none" / "out.json"):
+        raise AssertionError("must not be reached")
+    with pytest.raises(UsageError, match="is a directory"), open_output(tmp_path):
+        raise AssertionError("must not be reached")
+    assert issubclass(UsageError, EtplusError) and list(tmp_path.iterdir()) == []
+
+
+def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
+    """`--output /dev/null` must leave /dev/null what it is; a named pipe stands for it here."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        try:
+            with open_output(pipe) as file:
+                file.write(b"through the pipe")
+            assert stat.S_ISFIFO(pipe.stat().st_mode)
+            assert reader.communicate(timeout=10)[0] == b"through the pipe"
+        finally:
+            reader.kill()
+
+
+def test_output_through_a_symbolic_link_keeps_the_link(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    target, link = tmp_path / "store" / "real.json", tmp_path / "out.json"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    with open_output(link) as file:
+        file.write(b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new"
+
+
+def test_standard_output() -> None:
+    code = "from etplus.schemas.files import open_output\nwith open_output('-') as f: f.write(b'bytes\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    assert done.stdout == b"bytes\n"

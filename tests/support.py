@@ -1,0 +1,178 @@
+"""What several test modules share: the traces, small documents, the published schema, the commands as processes."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import orjson
+import pytest
+
+__all__ = [
+    "FIXTURES",
+    "FIXTURE_PAIRS",
+    "GPU_CATEGORIES",
+    "ROOT",
+    "SHARED",
+    "Document",
+    "assert_valid",
+    "attr_of",
+    "command",
+    "cpu_pairs",
+    "et_document",
+    "fixture_pair",
+    "kineto_document",
+    "ns",
+    "plain",
+    "read_json",
+    "run",
+    "shared_pair",
+    "shared_trace",
+]
+
+Document = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+FIXTURES = ROOT / "fixtures"
+SHARED = ROOT.parent / "shared"
+"""Traces and tools that lie beside the repository on some machines; tests that need them are skipped elsewhere."""
+
+FIXTURE_PAIRS = ("demo/train_cpu", "pairs/one_of_n", "pairs/two_threads", "pairs/gpu_shaped_from_cpu")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def plain(path: Path) -> bytes:
+    """A file's content, decompressed."""
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file as plain objects, read by nothing of ours."""
+    return orjson.loads(plain(path))
+
+
+def fixture_pair(name: str) -> tuple[Path, Path]:
+    """ET and Kineto trace of one of `FIXTURE_PAIRS`."""
+    return FIXTURES / f"{name}.et.json.gz", FIXTURES / f"{name}.kineto.json.gz"
+
+
+def shared_trace(name: str) -> Path:
+    """A file below shared/traces; skips the test where it is not there."""
+    path = SHARED / "traces" / name
+    if not path.exists():
+        pytest.skip(f"no {path}: real traces are not at hand")
+    return path
+
+
+def shared_pair(name: str) -> tuple[Path, Path]:
+    """ET and Kineto trace of a pair below shared/traces, such as "gpu-pairs/resnet103"."""
+    return shared_trace(f"{name}.et.json.gz"), shared_trace(f"{name}.kineto.json.gz")
+
+
+def cpu_pairs() -> list[Any]:
+    """Every recorded CPU pair that has its truth beside it, as parameters; one skipped parameter if there is none."""
+    folder = SHARED / "traces" / "cpu-pairs"
+    names = sorted(path.name.removesuffix(".links.json") for path in folder.glob("*.links.json"))
+    return names or [pytest.param("", marks=pytest.mark.skip(reason=f"no {folder}: real traces are not at hand"))]
+
+
+@cache
+def _validator() -> Any:
+    return jsonschema_rs.Draft202012Validator(orjson.loads((ROOT / "schemas" / "etplus.schema.json").read_bytes()))
+
+
+def assert_valid(document: Document) -> None:
+    """Hold an ET+ document against the published schema, and against what a schema cannot say."""
+    problems = [f"{list(p.instance_path)}: {p.message[:300]}" for p in _validator().iter_errors(document)]
+    assert not problems, problems[:5]
+    ids = {node["id"] for node in document["nodes"]}
+    own = ids | {call["id"] for call in document["runtime"]}
+    assert len(own) == len(document["nodes"]) + len(document["runtime"]), "an id is used twice"
+    gpu = [node for node in document["nodes"] if "cat" in node]
+    assert {node.get("parent", node.get("ctrl_deps")) for node in gpu} <= ids
+    assert {call["parent"] for call in document["runtime"]} <= ids | {None}
+    assert {end for source, target, _ in document["edges"] for end in (source, target)} <= own
+    assert all(one < other for one, other in itertools.pairwise(document["edges"]))
+
+
+def ns(us: float) -> int:
+    """A file's µs as whole ns."""
+    return round(us * 1000)
+
+
+def attr_of(node: Document, name: str) -> Any:
+    """An attribute of an ET node in either layout."""
+    if name in node:
+        return node[name]
+    return next((attr["value"] for attr in node["attrs"] if attr["name"] == name), None)
+
+
+def et_document(nodes: list[Document], schema: str = "1.0.3-chakra.0.0.4", **header: Any) -> Document:
+    """An Execution Trace of the given calls below a process and a thread node.
+
+    Each node is {"id", "name"} and whatever of parent (default: the thread node 2), rf_id, seq_id, scope, tid,
+    inputs, outputs it has.
+    """
+    roots: list[Document] = [
+        {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "parent": 1, "scope": 7},
+        {"id": 2, "name": "[pytorch|profiler|execution_trace|thread]", "parent": 1, "scope": 7, "tid": 1},
+    ]
+    shaped = [_flat(node) if schema == "1.0.1" else _with_attrs(node) for node in [*roots, *nodes]]
+    return {"schema": schema, "pid": 7, "time": "2026-01-01 00:00:00", "start_ts": 1, **header, "nodes": shaped}
+
+
+def _columns(node: Document) -> Document:
+    none = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0, "op_schema": ""}
+    return {key: node.get(key, value) for key, value in none.items()}
+
+
+def _flat(node: Document) -> Document:
+    tensors: Document = {
+        **{key: node.get(key, {}).get("values", []) for key in ("inputs", "outputs")},
+        **{f"input_{key}": node.get("inputs", {}).get(key, []) for key in ("shapes", "types")},
+        **{f"output_{key}": node.get("outputs", {}).get(key, []) for key in ("shapes", "types")},
+    }
+    return {
+        "name": node["name"], "id": node["id"], "parent": node.get("parent", 2), **_columns(node), **tensors
+    }  # fmt: skip
+
+
+def _with_attrs(node: Document) -> Document:
+    empty: Document = {"values": [], "shapes": [], "types": []}
+    attrs = [
+        {"name": key, "type": "string" if isinstance(value, str) else "uint64", "value": value}
+        for key, value in {**_columns(node), **node.get("attrs", {})}.items()
+    ]
+    return {
+        "id": node["id"], "name": node["name"], "ctrl_deps": node.get("parent", 2),
+        "inputs": node.get("inputs", empty), "outputs": node.get("outputs", empty), "attrs": attrs,
+    }  # fmt: skip
+
+
+def kineto_document(events: list[Document], **header: Any) -> Document:
+    """A Kineto trace of the present generation; each event gets pid and tid 7 where it has none."""
+    whole = [{"pid": 7, "tid": 7, **event} for event in events]
+    return {"schemaVersion": 1, "baseTimeNanoseconds": 1_700_000_000_000_000_000, **header, "traceEvents": whole}
+
+
+def command(name: str) -> list[str]:
+    """How to start a console script: as installed beside this Python, else (in a checkout on the path) by its target."""
+    script = Path(sys.executable).with_name(name)
+    if script.exists():
+        return [str(script)]
+    function = {"trace-link": "trace_link", "etplus": "main"}[name]
+    return [sys.executable, "-c", f"import sys; from etplus.cli.main import {function}; sys.exit({function}())"]
+
+
+def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a console script as a process to its end."""
+    options = {"capture_output": True, "timeout": 120, "check": False, **options}
+    return subprocess.run([*command(name), *map(str, arguments)], **options)
+
