@@ -70,11 +70,13 @@ class Layout:
 
     Attributes:
         keys: all keys it can have; () if anything is possible.
+        texts: those of `keys` whose values come from the program that was traced, and may hold anything.
         outer: those of `keys` that no object inside it has: where one appears inside, a bracket was not closed.
         needed: per value of the field `ph` (None for objects without it) the keys that a whole object has.
     """
 
     keys: tuple[bytes, ...] = ()
+    texts: frozenset[bytes] = frozenset()
     outer: frozenset[bytes] = frozenset()
     needed: tuple[tuple[str | None, frozenset[str]], ...] = ()
 
@@ -94,6 +96,7 @@ NODE = Layout(
         b"id", b"name", b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"rf_id", b"parent", b"fw_parent", b"seq_id",
         b"scope", b"tid", b"fw_tid", b"op_schema", b"input_shapes", b"input_types", b"output_shapes", b"output_types",
     ),
+    texts=frozenset({b"name", b"op_schema"}),
     outer=frozenset({b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"parent"}),
     needed=((None, frozenset({"id", "name"})),),
 )  # fmt: skip
@@ -102,6 +105,7 @@ EVENT = Layout(
     keys=(
         b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"sf", b"tts", b"cname",
     ),
+    texts=frozenset({b"name", b"pid", b"tid"}),
     outer=frozenset({b"args", b"ph"}),
     needed=(("X", frozenset({"name", "ts", "dur", "pid", "tid"})), (None, frozenset({"ph", "name"}))),
 )  # fmt: skip
@@ -181,6 +185,7 @@ class _Scan:
         self._open = bytearray()  # the closing brackets still to come
         self._filled: list[bool] = []  # whether each of these already has an item
         self._comma = False
+        self._key = b""
 
     def run(self) -> None:
         """Read the object; `at` is then behind it and `out` its valid text.
@@ -272,7 +277,7 @@ class _Scan:
         self._filled[-1], self._comma = True, False
         if key and in_object:
             self.out.append(self._valid_string(key.group(1), self.at) + b":")
-            self.at = key.end()
+            self.at, self._key = key.end(), key.group(1)
             self._skip_space()
             if self.at >= self.limit:
                 raise _GiveUpError
@@ -347,8 +352,10 @@ class _Scan:
         Raises:
             _GiveUpError: it seems so.
         """
-        if len(self._open) == 1:
+        if len(self._open) == 1 and self.layout.texts:
             self.suspects.append(text)
+            if self._key not in self.layout.texts:
+                raise _GiveUpError
         elif _KEY_WITHIN.search(text) or (self._open[-1] == ord("}") and _STRINGS_WITHIN.search(text)):
             raise _GiveUpError
 

@@ -314,7 +314,7 @@ class _Salvage:
             else:
                 self._log("truncated", at)
             return None
-        if re.compile(rb'"(?:%b)"\s*:' % b"|".join(self.layout.keys)).search(self.data, at, after):
+        if re.compile(rb'"(?:%b)"\s*:|\x00{4}' % b"|".join(self.layout.keys)).search(self.data, at, after):
             self._drop(at)
         else:
             self._log("garbage", at)

@@ -16,6 +16,8 @@ DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
 _MIN_DENSITY = 0.5
 """An alignment that leaves out more of the calls between its first and its last one is chance."""
+_MIN_AGREEMENT = 0.8
+"""Of the ET's calls whose number the Kineto thread has, so many must have a place: two programs share numbers, too."""
 _GRAMS = (64, 16, 4)
 _MAX_DIAGONALS = 64
 _MIN_BAND = 32
@@ -51,8 +53,9 @@ def places_by_sequence(pattern: Calls, text: Calls) -> list[Placement]:
     if not len(i):
         return []
     alignment = align_at_anchors(pattern, text, i, j)
-    placed = np.flatnonzero(alignment.at >= 0)
-    if len(placed) < _MIN_DENSITY * (placed[-1] - placed[0] + 1):
+    numbered = np.flatnonzero((pattern.seq >= 0) & np.isin(pattern.seq, text.seq))
+    agree = np.count_nonzero(alignment.at[numbered] >= 0)
+    if agree < _MIN_AGREEMENT * len(numbered) or not _dense(alignment):
         return []
     return [_judge(pattern, text, alignment)]
 
@@ -104,7 +107,8 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
     names, others = pattern.without_numbers(), text.without_numbers()
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
-    return [a for a in found if _dense(a)]
+    enough = _MIN_DENSITY * min(len(pattern), len(text))
+    return [a for a in found if a.matched >= enough and _dense(a)]
 
 
 def _dense(alignment: Alignment) -> bool:

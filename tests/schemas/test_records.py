@@ -1,0 +1,205 @@
+"""Records of a document, found without parsing: whatever the layout, they are those that a parser finds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from etplus.schemas.records import RecordArray, StringTable, int_column, locate, parse_records
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+Record = dict[str, Any]
+
+RECORDS: list[Record] = [
+    {"id": 1, "name": "a", "attrs": [{"name": "x", "value": 1}, {"name": "y", "value": [{"id": 3}, {"id": 4}]}]},
+    {"id": 2, "name": '}, {"id": 9', "attrs": []},
+    {"id": 3, "name": "\\", "attrs": [{"id": 1}, {"id": 2}]},
+    {"id": 4, "name": "]}", "attrs": [{}]},
+]
+
+
+def check(data: bytes, key: str, header: Record, records: list[Record], *, located: bool | None = None) -> None:
+    """Hold both ways of finding records against what the document was made of.
+
+    Args:
+        located: whether `locate` must be able to do without a parser; None: it may give up, but not be wrong.
+    """
+    found_header, found, (begin, end) = parse_records(data, key)
+    assert {k: json.loads(bytes(v)) for k, v in found_header.items()} == header
+    assert [json.loads(text) for text in found.texts] == records
+    assert [data[a:b] for a, b in zip(found.start, found.end, strict=True)] == found.texts
+    assert data[begin - 1 : begin] == b"[" and data[end : end + 1] == b"]"
+    assert json.loads(data[begin - 1 : end + 1]) == records
+
+    array = locate(data, key)
+    texts = None if array is None else texts_of(array)
+    if located is not None:
+        assert (texts is not None) == located
+    if array is not None and texts is not None:
+        assert [json.loads(text) for text in texts] == records
+        assert {k: json.loads(bytes(v)) for k, v in array.header.items()} == header
+        assert json.loads(b"[" + data[array.body : array.end] + b"]") == records
+
+
+def texts_of(array: RecordArray) -> list[bytes] | None:
+    """The records' texts as cut by the separator; None where one does not decode, which sends readers to the parser."""
+    texts: list[bytes] = []
+    try:
+        for block in array.blocks():
+            msgspec.json.decode(b"[" + array.data[block[0] : block[1]] + b"]")
+            records = array.records(block)
+            for text, start, end in zip(records.texts, records.start, records.end, strict=True):
+                msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+                assert array.data[start:end] == text
+            texts += records.texts
+    except msgspec.DecodeError:
+        return None
+    return texts
+
+
+def pytorch_text(records: list[Record]) -> str:
+    """The layout of PyTorch's own writer: one key a line at the outside, compact values."""
+    nodes = ",".join(
+        "\n    {\n      " + ",\n      ".join(f'"{k}": {json.dumps(v)}' for k, v in record.items()) + "\n    }"
+        for record in records
+    )
+    return f'{{\n  "schema": "1.0.3", "pid": 7,\n  "nodes": [{nodes}\n  ],\n  "finish_ts": 5\n}}\n'
+
+
+HEADER = {"schema": "1.0.3", "pid": 7, "finish_ts": 5}
+WHOLE = {"schema": "1.0.3", "pid": 7, "nodes": RECORDS, "finish_ts": 5}
+
+
+def test_the_layout_of_pytorch() -> None:
+    check(pytorch_text(RECORDS).encode(), "nodes", HEADER, RECORDS, located=True)
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\n\n", "\t\n"])
+def test_other_line_ends(ending: str) -> None:
+    check(pytorch_text(RECORDS).replace("\n", ending).encode(), "nodes", HEADER, RECORDS, located=True)
+
+
+@pytest.mark.parametrize("records", [[], RECORDS[:1], RECORDS[:2]], ids=["none", "one", "two"])
+@pytest.mark.parametrize("indent", [None, 0, 2])
+def test_few_records(records: list[Record], indent: int | None) -> None:
+    data = json.dumps({**WHOLE, "nodes": records}, indent=indent).encode()
+    check(data, "nodes", HEADER, records)
+
+
+def test_compact_sorted_and_indented() -> None:
+    for options in ({"separators": (",", ":")}, {"sort_keys": True}, {"indent": 4}, {"indent": 4, "sort_keys": True}):
+        check(json.dumps(WHOLE, **options).encode(), "nodes", HEADER, RECORDS)  # type: ignore[arg-type]
+
+
+def test_a_nested_array_that_looks_like_the_separator_is_left_to_the_parser() -> None:
+    """Its objects begin with the key that records begin with, in the very layout of the records."""
+    nested = [{"id": 1, "inputs": [{"id": 5}, {"id": 6}]}, {"id": 2, "inputs": []}]
+    data = json.dumps({"schema": "x", "nodes": nested}).encode()
+    check(data, "nodes", {"schema": "x"}, nested, located=False)
+
+
+def test_the_array_as_first_and_as_last_key() -> None:
+    for document in ({"nodes": RECORDS, "a": 1}, {"a": 1, "nodes": RECORDS}):
+        check(json.dumps(document, indent=1).encode(), "nodes", {"a": 1}, RECORDS, located=True)
+
+
+@pytest.mark.parametrize(
+    "tail", [[], [{}], [{"id": 1}, {"id": 2}], [[{"id": 7}]], {"deep": [{"id": 1}]}], ids=json.dumps
+)
+def test_lists_behind_the_array(tail: Any) -> None:
+    for indent in (None, 2):
+        data = json.dumps({"nodes": RECORDS, "tail": tail}, indent=indent).encode()
+        check(data, "nodes", {"tail": tail}, RECORDS)
+
+
+@pytest.mark.parametrize("front", [[{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['], ids=json.dumps)
+def test_lookalikes_before_the_array(front: Any) -> None:
+    data = json.dumps({"front": front, "nodes": RECORDS}).encode()
+    check(data, "nodes", {"front": front}, RECORDS)
+
+
+@pytest.mark.parametrize("back", [{"nodes": [1]}, {"nodes": []}, '"nodes": ['], ids=json.dumps)
+def test_lookalikes_behind_the_array(back: Any) -> None:
+    data = json.dumps({"nodes": RECORDS, "back": back}, indent=1).encode()
+    check(data, "nodes", {"back": back}, RECORDS)
+
+
+def test_equal_records_have_their_own_spans() -> None:
+    same = [RECORDS[2]] * 5
+    check(json.dumps({"nodes": same, "a": same}).encode(), "nodes", {"a": same}, same)
+
+
+def test_records_with_other_first_keys_and_spacing() -> None:
+    data = b'{"nodes": [{"id": 1}, {"name": "b", "id": 2},{"id": 3} , {\n"id": 4}, {}, { "id": 6 }]}'
+    records = json.loads(data)["nodes"]
+    check(data, "nodes", {}, records)
+
+
+def test_escaped_first_keys() -> None:
+    records = [{'a"b': 1}, {'a"b': 2}, {'a"b': 3}]
+    check(json.dumps({"nodes": records}, indent=1).encode(), "nodes", {}, records, located=True)
+
+
+def test_a_document_of_several_blocks() -> None:
+    """Blocks are some megabytes; none is cut inside a record and none is lost."""
+    records = [{"id": i, "text": f"{i % 10}" * 700_000, "more": [{"x": 1}, {"x": 2}]} for i in range(20)]
+    data = json.dumps({"schema": "x", "nodes": records}, indent=1).encode()
+    array = locate(data, "nodes")
+    assert array is not None
+    blocks = list(array.blocks())
+    assert len(blocks) > 2
+    assert [json.loads(text) for block in blocks for text in array.records(block).texts] == records
+    assert all(data[end:start].strip() == b"," for (_, end), (start, _) in zip(blocks, blocks[1:], strict=False))
+
+
+def test_what_is_no_such_document() -> None:
+    for data in (b"", b"[]", b"{}", b"null", b'{"nodes": 1}', b'{"nodes": {"nodes": 1}}'):
+        assert locate(data, "nodes") is None
+        with pytest.raises(msgspec.MsgspecError):
+            parse_records(data, "nodes")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "nodes", "x"]), inner, max_size=3),
+    max_leaves=8,
+)
+RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(RECORD, max_size=5),
+    st.dictionaries(st.sampled_from(["a", "schema"]), JSON, max_size=2),
+    st.dictionaries(st.sampled_from(["z", "end"]), JSON, max_size=2),
+    st.sampled_from([{}, {"indent": 0}, {"indent": 2}, {"separators": (",", ":")}, {"separators": (" ,\n ", " : ")}]),
+)
+@example([{"id": {"nodes": [{"id": 1}]}}], {}, {}, {})
+def test_any_document(records: list[Record], front: Record, back: Record, layout: Record) -> None:
+    data = json.dumps({**front, "nodes": records, **back}, **layout).encode()
+    check(data, "nodes", {**front, **back}, records)
+
+
+def test_string_tables_number_by_first_appearance() -> None:
+    table = StringTable()
+    assert table.codes(["b", "a", "b"]).tolist() == [0, 1, 0]
+    assert table.codes(["c", "a"]).tolist() == [2, 1]
+    assert table.values == ["b", "a", "c"]
+    assert (table.code("c"), table.code("d")) == (2, -1)
+    assert table.values == ["b", "a", "c"], "asking adds nothing"
+
+
+def test_string_tables_keep_numbers_and_texts_apart() -> None:
+    assert StringTable().codes([(1, 2), ("1", 2), (1, "2")]).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("odd", [None, "3", 2.5, True, 2**63, -(2**63) - 1, [1]])
+def test_whatever_is_no_64_bit_integer_is_missing(odd: Any) -> None:
+    column = int_column([1, odd, -(2**63), 2**63 - 1], -7)
+    assert column.dtype == np.int64
+    assert column.tolist()[0] == 1 and column.tolist()[2:] == [-(2**63), 2**63 - 1]
+    assert column.tolist()[1] == -7
