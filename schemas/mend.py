@@ -21,6 +21,7 @@ __all__ = ["EVENT", "FREE", "NODE", "Flaw", "Layout", "Mended", "is_valid", "men
 MAX_DEPTH = 128
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
 _MAX_KEY = 200
+_SOUND = 1 << 16
 _EXAMPLE = 60
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -29,6 +30,7 @@ _BARE = re.compile(rb"(?i)[+-]?(?:1\.#)?(?:[qs]?nan|inf|infinity|ind|n/a|none|tr
 _HOLE = re.compile(rb"\x00{4}")
 _NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
+_QUOTE = re.compile(rb'"')
 _KEY_WITHIN = re.compile(rb'\w"\s*:')
 _STRINGS_WITHIN = re.compile(rb'",\s*"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -142,18 +144,19 @@ def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
         limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
         layout: `NODE`, `EVENT` or `FREE`.
     """
-    for known in (True, False) if layout.keys else (False,):
-        for escapes in (True, False):
-            scan = _Scan(data, start, limit, layout, known, escapes)
-            try:
-                scan.run()
-            except _GiveUpError:
-                continue
-            if not scan.flaws and is_valid(data[start : scan.at]):
-                return Mended(scan.at, data[start : scan.at], ())
-            text = b"".join(scan.out)
-            if is_valid(text) and _is_whole(orjson.loads(text), scan.suspects, layout):
-                return Mended(scan.at, text, tuple(scan.flaws))
+    for reading in _READINGS:
+        if reading.known and not layout.keys:
+            continue
+        # a sound object may hold what looks like the begin of the next one
+        end = min(len(data), max(limit, start + _SOUND)) if reading.sound else limit
+        scan = _Scan(data, start, end, layout, reading)
+        try:
+            scan.run()
+        except _GiveUpError:
+            continue
+        text = data[start : scan.at] if reading.sound else b"".join(scan.out)
+        if is_valid(text) and (reading.sound or _is_whole(orjson.loads(text), scan.suspects, layout)):
+            return Mended(scan.at, text, tuple(scan.flaws))
     return None
 
 
@@ -170,15 +173,36 @@ class _GiveUpError(Exception):
     """The text cannot be read under the present assumptions."""
 
 
-class _Scan:
-    """One reading of a broken object under fixed assumptions.
+class _Reading(NamedTuple):
+    """Assumptions under which an object is read.
 
-    `known`: strings at the top end only before a known key. `escapes`: a quote after a backslash ends no string.
+    Attributes:
+        sound: nothing is wrong with it.
+        known: a string at the top ends only before a key that the layout knows.
+        escapes: a quote after a backslash ends no string.
     """
 
-    def __init__(self, data: bytes, start: int, limit: int, layout: Layout, known: bool, escapes: bool) -> None:
+    sound: bool
+    known: bool
+    escapes: bool
+
+
+_READINGS = (
+    _Reading(sound=True, known=False, escapes=True),
+    _Reading(sound=False, known=True, escapes=True),
+    _Reading(sound=False, known=True, escapes=False),
+    _Reading(sound=False, known=False, escapes=True),
+    _Reading(sound=False, known=False, escapes=False),
+)
+"""In the order in which they are tried."""
+
+
+class _Scan:
+    """One reading of an object."""
+
+    def __init__(self, data: bytes, start: int, limit: int, layout: Layout, reading: _Reading) -> None:
         self.data, self.at, self.limit = data, start, limit
-        self.layout, self.known, self.escapes = layout, known, escapes
+        self.layout, self.reading = layout, reading
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
         self.suspects: list[bytes] = []
@@ -215,6 +239,8 @@ class _Scan:
         self.at = found.end() if found else self.at
 
     def _flaw(self, kind: str, offset: int, text: bytes = b"") -> None:
+        if self.reading.sound:
+            raise _GiveUpError
         shown = text or self.data[offset : min(offset + _EXAMPLE, self.limit)]
         self.flaws.append(Flaw(kind, offset, shown[:_EXAMPLE].decode("utf-8", "replace")))
 
@@ -327,7 +353,7 @@ class _Scan:
     def _end_of_string(self) -> int:
         for at in self._quotes():
             before = at
-            while self.escapes and self.data[before - 1] == ord("\\"):
+            while self.reading.escapes and self.data[before - 1] == ord("\\"):
                 before -= 1
             if (at - before) % 2 == 0:
                 return at
@@ -335,9 +361,11 @@ class _Scan:
 
     def _quotes(self) -> Iterator[int]:
         """Quotes that can end the string that begins here."""
-        if self._open[-1] == ord("]"):
+        if self.reading.sound:
+            pattern = _QUOTE
+        elif self._open[-1] == ord("]"):
             pattern = _IN_ARRAY
-        elif self.known:
+        elif self.reading.known:
             pattern = _PATTERNS[id(self.layout)][0] if len(self._open) == 1 else _IN_OBJECT
         else:
             pattern = _IN_OBJECT_LOOSE
@@ -370,7 +398,7 @@ class _Scan:
         quote = b'"' in rest
         # A writer that left one thing unescaped escaped nothing in this string: "C:\new" has no line break then.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
-        if literal and self.escapes and b'\\"' in raw:
+        if literal and self.reading.escapes and b'\\"' in raw:
             raise _GiveUpError  # it did not escape this quote either, which may have ended the string
         if literal and b"\\" in raw:
             self._flaw("backslash", offset, raw)

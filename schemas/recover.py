@@ -7,12 +7,10 @@ the others are taken apart record by record, and what is broken goes to `mend`.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
@@ -22,7 +20,7 @@ import msgspec
 from .errors import TraceFormatError
 from .mend import EVENT, FREE, NODE, Flaw, is_valid, mend
 
-__all__ = ["LOSS_KINDS", "Loss", "Recovered", "decompress_tolerant", "recover"]
+__all__ = ["LOSS_KINDS", "Loss", "Recovered", "recover"]
 
 LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "unescaped_quote": "a quote inside a string, now escaped",
@@ -40,7 +38,7 @@ LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
     "truncated": "the file is cut off; an unknown number of records is missing",
 })  # fmt: skip
-"""Every kind of `Loss` with its meaning. The last five lose data; the others change the text, and no record is lost."""
+"""Every kind of `Loss` with its meaning. The last four lose data; the others change the text, and no record is lost."""
 _LOSING = frozenset({"trailing_data", "header", "dropped_record", "truncated"})
 
 _LAYOUTS = {"nodes": NODE, "traceEvents": EVENT}
@@ -48,8 +46,6 @@ _BLOCK = 1 << 20
 _SAMPLE = 1 << 20
 _MAX_HEADER = 1 << 24
 _CLOSERS_TRIED = 64
-_INFLATE_STEP = 1 << 14
-_GZIP_MAGIC = b"\x1f\x8b"
 _EXAMPLE = 60
 _MAX_OPENER = 200
 _WHITE = b" \t\r\n"
@@ -77,6 +73,11 @@ class Loss:
     count: int
     first_offset: int
     example: str
+
+    def __str__(self) -> str:
+        where = f", first at byte {self.first_offset}" if self.first_offset >= 0 else ""
+        shown = f": {self.example!r}" if self.example else ""
+        return f"{self.count} × {self.kind} ({LOSS_KINDS[self.kind]}){where}{shown}"
 
     @property
     def loses_data(self) -> bool:
@@ -258,7 +259,11 @@ class _Salvage:
         if mended and (not mended.flaws or after is None or _GAP.fullmatch(self.data, mended.end, after)):
             self._log_flaws(mended.flaws)
             self._pieces.append(mended.text if mended.flaws else self._view[at : mended.end])
-            return after if mended.end == after else self._next_record(mended.end)
+            if mended.end != after:
+                return self._next_record(mended.end)
+            if not mended.flaws:
+                self._log("missing_comma", after)
+            return after
         if limit == len(self.data):
             self._log("dropped_record", at)
             self._log("truncated", limit, "")
@@ -355,46 +360,3 @@ class _Salvage:
 def _simple_fields(text: bytes) -> bytes:
     """Known scalar fields of a broken header as members of an object, each with a comma after it."""
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
-
-
-def decompress_tolerant(data: bytes, limit: int | None = None, name: str = "<bytes>") -> tuple[bytes, int | None]:
-    """Gunzip what there is: all members up to the first damage.
-
-    Args:
-        data: a gzip stream of one or several members.
-        limit: how many bytes may come out.
-        name: the file's name for messages.
-
-    Returns:
-        The decompressed bytes, and the offset in `data` at which the stream is damaged or cut, None if it is whole.
-        Bytes behind the last member that begin no other are ignored, as gzip does.
-
-    Raises:
-        TraceFormatError: more than `limit` bytes come out.
-    """
-    out: list[bytes] = []
-    size, at = 0, 0
-    while at == 0 or data.startswith(_GZIP_MAGIC, at):
-        inflate = zlib.decompressobj(wbits=31)
-        while not inflate.eof:
-            block = data[at : at + _INFLATE_STEP]
-            before = inflate.copy()
-            try:
-                out.append(inflate.decompress(block))
-            except zlib.error:
-                out += (rest := list(_up_to_damage(before, block)))
-                return b"".join(out), at + len(rest)
-            if not block:
-                return b"".join(out), at
-            at += len(block) - len(inflate.unused_data)
-            size += len(out[-1])
-            if limit is not None and size > limit:
-                raise TraceFormatError(name, f"byte {at}", f"expands to over {limit} bytes", "this is no trace file")
-    return b"".join(out), None
-
-
-def _up_to_damage(inflate: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    """What each byte of a block adds, up to the first that cannot be read."""
-    with contextlib.suppress(zlib.error):
-        for i in range(len(block)):
-            yield inflate.decompress(block[i : i + 1])

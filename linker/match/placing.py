@@ -14,10 +14,16 @@ __all__ = ["DISAGREE", "NAMES", "NUMBERS", "Placement", "places_by_order", "plac
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 """Evidence for a placement: numbers that differ (another iteration), names alone, numbers that agree."""
 
-_MIN_DENSITY = 0.5
-"""An alignment that leaves out more of the calls between its first and its last one is chance."""
+_MIN_DENSITY = 0.8
+"""An alignment that leaves out more of the calls between its first and its last one is chance: unlike programs of like
+layers share three quarters."""
+_MIN_OVERLAP = 0.3
+"""Windows of one program that have less in common are not recognised by names alone."""
+_MIN_COMMON_NAMES = 0.95
 _MIN_AGREEMENT = 0.8
 """Of the ET's calls whose number the Kineto thread has, so many must have a place: two programs share numbers, too."""
+_MIN_STEADY = 0.5
+"""Another iteration of the same program has its numbers moved by one offset; of another program they are anyhow."""
 _GRAMS = (64, 16, 4)
 _MAX_DIAGONALS = 64
 _MIN_BAND = 32
@@ -34,12 +40,14 @@ class Placement:
         evidence: DISAGREE, NAMES or NUMBERS.
         distinct: how many different sequence numbers agree.
         offset: Kineto's sequence numbers minus the ET's where that is one constant, 0 if they agree, else None.
+        steady: share of the pairs with numbers that have the most frequent offset.
     """
 
     alignment: Alignment
     evidence: int
     distinct: int
     offset: int | None
+    steady: float = 1.0
 
     @property
     def matched(self) -> int:
@@ -66,7 +74,8 @@ def places_by_order(pattern: Calls, text: Calls) -> list[Placement]:
     if not alignments:
         return []
     most = max(a.matched for a in alignments)
-    return [_judge(pattern, text, a) for a in alignments if a.matched >= _NEARLY * most]
+    places = [_judge(pattern, text, a) for a in alignments if a.matched >= _NEARLY * most]
+    return [p for p in places if p.evidence > DISAGREE or p.steady >= _MIN_STEADY]
 
 
 def _whole(pattern: Calls, text: Calls) -> list[Alignment]:
@@ -107,13 +116,28 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
     names, others = pattern.without_numbers(), text.without_numbers()
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
-    enough = _MIN_DENSITY * min(len(pattern), len(text))
-    return [a for a in found if a.matched >= enough and _dense(a)]
+    least = _MIN_OVERLAP if _one_vocabulary(pattern.name, text.name) else _MIN_DENSITY
+    return [a for a in found if _dense(a) and _overlaps(a, len(text), least)]
 
 
 def _dense(alignment: Alignment) -> bool:
     placed = np.flatnonzero(alignment.at >= 0)
     return len(placed) >= _MIN_DENSITY * (placed[-1] - placed[0] + 1)
+
+
+def _one_vocabulary(pattern: IntColumn, text: IntColumn) -> bool:
+    """Whether nearly all calls of either side have a name that the other side has: iterations of one program."""
+    shares = (np.isin(pattern, text).mean(), np.isin(text, pattern).mean())
+    return bool(min(shares) >= _MIN_COMMON_NAMES)
+
+
+def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
+    """Whether the two overlap as windows do: at either end one is used up, and at least that share is common."""
+    placed = np.flatnonzero(alignment.at >= 0)
+    before = min(int(placed[0]), int(alignment.at[placed[0]]))
+    after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
+    missing = (1 - _MIN_DENSITY) * len(placed)
+    return before + after <= missing and len(placed) >= least * min(len(alignment.at), size)
 
 
 def _shared_grams(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
@@ -155,9 +179,10 @@ def _judge(pattern: Calls, text: Calls, alignment: Alignment) -> Placement:
     placed = np.flatnonzero(alignment.at >= 0)
     ours, theirs = pattern.seq[placed], text.seq[alignment.at[placed]]
     both = (ours >= 0) & (theirs >= 0)
-    offsets = np.unique(theirs[both] - ours[both])
+    offsets, counts = np.unique(theirs[both] - ours[both], return_counts=True)
     if not len(offsets):
         return Placement(alignment, NAMES, 0, None)
     if len(offsets) == 1 and offsets[0] == 0:
         return Placement(alignment, NUMBERS, len(np.unique(ours[both])), 0)
-    return Placement(alignment, DISAGREE, 0, int(offsets[0]) if len(offsets) == 1 else None)
+    offset = int(offsets[0]) if len(offsets) == 1 else None
+    return Placement(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))

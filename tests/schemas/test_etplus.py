@@ -1,0 +1,344 @@
+"""ET+ documents: the input's bytes unchanged, ids unique, the published schema kept, both numberings."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import orjson
+import pytest
+from etplus import __version__
+from etplus.linker import link
+from etplus.schemas import etplus as module
+from etplus.schemas.execution_trace import read_execution_trace
+from support import (
+    FIXTURE_PAIRS,
+    ROOT,
+    Document,
+    assert_valid,
+    attr_of,
+    et_document,
+    fixture_pair,
+    kineto_document,
+    ns,
+    plain,
+    read_json,
+    run,
+    shared_pair,
+)
+
+SCHEMA = ROOT / "schemas" / "etplus.schema.json"
+ADDED = ["ts", "dur", "inclusive_dur", "exclusive_dur", "kineto_event", "link", "inter_thread_dep", "sync_dep"]
+PAIRS = ["demo/train_cpu", "pairs/one_of_n", "pairs/gpu_shaped_from_cpu"]
+
+
+def written(tmp_path: Path, et: Any, kineto: Any, **options: Any) -> tuple[bytes, Document]:
+    """Link, write, read back with nothing of ours, and hold against the schema."""
+    path = tmp_path / "plus.json"
+    link(et, kineto, **options).write(path)
+    document = orjson.loads(path.read_bytes())
+    assert_valid(document)
+    return path.read_bytes(), document
+
+
+def raw_nodes(data: bytes) -> list[bytes]:
+    """The texts of the nodes as they stand in a document."""
+    document = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    return [bytes(raw) for raw in msgspec.json.decode(document["nodes"], type=list[msgspec.Raw])]
+
+
+def test_the_schema_is_a_schema_and_is_packaged() -> None:
+    schema = orjson.loads(SCHEMA.read_bytes())
+    jsonschema_rs.meta.validate(schema)
+    assert (Path(module.__file__).parent / SCHEMA.name).samefile(SCHEMA)
+    kinds = schema["$defs"]["edge"]["prefixItems"][2]["enum"]
+    assert tuple(kinds) == module.EDGE_KINDS
+    assert re.match(schema["$defs"]["summary"]["properties"]["version"]["pattern"], module.FORMAT_VERSION)
+
+
+@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+def test_keys_and_nodes_of_the_et_are_unchanged_byte_for_byte(tmp_path: Path, name: str) -> None:
+    et, kineto = fixture_pair(name)
+    data, document = written(tmp_path, et, kineto)
+    original = plain(et)
+    before = msgspec.json.decode(original, type=dict[str, msgspec.Raw])
+    after = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    assert [*before, "runtime", "edges", "etplus"] == list(after)
+    assert {key: after[key] for key in before if key != "nodes"} == {k: v for k, v in before.items() if k != "nodes"}
+    for old, new, node in zip(raw_nodes(original), raw_nodes(data), document["nodes"], strict=False):
+        if "kineto_event" in node:
+            assert new.startswith(old[:-1].rstrip() + b", ")
+        else:
+            assert new == old
+    count = len(raw_nodes(original))
+    assert all("cat" not in node for node in document["nodes"][:count])
+    assert all("cat" in node for node in document["nodes"][count:])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_linked_nodes_gain_these_fields_and_no_others(tmp_path: Path, name: str) -> None:
+    et, kineto = fixture_pair(name)
+    _, document = written(tmp_path, et, kineto)
+    events = read_json(kineto)["traceEvents"]
+    linked = 0
+    for old, node in zip(read_json(et)["nodes"], document["nodes"], strict=False):
+        added = [key for key in node if key not in old]
+        assert added == (ADDED if "kineto_event" in node else [])
+        if added:
+            event = events[node["kineto_event"]]
+            linked += 1
+            assert event["name"] == node["name"]
+            assert (ns(node["ts"]), ns(node["dur"])) == (ns(event["ts"]), ns(event["dur"]))
+            assert node["inclusive_dur"] == node["dur"] >= node["exclusive_dur"] >= 0
+    assert linked == document["etplus"]["link"]["ops"]["linked"] > 100
+
+
+def test_times_have_three_decimals(tmp_path: Path) -> None:
+    data, _ = written(tmp_path, *fixture_pair("pairs/gpu_shaped_from_cpu"))
+    times = re.findall(rb'"(?:ts|dur|inclusive_dur|exclusive_dur)": ([^,}]+)', b"".join(raw_nodes(data)))
+    assert len(times) > 2000 and all(re.fullmatch(rb"\d+\.\d{3}", time) for time in times)
+
+
+def test_gpu_nodes(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    _, document = written(tmp_path, et, kineto)
+    originals, events = read_json(et)["nodes"], read_json(kineto)["traceEvents"]
+    parents = {node["id"]: node for node in originals}
+    gpu = [node for node in document["nodes"] if "cat" in node]
+    first = max(parents) + 1
+    assert [node["id"] for node in gpu] == list(range(first, first + len(gpu)))
+    assert [node["ts"] for node in gpu] == sorted(node["ts"] for node in gpu)
+    for node in gpu:
+        event, parent = events[node["kineto_event"]], parents[node["ctrl_deps"]]
+        assert (node["name"], node["cat"], node["args"]) == (event["name"], event["cat"], event["args"])
+        assert (ns(node["ts"]), ns(node["dur"])) == (ns(event["ts"]), ns(event["dur"]))
+        assert node["dur"] == node["inclusive_dur"] == node["exclusive_dur"]
+        assert [node[key] for key in ("stream", "device", "correlation")] == [
+            event["args"][key] for key in ("stream", "device", "correlation")
+        ]
+        assert (node["inputs"], node["outputs"]) == (parent["inputs"], parent["outputs"])
+        assert attr_of(node, "rf_id") == 0 and attr_of(node, "seq_id") == -1
+
+
+def test_runtime_calls(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    _, document = written(tmp_path, et, kineto)
+    events, nodes = read_json(kineto)["traceEvents"], {node["id"]: node for node in document["nodes"]}
+    calls = document["runtime"]
+    first = max(nodes) + 1
+    assert [call["id"] for call in calls] == list(range(first, first + len(calls)))
+    assert {call["kineto_event"] for call in calls} == {
+        i for i, event in enumerate(events) if event.get("cat") in ("cuda_runtime", "cuda_driver")
+    }
+    for call in calls:
+        event = events[call["kineto_event"]]
+        assert (call["name"], call["tid"], ns(call["ts"]), ns(call["dur"])) == (
+            event["name"], event["tid"], ns(event["ts"]), ns(event["dur"])
+        )  # fmt: skip
+        assert call["correlation"] == event["args"]["correlation"]
+        if call["parent"] is not None:
+            parent = nodes[call["parent"]]
+            assert ns(parent["ts"]) <= ns(call["ts"]) <= ns(parent["ts"]) + ns(parent["dur"])
+
+
+def test_runtime_calls_are_no_nodes(tmp_path: Path) -> None:
+    """Consumers take every node with a `cat` for GPU work."""
+    _, document = written(tmp_path, *fixture_pair("pairs/gpu_shaped_from_cpu"))
+    assert {node["cat"] for node in document["nodes"] if "cat" in node} == {"kernel", "gpu_memcpy", "gpu_memset"}
+
+
+@pytest.mark.parametrize("version", ["1.0.1", "1.0.3-chakra.0.0.4"])
+def test_gpu_nodes_have_the_layout_of_the_file(tmp_path: Path, version: str) -> None:
+    tensors = {"values": [[4, 5, 0, 8, 4, "cuda:0"]], "shapes": [[2, 4]], "types": ["Tensor(float)"]}
+    et = et_document([{"id": 3, "name": "aten::mm", "rf_id": 1, "inputs": tensors, "outputs": tensors}], version)
+    _, document = written(tmp_path, orjson.dumps(et), orjson.dumps(one_kernel()))
+    *_, op, kernel = document["nodes"]
+    copied = {key: op[key] for key in op if key.startswith(("input", "output"))}
+    assert copied == {key: kernel[key] for key in copied}
+    assert (kernel.get("parent"), kernel.get("ctrl_deps")) == ((3, None) if version == "1.0.1" else (None, 3))
+    assert set(op) - set(ADDED) <= set(kernel)
+
+
+def one_kernel() -> Document:
+    return kineto_document([
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 9, "args": {"Record function id": 1}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 4, "dur": 3, "tid": 20,
+         "args": {"correlation": 5, "stream": 20, "device": 1}},
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", [{"indent": 2}, {"separators": (",", ":")}, {"sort_keys": True}], ids=str)
+def test_any_layout_of_the_et_gives_a_valid_file(tmp_path: Path, layout: dict[str, Any]) -> None:
+    et, kineto = fixture_pair("pairs/one_of_n")
+    _, usual = written(tmp_path, et, kineto)
+    text = json.dumps({**read_json(et), "tail": [{"id": 1}, {"id": 2}]}, **layout)
+    for variant in (text, text.replace("\n", "\r\n"), text + "\n\n"):
+        data, document = written(tmp_path, variant.encode(), kineto)
+        assert document["tail"] == [{"id": 1}, {"id": 2}]
+        assert document["nodes"] == usual["nodes"]
+        texts = [node[:-1].rstrip() for node in raw_nodes(variant.encode())]
+        assert all(new.startswith(old) for old, new in zip(texts, raw_nodes(data), strict=True))
+
+
+def test_a_header_that_has_nodes_of_its_own(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/one_of_n")
+    original = {"meta": {"nodes": [{"id": 1}, {"id": 2}]}, **read_json(et)}
+    _, document = written(tmp_path, json.dumps(original).encode(), kineto)
+    assert document["meta"] == original["meta"]
+    assert [node["id"] for node in document["nodes"]] == [node["id"] for node in original["nodes"]]
+
+
+def test_the_summary(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    _, document = written(tmp_path, et, kineto)
+    summary, trace = document["etplus"], read_json(kineto)
+    assert (summary["version"], summary["tool_version"]) == (module.FORMAT_VERSION, __version__)
+    assert summary["kineto"] == {
+        "file_name": kineto.name,
+        "base_time_ns": trace["baseTimeNanoseconds"],
+        "schema_version": trace["schemaVersion"],
+        "device_properties": trace["deviceProperties"],
+        "distributed_info": trace["distributedInfo"],
+    }
+    assert summary["link"] == link(et, kineto).report.to_dict()
+
+
+def test_to_dict_and_the_file_are_the_same(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/one_of_n")
+    result = link(et, kineto)
+    result.write(tmp_path / "plus.json.gz")
+    assert result.document.to_dict() == orjson.loads(plain(tmp_path / "plus.json.gz"))
+    assert b"".join(result.document.chunks()) == plain(tmp_path / "plus.json.gz")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_renumbered_files_number_children_right_after_their_op(tmp_path: Path, name: str) -> None:
+    et, kineto = fixture_pair(name)
+    _, usual = written(tmp_path, et, kineto)
+    _, document = written(tmp_path, et, kineto, renumber=True)
+    nodes = document["nodes"]
+    assert [node["id"] for node in nodes] == list(range(1, len(nodes) + 1))
+    assert [node["et_id"] for node in nodes if "cat" not in node] == sorted(n["id"] for n in read_json(et)["nodes"])
+    last = None
+    for node in nodes:
+        if "cat" in node:
+            assert node["ctrl_deps"] == last
+        else:
+            last = node["id"]
+    assert [c["id"] for c in document["runtime"]] == [len(nodes) + 1 + i for i in range(len(document["runtime"]))]
+    assert renamed(document) == renamed(usual)
+
+
+def renamed(document: Document) -> tuple[Any, ...]:
+    """The document with every id replaced by what it stands for: the ET's own id, or the Kineto event."""
+    key = {node["id"]: ("gpu", node["kineto_event"]) if "cat" in node else node.get("et_id", node["id"])
+           for node in document["nodes"]}  # fmt: skip
+    key |= {call["id"]: ("call", call["kineto_event"]) for call in document["runtime"]}
+    nodes = {}
+    for node in document["nodes"]:
+        node = {**node, "ctrl_deps": key[node["ctrl_deps"]], "attrs": [dict(attr) for attr in node["attrs"]]}
+        for attr in node["attrs"]:
+            if attr["name"] == "fw_parent" and attr["value"] in key:
+                attr["value"] = key[attr["value"]]
+        node["inter_thread_dep"] = key.get(node.get("inter_thread_dep"))
+        node["sync_dep"] = sorted((str(key[i]) for i in node.get("sync_dep", [])))
+        del node["attrs"][2:2]
+        node.pop("et_id", None)
+        nodes[key[node.pop("id")]] = node
+    runtime = [{**call, "id": key[call["id"]], "parent": key.get(call["parent"])} for call in document["runtime"]]
+    edges = sorted([str(key[a]), str(key[b]), kind] for a, b, kind in document["edges"])
+    return nodes, runtime, edges
+
+
+def test_renumbering_keeps_strangers_out(tmp_path: Path) -> None:
+    """A reference to a node that the file does not have must not come to mean another one."""
+    nodes = [{"id": 8, "name": "aten::mm", "rf_id": 1, "parent": 4, "fw_parent": 3}, {"id": 9, "name": "x", "parent": 5}]
+    _, document = written(tmp_path, orjson.dumps(et_document(nodes)), orjson.dumps(one_kernel()), renumber=True)
+    process, thread, op, kernel, other = document["nodes"]
+    ids = {node["id"] for node in document["nodes"]}
+    assert ids == {1, 2, 3, 4, 5}
+    assert (process["ctrl_deps"], thread["ctrl_deps"], kernel["ctrl_deps"]) == (1, 1, 3)
+    assert not {op["ctrl_deps"], other["ctrl_deps"], attr_of(op, "fw_parent")} & ids
+
+
+def test_ids_beyond_the_ets_largest(tmp_path: Path) -> None:
+    et = et_document([{"id": 10**15, "name": "aten::mm", "rf_id": 1}])
+    _, document = written(tmp_path, orjson.dumps(et), orjson.dumps(one_kernel()))
+    assert document["nodes"][-1]["id"] == 10**15 + 1 and document["runtime"][0]["id"] == 10**15 + 2
+
+
+def test_an_et_only_reader_accepts_the_file(tmp_path: Path) -> None:
+    """A reader that knows nothing of ET+ finds all original nodes, and the call tree leads to every GPU node."""
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    data, document = written(tmp_path, et, kineto)
+    stripped = orjson.loads(data)
+    del stripped["etplus"]
+    seen = read_execution_trace(orjson.dumps(stripped))
+    own = read_execution_trace(et)
+    assert seen.id[: len(own)].tolist() == own.id.tolist() and seen.schema == own.schema
+    assert seen.rf_id[: len(own)].tolist() == own.rf_id.tolist()
+    assert set(seen.parent[len(own) :].tolist()) <= set(own.id.tolist())
+    assert len(seen) == len(document["nodes"])
+
+
+def test_size(tmp_path: Path) -> None:
+    et, kineto = shared_pair("gpu-pairs/resnet103")
+    data, document = written(tmp_path, et, kineto)
+    texts = raw_nodes(data)
+    gpu = sum(len(text) for text, node in zip(texts, document["nodes"], strict=True) if "cat" in node)
+    assert len(data) <= 1.5 * len(plain(et)) + gpu
+
+
+@pytest.mark.parametrize(
+    ("spoil", "where"),
+    [
+        (lambda d: d["nodes"][-1].pop("args"), "nodes"),
+        (lambda d: d["nodes"][-1].update(cat="overhead"), "nodes"),
+        (lambda d: d["nodes"][-1].update(more=1), "nodes"),
+        (lambda d: d["nodes"][1].update(link="perhaps"), "nodes"),
+        (lambda d: d["nodes"][1].pop("exclusive_dur"), "nodes"),
+        (lambda d: d["nodes"][1].update(parent=1), "nodes"),
+        (lambda d: d["nodes"][0].update(sync_dep=[]), "nodes"),
+        (lambda d: d["runtime"][0].update(parent="x"), "runtime"),
+        (lambda d: d["edges"].append([1, 2, "love"]), "edges"),
+        (lambda d: d["edges"].append([1, 2]), "edges"),
+        (lambda d: d["etplus"].pop("tool_version"), "etplus"),
+        (lambda d: d["etplus"]["link"]["ops"]["unlinked"].update({"no idea": 1}), "etplus"),
+        (lambda d: d["etplus"]["unattached"].update({"no idea": [1]}), "etplus"),
+        (lambda d: d["etplus"]["link"].pop("method"), "etplus"),
+        (lambda d: d.pop("runtime"), "runtime"),
+    ],
+)
+def test_the_schema_is_strict_about_what_was_added(spoil: Any, where: str) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    document = link(et, kineto).document.to_dict()
+    assert "kineto_event" in document["nodes"][1] and "kineto_event" not in document["nodes"][0]
+    assert_valid(document)
+    spoil(document)
+    with pytest.raises(AssertionError, match=where):
+        assert_valid(document)
+
+
+def test_the_schema_is_permissive_about_what_the_et_brings() -> None:
+    et, kineto = fixture_pair("pairs/one_of_n")
+    document = read_json(et)
+    document["weather"] = "fine"
+    for node in document["nodes"]:
+        node["colour"] = [1]
+        node["attrs"].append({"name": "unheard", "type": "of", "value": {"x": 1}})
+    plus = link(orjson.dumps(document), kineto).document.to_dict()
+    assert_valid(plus)
+    assert plus["weather"] == "fine" and all(node["colour"] == [1] for node in plus["nodes"])
+
+
+def test_files_written_by_the_command_and_the_library_are_the_same(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/one_of_n")
+    data, _ = written(tmp_path, et, kineto)
+    out = tmp_path / "cli.json"
+    assert run("trace-link", "--et-file", et, "--kineto-file", kineto, "--output", out).returncode == 0
+    assert out.read_bytes() == data

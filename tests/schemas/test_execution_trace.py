@@ -1,0 +1,267 @@
+"""Execution Traces of every schema version: columns as a plain JSON reader sees them, node texts untouched."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+import pytest
+from etplus.schemas.errors import TraceFormatError
+from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
+from support import (
+    FIXTURE_PAIRS,
+    Document,
+    attr_of,
+    et_document,
+    fixture_pair,
+    plain,
+    read_json,
+    shared_trace,
+)
+
+COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+FIRST_ATTRS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
+COMM_ATTRS = {
+    "collective_name": "allreduce", "dtype": "Float", "in_msg_nelems": 99, "out_msg_nelems": 99, "in_split_size": "[]",
+    "out_split_size": "[]", "global_rank_start": 0, "global_rank_stride": 1, "pg_name": "0", "pg_desc": "default_pg",
+    "pg_size": 2,
+}  # fmt: skip
+VERSIONS = (
+    "1.0.1",
+    "1.0.2-chakra.0.0.4",
+    "1.0.3-chakra.0.0.4",
+    "1.0.4-chakra.0.0.4",
+    "1.1.0-chakra.0.0.4",
+    "1.1.1-chakra.0.0.4",
+    "1.1.1-chakra.1.0.0",
+)
+
+
+def in_version(document: Document, version: str) -> Document:
+    """A recorded trace of schema 1.1.1 in the layout of another version; its sixth call becomes a communication."""
+    document = copy.deepcopy(document)
+    document["schema"] = version
+    document["nodes"] = [_node(node, version, comm=at == 5) for at, node in enumerate(document["nodes"])]
+    return document
+
+
+def _node(node: Document, version: str, comm: bool) -> Document:
+    if comm:
+        node["name"] = "record_param_comms"
+    if version == "1.0.1":
+        flat = {"name": node["name"], "id": node["id"], "rf_id": attr_of(node, "rf_id"), "parent": node["ctrl_deps"]}
+        flat |= {name: attr_of(node, name) for name in FIRST_ATTRS[1:]}
+        for side in ("input", "output"):
+            values = node[f"{side}s"]
+            flat |= {f"{side}s": values["values"], f"{side}_shapes": values["shapes"], f"{side}_types": values["types"]}
+        return flat
+    kept = list(FIRST_ATTRS)
+    if version >= "1.0.4":
+        kept += ["kernel_backend", "kernel_file"]
+    if version >= "1.1.1":
+        kept += ["tensor_range"]
+    else:
+        del node["inputs"]["strides"], node["outputs"]["strides"]
+    node["attrs"] = [attr for attr in node["attrs"] if attr["name"] in kept]
+    if comm and version >= "1.1.0":
+        node["attrs"] += [{"name": name, "type": "string", "value": value} for name, value in COMM_ATTRS.items()]
+    return node
+
+
+def check(document: Document, data: bytes) -> ExecutionTrace:
+    """Read a document's text and hold every column against the document."""
+    et = read_execution_trace(data)
+    nodes = document["nodes"]
+    assert et.schema == document["schema"] and et.pid == document.get("pid", -1) and not et.losses
+    assert et.id.tolist() == [node["id"] for node in nodes]
+    assert et.flat == ("parent" in nodes[0])
+    assert et.parent.tolist() == [node.get("parent", node.get("ctrl_deps")) for node in nodes]
+    assert [et.names[code] for code in et.name] == [node["name"] for node in nodes]
+    for column, none in COLUMNS.items():
+        values = [attr_of(node, column) for node in nodes]
+        assert getattr(et, column).tolist() == [none if value is None else value for value in values], column
+    assert et.structural.tolist() == [node["name"].startswith("[pytorch|profiler|") for node in nodes]
+    texts = [et.data[start:end] for start, end in zip(et.start, et.end, strict=True)]
+    assert [orjson.loads(text) for text in texts] == nodes
+    assert orjson.loads(b"[" + et.data[et.body[0] : et.body[1]] + b"]") == nodes
+    return et
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_schema_version(version: str) -> None:
+    recorded = read_json(fixture_pair("pairs/one_of_n")[0])
+    document = in_version(recorded, version)
+    for options in ({"indent": 2}, {"separators": (",", ":")}, {"sort_keys": True, "indent": 1}):
+        et = check(document, json.dumps(document, **options).encode())  # type: ignore[arg-type]
+        assert len(et) == len(recorded["nodes"]) and et.rf_id.any() and (et.seq_id >= 0).any()
+
+
+@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+def test_recorded_fixtures(name: str) -> None:
+    path, _ = fixture_pair(name)
+    et = check(read_json(path), plain(path))
+    assert et.data == plain(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu-pairs/linear.et.json.gz",
+        "gpu-pairs/simple_add.et.json.gz",
+        "gpu-pairs/dlrm.rank0.et.json.gz",
+        "gpu-pairs/resnet103.et.json.gz",
+        "et-only/pt2_triton_1.1.1.et.json.gz",
+        "cpu-pairs/thr_users_all.et.json.gz",
+        "cpu-pairs/raise_same.et.json.gz",
+    ],
+)
+def test_real_files(name: str) -> None:
+    path = shared_trace(name)
+    check(read_json(path), plain(path))
+
+
+def test_other_layouts_of_one_document() -> None:
+    """Key order, spacing and line ends of a file are its writer's business."""
+    document = read_json(fixture_pair("pairs/one_of_n")[0])
+    pretty = json.dumps(document, indent=2)
+    last = {key: document[key] for key in document if key != "nodes"} | {"nodes": document["nodes"]}
+    extended = {**document, "tail": [{"id": 1}, {"id": 2}], "head": {"a": []}}
+    check(document, pretty.replace("\n", "\r\n").encode())
+    check(document, b" \n" + pretty.encode() + b"\n\n")
+    check(last, json.dumps(last).encode())
+    check(extended, json.dumps(extended, indent=1).encode())
+
+
+def test_unknown_attributes_and_fields_are_ignored_and_kept() -> None:
+    document = et_document([{"id": 3, "name": "aten::mm", "rf_id": 5, "attrs": {"new_attr": [1, {"x": None}]}}])
+    node = document["nodes"][2]
+    node["attrs"].insert(0, {"name": "first", "type": "y"})
+    node["colour"], document["weather"] = {"id": 9}, ["fine"]
+    et = check(document, json.dumps(document).encode())
+    assert et.rf_id.tolist() == [0, 0, 5]
+
+
+def test_unknown_minor_versions_are_read() -> None:
+    for version in ("1.0.0", "1.2.7-chakra.2.0.0", "1.9"):
+        document = et_document([{"id": 3, "name": "aten::mm"}], schema=version)
+        assert check(document, json.dumps(document).encode()).schema == version
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "0.9", "chakra", "10.0.1", "1"])
+def test_an_unknown_layout_is_an_error_that_names_it(version: str) -> None:
+    document = et_document([{"id": 3, "name": "aten::mm"}], schema=version)
+    with pytest.raises(TraceFormatError, match=f"schema '{version}'"):
+        read_execution_trace(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("schema", [None, 1, ["1.0.1"]])
+def test_no_version_at_all(schema: Any) -> None:
+    document = et_document([{"id": 3, "name": "aten::mm"}])
+    document["schema"] = schema
+    with pytest.raises(TraceFormatError, match='no "schema" version'):
+        read_execution_trace(json.dumps(document).encode())
+
+
+def test_attributes_in_another_order_and_missing_ones() -> None:
+    document = et_document([
+        {"id": 3, "name": "a", "rf_id": 5, "seq_id": 6, "tid": 2},
+        {"id": 4, "name": "b", "rf_id": 7, "scope": 7},
+    ])  # fmt: skip
+    document["nodes"][2]["attrs"].reverse()
+    document["nodes"][3]["attrs"] = document["nodes"][3]["attrs"][:1]
+    et = check(document, json.dumps(document).encode())
+    assert et.rf_id.tolist()[2:] == [5, 7] and et.seq_id.tolist()[2:] == [6, -1]
+
+
+def test_a_missing_parent_is_kept_as_it_is() -> None:
+    document = et_document([{"id": 5, "name": "a", "parent": 4}, {"id": 9, "name": "b", "parent": 5}])
+    et = check(document, json.dumps(document).encode())
+    assert et.parent.tolist() == [1, 1, 4, 5]
+
+
+@pytest.mark.parametrize("pid", [None, "7", -3, 2**63, 1.5, True])
+def test_a_pid_that_is_none(pid: Any) -> None:
+    document = et_document([{"id": 3, "name": "a"}], pid=pid)
+    assert read_execution_trace(json.dumps(document).encode()).pid == -1
+
+
+def test_names_with_everything_in_them() -> None:
+    names = ['say "hi"', "back\\slash", "new\nline", "naïve ☃ 𝄞", "", "}, {", "\u0000\u001f", "]}"]
+    document = et_document([{"id": 3 + i, "name": name} for i, name in enumerate(names)])
+    for ascii_only in (True, False):
+        et = check(document, json.dumps(document, ensure_ascii=ascii_only).encode())
+        assert [et.names[code] for code in et.name[2:]] == names
+
+
+def test_odd_values_become_none() -> None:
+    """A value that is no 64-bit integer does not stop the reading, and does not depend on the other nodes."""
+    nodes = [{"id": 3, "name": "a", "rf_id": "12", "seq_id": 2.5}, {"id": 4, "name": "b", "tid": None}]
+    huge = {"id": 5, "name": "c", "rf_id": 2**64, "fw_parent": -(2**65)}
+    for given in (nodes, [*nodes, huge]):
+        et = read_execution_trace(json.dumps(et_document(given)).encode())
+        assert len(et) == len(given) + 2
+        assert not et.rf_id.any() and set(et.seq_id.tolist()) == {-1} and et.fw_parent.tolist()[-1] == 0
+
+
+def test_an_et_plus_file_is_told_apart() -> None:
+    document = {**et_document([{"id": 3, "name": "a"}]), "etplus": {}}
+    with pytest.raises(TraceFormatError, match="already linked"):
+        read_execution_trace(json.dumps(document).encode())
+
+
+def test_a_kineto_trace_is_told_apart() -> None:
+    for _, kineto in map(fixture_pair, FIXTURE_PAIRS[:1]):
+        with pytest.raises(TraceFormatError, match="this is a Kineto trace") as caught:
+            read_execution_trace(kineto)
+        assert "--kineto-file" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", [b"no json", b"[]", b"{}", b"null", b'{"schema": "1.0.1"}', b'{"schema": "1.0.1", "nodes": {}}', b"\xff\xfe"]
+)
+def test_what_is_no_et(text: bytes) -> None:
+    with pytest.raises(TraceFormatError) as caught:
+        read_execution_trace(text)
+    assert caught.value.file == "<bytes>" and "\n" not in str(caught.value)
+
+
+def test_no_nodes() -> None:
+    for nodes in ([], [1, 2], [None], [{}]):
+        with pytest.raises(TraceFormatError, match="no nodes"):
+            read_execution_trace(json.dumps({"schema": "1.0.1", "nodes": nodes}).encode())
+
+
+@pytest.mark.parametrize("where", ["header", "nodes", "inputs"])
+def test_absurd_nesting_is_an_error_not_a_crash(where: str) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    node = '{"id": 3, "name": "a", "parent": 1, "inputs": %s}' % (deep if where == "inputs" else "[]")
+    header = deep if where == "header" else "1"
+    text = f'{{"x": {header}, "schema": "1.0.1", "nodes": [{deep if where == "nodes" else node}]}}'
+    with pytest.raises(TraceFormatError):
+        read_execution_trace(text.encode())
+
+
+def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> None:
+    path, _ = fixture_pair("pairs/one_of_n")
+    whole = read_execution_trace(path)
+    broken = tmp_path / "cut.json"
+    broken.write_bytes(plain(path)[:-2000])
+    with pytest.raises(TraceFormatError, match="drop --strict"):
+        read_execution_trace(broken, strict=True)
+    rest = read_execution_trace(broken)
+    assert len(whole) - 5 < len(rest) < len(whole)
+    assert np.array_equal(rest.id, whole.id[: len(rest)])
+    assert [loss.kind for loss in rest.losses] == ["dropped_record", "truncated"]
+
+
+def test_a_big_file_is_read_in_blocks() -> None:
+    """Over one block of nodes: ids, names and spans stay in step."""
+    count = 30_000
+    document = et_document([{"id": 3 + i, "name": f"op{i % 7}", "rf_id": 1 + i} for i in range(count)])
+    et = check(document, msgspec.json.format(orjson.dumps(document), indent=2))
+    assert et.rf_id.tolist()[2:] == list(range(1, count + 1))

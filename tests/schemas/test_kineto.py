@@ -1,0 +1,278 @@
+"""Kineto traces of both generations: the event table against a plain JSON reader that keeps every decimal."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from etplus.schemas.errors import TraceFormatError
+from etplus.schemas.kineto import KinetoTrace, is_runtime, read_kineto
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import FIXTURE_PAIRS, Document, fixture_pair, kineto_document, plain, shared_trace
+
+ARGS = {
+    "correlation": ("correlation", -1),
+    "external_id": ("External id", -1),
+    "rf_id": ("Record function id", 0),
+    "seq": ("Sequence number", -1),
+    "stream": ("stream", -1),
+    "device": ("device", -1),
+}
+GPU_FILES = ["alexnet", "cuda_event_sync", "h100_bert", "mi210_gpu_only", "mi250_minitoy", "mi300_bert",
+             "sglang_decode_graph", "torch_compile_triton", "triton_example"]  # fmt: skip
+
+
+def exact_ns(value: Any) -> int:
+    """µs as written in the file to ns, without a double in between."""
+    return int((Decimal(value) * 1000).to_integral_value())
+
+
+def check(data: bytes) -> KinetoTrace:
+    """Read a trace and hold every column against the document."""
+    document = json.loads(data, parse_float=Decimal)
+    whole = document["traceEvents"]
+    trace = read_kineto(data)
+    events = trace.events
+    wanted = [(i, e) for i, e in enumerate(whole) if e.get("ph") == "X" and e.get("cat") != "python_function"]
+    assert trace.event_count == len(whole) and not trace.losses
+    assert events.index.tolist() == [i for i, _ in wanted]
+    assert events.ts.tolist() == [exact_ns(e.get("ts", 0)) for _, e in wanted]
+    assert events.dur.tolist() == [exact_ns(e.get("dur", 0)) for _, e in wanted]
+    assert [events.categories[c] for c in events.category] == [e.get("cat", "") for _, e in wanted]
+    assert [events.names[c] for c in events.name] == [e.get("name", "") for _, e in wanted]
+    assert [events.threads[c] for c in events.thread] == [(e.get("pid", -1), e.get("tid", -1)) for _, e in wanted]
+    for column, (key, none) in ARGS.items():
+        values = [(e.get("args") or {}).get(key, none) for _, e in wanted]
+        expected = [v if type(v) is int and -(2**63) <= v < 2**63 else none for v in values]
+        assert getattr(events, column).tolist() == expected, column
+    for row, (_, event) in enumerate(wanted):
+        assert json.loads(events.args(row), parse_float=Decimal) == event.get("args", {})
+    check_flows(trace, whole)
+    return trace
+
+
+def check_flows(trace: KinetoTrace, whole: list[Document]) -> None:
+    """Every start, and every end but those of launches, which nothing needs."""
+    flows, events = trace.flows, trace.events
+    kept = [e for e in whole if e.get("ph") == "s" or (e.get("ph") == "f" and e.get("cat") != "ac2g")]
+    assert flows.start.tolist() == [e["ph"] == "s" for e in kept]
+    assert flows.id.tolist() == [e.get("id", -1) for e in kept]
+    assert flows.ts.tolist() == [exact_ns(e["ts"]) for e in kept]
+    assert [events.categories[c] for c in flows.category] == [e.get("cat", "") for e in kept]
+    assert [events.threads[c] for c in flows.thread] == [(e["pid"], e["tid"]) for e in kept]
+
+
+def events_of(*events: Document) -> bytes:
+    return json.dumps(kineto_document(list(events))).encode()
+
+
+@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+def test_recorded_fixtures(name: str) -> None:
+    trace = check(plain(fixture_pair(name)[1]))
+    assert trace.modern and trace.base_time_ns > 10**18
+
+
+@pytest.mark.parametrize("name", GPU_FILES)
+def test_real_gpu_files(name: str) -> None:
+    trace = check(plain(shared_trace(f"gpu-kineto/{name}.json.gz")))
+    assert trace.modern == (name not in ("alexnet", "cuda_event_sync"))
+
+
+@pytest.mark.parametrize("name", ["simple_add", "dlrm.rank1", "resnet103"])
+def test_real_pairs(name: str) -> None:
+    check(plain(shared_trace(f"gpu-pairs/{name}.kineto.json.gz")))
+
+
+def test_the_older_generation_has_whole_us_since_the_epoch() -> None:
+    trace = read_kineto(shared_trace("gpu-pairs/simple_add.kineto.json.gz"))
+    assert not trace.modern and trace.base_time_ns == 0
+    assert (trace.events.ts % 1000 == 0).all() and trace.events.ts[0] > 1_600_000_000 * 10**9
+
+
+def test_time_is_wall_clock_in_either_generation() -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "dur": 1}
+    old = {"schemaVersion": 1, "traceEvents": [{**event, "ts": 1_700_000_000_123_456}]}
+    new = {"baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": [{**event, "ts": 123456.0}]}
+    traces = [read_kineto(orjson.dumps(document)) for document in (old, new)]
+    assert len({trace.base_time_ns + int(trace.events.ts[0]) for trace in traces}) == 1
+
+
+@pytest.mark.parametrize("us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5", "4503599627370497"])
+def test_epoch_us_with_decimals_are_exact(us: str) -> None:
+    """A double would be off by up to a quarter of a µs."""
+    text = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": %s, "dur": 0.125, "pid": 1, "tid": 1}]}' % us
+    assert read_kineto(text.encode()).events.ts.tolist() == [exact_ns(us)]
+    check(text.encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 2**62 - 1), min_size=1, max_size=4), st.integers(0, 3))
+def test_any_time_to_the_ns(times: list[int], digits: int) -> None:
+    times = [t - t % 10 ** (3 - digits) for t in times]
+    written = [f"{t // 1000}.{t % 1000:03d}"[: None if digits == 3 else digits - 3 - (digits == 0)] for t in times]
+    events = ",".join(f'{{"ph": "X", "cat": "cpu_op", "ts": {us}, "dur": 0}}' for us in written)
+    assert read_kineto(f'{{"traceEvents": [{events}]}}'.encode()).events.ts.tolist() == times
+
+
+def test_events_of_every_kind_keep_their_index() -> None:
+    trace = check(
+        events_of(
+            {"ph": "M", "name": "process_name", "ts": 0, "pid": "Spans", "tid": "", "args": {"name": "python"}},
+            {"ph": "X", "cat": "python_function", "name": "f", "ts": 1, "dur": 2, "args": {"Python id": 1}},
+            {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 2, "args": {"External id": 3}},
+            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": 2},
+            {"ph": "s", "cat": "fwdbwd", "id": 5, "name": "fwdbwd", "ts": 1},
+            {"ph": "X", "cat": "Trace", "name": "Span", "ts": 0, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler"},
+            {"ph": "f", "cat": "fwdbwd", "id": 5, "name": "fwdbwd", "ts": 4, "bp": "e"},
+            {"ph": "X", "cat": "kernel", "name": "k", "ts": 5.5, "dur": 0.001, "tid": 20, "args": {"correlation": 9}},
+        )
+    )
+    assert trace.events.index.tolist() == [2, 5, 7]
+    assert trace.events.threads == [(7, 7), ("Spans", "PyTorch Profiler"), (7, 20)]
+
+
+def test_pids_as_numbers_and_texts_are_different_threads() -> None:
+    trace = check(events_of(*({"ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": pid} for pid in (7, "7", 7))))
+    assert trace.events.thread.tolist() == [0, 1, 0]
+
+
+def test_runtime_calls_of_amd_with_texts_for_stream_and_size() -> None:
+    trace = check(
+        events_of(
+            {"ph": "X", "cat": "cuda_runtime", "name": "hipLaunchKernel", "ts": 1, "dur": 1,
+             "args": {"correlation": 3, "stream": "0x0", "size": "12"}},
+            {"ph": "X", "cat": "kernel", "name": "k", "ts": 2, "dur": 1, "args": {"correlation": 3, "stream": 0}},
+        )
+    )  # fmt: skip
+    assert trace.events.stream.tolist() == [-1, 0] and trace.events.correlation.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("odd", ["5", 5.0, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1])
+def test_a_number_that_is_none_counts_as_missing_whatever_stands_beside_it(odd: Any) -> None:
+    event = {"ph": "X", "cat": "kernel", "ts": 1, "dur": 1}
+    alone = [{**event, "args": {key: odd for key, _ in ARGS.values()}}]
+    check(events_of(*alone))
+    check(events_of(*alone, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
+
+
+def test_missing_args_and_fields() -> None:
+    trace = check(events_of({"ph": "X"}, {"ph": "X", "args": None}, {"ph": "X", "args": {}}, {"name": "no phase"}, {}))
+    assert len(trace.events) == 3 and trace.event_count == 5
+    assert trace.events.args(0) == b"{}"
+
+
+def test_an_unfinished_event_ends_where_it_starts() -> None:
+    trace = check(events_of({"ph": "X", "ts": 5, "dur": -1}, {"ph": "X", "ts": 6, "dur": 2}))
+    assert trace.events.dur.tolist() == [-1000, 2000]
+    assert trace.events.end.tolist() == [5000, 8000]
+
+
+def test_args_are_kept_as_they_stand() -> None:
+    odd = '{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
+    text = '{"traceEvents": [{"ph": "X", "args": %s, "name": "a"}, {"ph": "X", "args": {}}]}' % odd
+    assert read_kineto(text.encode()).events.args(0).decode() == odd
+
+
+def test_rows_and_masks() -> None:
+    events = check(
+        events_of(*({"ph": "X", "cat": cat, "ts": 1, "dur": 1} for cat in ("kernel", "cpu_op", "cuda_driver", "kernel")))
+    ).events
+    assert events.rows("kernel").tolist() == [0, 3]
+    assert events.rows("cpu_op", "kernel").tolist() == [0, 1, 3]
+    assert events.runtime_mask().tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("category", "expected"),
+    [("cuda_runtime", True), ("cuda_driver", True), ("xpu_runtime", True), ("mtia_runtime", True), ("hip_api", True),
+     ("kernel", False), ("cpu_op", False), ("gpu_memcpy", False), ("cuda_sync", False), ("overhead", False), ("", False)],
+)  # fmt: skip
+def test_runtime_categories(category: str, expected: bool) -> None:
+    assert is_runtime(category) == expected
+
+
+def test_header() -> None:
+    document = kineto_document([{"ph": "X"}], deviceProperties=[{"id": 0}], distributedInfo={"rank": 3})
+    trace = read_kineto(orjson.dumps(document))
+    assert trace.header_value("deviceProperties") == [{"id": 0}]
+    assert trace.header_value("nothing") is None
+    assert set(trace.header) == set(document) - {"traceEvents"}
+
+
+@pytest.mark.parametrize("base", [None, "5", 1.5])
+def test_a_base_time_that_is_none(base: Any) -> None:
+    document = kineto_document([{"ph": "X"}], baseTimeNanoseconds=base)
+    assert read_kineto(orjson.dumps(document)).base_time_ns == 0
+
+
+def test_other_layouts_of_one_document() -> None:
+    document = orjson.loads(plain(fixture_pair("pairs/gpu_shaped_from_cpu")[1]))
+    for options in ({"indent": 1}, {"separators": (",", ":")}, {"sort_keys": True}):
+        check(json.dumps(document, **options).encode())  # type: ignore[arg-type]
+    check(json.dumps(document, indent=2).replace("\n", "\r\n").encode())
+    events = document.pop("traceEvents")
+    check(json.dumps({"traceEvents": events, **document, "tail": [{"ph": "X"}, {"ph": "X"}]}).encode())
+
+
+def test_a_big_file_is_read_in_blocks() -> None:
+    """Over two blocks: indices, interned names and args stay in step."""
+    events: list[Document] = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op{i % 11}", "ts": i + 0.25, "dur": 0.5, "tid": i % 3,
+         "args": {"External id": i, "Sequence number": i // 2, "text": "x" * 100}}
+        for i in range(40_000)
+    ]  # fmt: skip
+    data = json.dumps(kineto_document(events), indent=1).encode()
+    assert len(data) > 9_000_000
+    check(data)
+
+
+def test_an_et_is_told_apart() -> None:
+    with pytest.raises(TraceFormatError, match="this is an Execution Trace") as caught:
+        read_kineto(fixture_pair("demo/train_cpu")[0])
+    assert "--et-file" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])
+def test_what_is_no_kineto_trace(text: bytes) -> None:
+    with pytest.raises(TraceFormatError) as caught:
+        read_kineto(text)
+    assert caught.value.file == "<bytes>" and "\n" not in str(caught.value)
+
+
+def test_no_events() -> None:
+    with pytest.raises(TraceFormatError, match="no events"):
+        read_kineto(b'{"traceEvents": []}')
+
+
+@pytest.mark.parametrize("where", ["header", "args"])
+def test_absurd_nesting_is_an_error_not_a_crash(where: str) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    event = '{"ph": "X", "name": "a", "args": {"x": %s}}' % (deep if where == "args" else "1")
+    text = f'{{"x": {deep if where == "header" else "1"}, "traceEvents": [{event}]}}'
+    with pytest.raises(TraceFormatError):
+        read_kineto(text.encode(), strict=True)
+
+
+def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> None:
+    data = plain(fixture_pair("pairs/one_of_n")[1])
+    with pytest.raises(TraceFormatError, match="drop --strict"):
+        read_kineto(data[:-5000], strict=True)
+    whole, rest = read_kineto(data), read_kineto(data[:-5000])
+    assert 0 < len(rest.events) < len(whole.events)
+    assert rest.events.ts.tolist() == whole.events.ts[: len(rest.events)].tolist()
+    assert "truncated" in {loss.kind for loss in rest.losses}
+
+
+def test_one_bad_event_costs_only_itself_and_shifts_no_index() -> None:
+    good = [{"ph": "X", "cat": "cpu_op", "name": f"a{i}", "ts": i, "dur": 1, "pid": 1, "tid": 1} for i in range(4)]
+    bad: list[Any] = [{**good[1], "ts": "late"}, {**good[2], "ts": -4}, {**good[2], "name": None}]
+    for broken in bad:
+        text = orjson.dumps({"traceEvents": [good[0], good[1], broken, good[3]]})
+        trace = read_kineto(text)
+        assert trace.events.index.tolist() == [0, 1, 3], broken
+        assert [loss.kind for loss in trace.losses] == ["dropped_record"] and trace.losses[0].count == 1
