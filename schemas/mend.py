@@ -10,44 +10,36 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import orjson
 
-__all__ = ["EVENT", "FREE", "NODE", "Flaw", "Layout", "Mended", "is_valid", "mend"]
+from .layout import ANY_QUOTE, ENDS_IN_ARRAY, ENDS_IN_OBJECT, ENDS_LOOSELY, MAX_KEY, Layout
+
+__all__ = ["Flaw", "Mended", "is_valid", "mend"]
 
 MAX_DEPTH = 128
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
-_MAX_KEY = 200
 _SOUND = 1 << 16
 _EXAMPLE = 60
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
-_BARE = re.compile(rb"(?i)[+-]?(?:1\.#)?(?:[qs]?nan|inf|infinity|ind|n/a|none|true|false|null|\d[\d.e+-]*)(?:\(\w*\))?")
+_BARE = re.compile(
+    rb"(?i)[+-]?(?:1\.#)?(?:[qs]?nan|infinity|inf|ind|n/a|none|true|false|null|\d[\d.e+-]*)(?:\(\w*\))?(?!\w)"
+)
 _HOLE = re.compile(rb"\x00{4}")
 _NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
-_QUOTE = re.compile(rb'"')
 _KEY_WITHIN = re.compile(rb'\w"\s*:')
 _STRINGS_WITHIN = re.compile(rb'",\s*"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _ESCAPE = re.compile(
     rb'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'
 )
-_MORE_KEYS = re.compile(rb'\s*,\s*"[^"]{1,%d}"\s*:' % _MAX_KEY)
 _MORE_OBJECTS = re.compile(rb"\s*,\s*\{")
 _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
-
-_ANY_KEY = rb'"[^"]{1,%d}"\s*:' % _MAX_KEY
-_END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
-_IN_ARRAY = re.compile(
-    rb'"(?=\s*(?:,\s*(?:["\[{\d-]|true|false|null|nan|inf|NaN|Inf)|\]\s*(?:[,}\]]|\Z|%b)))' % _ANY_KEY
-)
-_IN_OBJECT = re.compile(rb'"(?=\s*(?:,\s*%b|%b))' % (_ANY_KEY, _END_OF_OBJECT))
-_IN_OBJECT_LOOSE = re.compile(rb'"(?=\s*(?:,\s*%b|%b)|\s+%b)' % (_ANY_KEY, _END_OF_OBJECT, _ANY_KEY))
 
 
 class Flaw(NamedTuple):
@@ -64,58 +56,6 @@ class Mended(NamedTuple):
     end: int
     text: bytes
     flaws: tuple[Flaw, ...]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What is known of an object.
-
-    Attributes:
-        keys: all keys it can have; () if anything is possible.
-        texts: those of `keys` whose values come from the program that was traced, and may hold anything.
-        outer: those of `keys` that no object inside it has: where one appears inside, a bracket was not closed.
-        needed: per value of the field `ph` (None for objects without it) the keys that a whole object has.
-    """
-
-    keys: tuple[bytes, ...] = ()
-    texts: frozenset[bytes] = frozenset()
-    outer: frozenset[bytes] = frozenset()
-    needed: tuple[tuple[str | None, frozenset[str]], ...] = ()
-
-    def end_of_string(self) -> re.Pattern[bytes]:
-        """The quote that ends a string at the top of the object."""
-        if not self.keys:
-            return _IN_OBJECT
-        return re.compile(rb'"(?=\s*(?:,\s*"(?:%b)"\s*:|%b))' % (b"|".join(self.keys), _END_OF_OBJECT))
-
-    def swallowed(self) -> re.Pattern[bytes]:
-        """A key inside a string, which may have run over its end."""
-        return re.compile(rb'\b(%b)"\s*:' % b"|".join(self.keys)) if self.keys else re.compile(rb"(?!)")
-
-
-NODE = Layout(
-    keys=(
-        b"id", b"name", b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"rf_id", b"parent", b"fw_parent", b"seq_id",
-        b"scope", b"tid", b"fw_tid", b"op_schema", b"input_shapes", b"input_types", b"output_shapes", b"output_types",
-    ),
-    texts=frozenset({b"name", b"op_schema"}),
-    outer=frozenset({b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"parent"}),
-    needed=((None, frozenset({"id", "name"})),),
-)  # fmt: skip
-"""A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2)."""
-EVENT = Layout(
-    keys=(
-        b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"sf", b"tts", b"cname",
-    ),
-    texts=frozenset({b"name", b"pid", b"tid"}),
-    outer=frozenset({b"args", b"ph"}),
-    needed=(("X", frozenset({"name", "ts", "dur", "pid", "tid"})), (None, frozenset({"ph", "name"}))),
-)  # fmt: skip
-"""An event of a Kineto trace."""
-FREE = Layout()
-"""An object of which nothing is known, as a file's header."""
-
-_PATTERNS = {id(layout): (layout.end_of_string(), layout.swallowed()) for layout in (NODE, EVENT, FREE)}
 
 
 class _Nothing(msgspec.Struct):
@@ -142,7 +82,7 @@ def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
         data: the broken text.
         start: offset of the object's "{".
         limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
-        layout: `NODE`, `EVENT` or `FREE`.
+        layout: what is known of the object.
     """
     for reading in _READINGS:
         if reading.known and not layout.keys:
@@ -155,18 +95,9 @@ def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
         except _GiveUpError:
             continue
         text = data[start : scan.at] if reading.sound else b"".join(scan.out)
-        if is_valid(text) and (reading.sound or _is_whole(orjson.loads(text), scan.suspects, layout)):
+        if is_valid(text) and (reading.sound or scan.is_plausible(text)):
             return Mended(scan.at, text, tuple(scan.flaws))
     return None
-
-
-def _is_whole(record: dict[str, Any], suspects: list[bytes], layout: Layout) -> bool:
-    """Whether a repaired object has what it needs, and no key of its own lies inside one of its strings."""
-    for ph, keys in layout.needed:
-        if ph in (None, record.get("ph")) and not keys <= record.keys():
-            return False
-    swallowed = _PATTERNS[id(layout)][1]
-    return all(key.decode() in record for text in suspects for key in swallowed.findall(text))
 
 
 class _GiveUpError(Exception):
@@ -205,7 +136,7 @@ class _Scan:
         self.layout, self.reading = layout, reading
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
-        self.suspects: list[bytes] = []
+        self._suspects: list[bytes] = []
         self._open = bytearray()  # the closing brackets still to come
         self._filled: list[bool] = []  # whether each of these already has an item
         self._comma = False
@@ -233,6 +164,12 @@ class _Scan:
                 self._close(char)
             else:
                 self._item(char)
+
+    def is_plausible(self, text: bytes) -> bool:
+        """Whether the object has what it needs, and no key of its own lies inside one of its strings."""
+        record = orjson.loads(text)
+        swallowed = (key for suspect in self._suspects for key in self.layout.swallowed.findall(suspect))
+        return self.layout.is_whole(record) and all(key.decode() in record for key in swallowed)
 
     def _skip_space(self) -> None:
         found = _SPACE.match(self.data, self.at, self.limit)
@@ -264,7 +201,7 @@ class _Scan:
         stray = depth < 0 or (
             depth == 0
             and (
-                _MORE_KEYS.match(self.data, at + 1, self.limit)
+                self.layout.more_keys.match(self.data, at + 1, self.limit)
                 or (missing and _MORE_OBJECTS.match(self.data, at + 1, self.limit))
             )
         )
@@ -311,12 +248,12 @@ class _Scan:
 
     def _key_match(self) -> re.Match[bytes] | None:
         key = _KEY.match(self.data, self.at, self.limit)
-        return key if key and len(key.group(1)) <= _MAX_KEY else None
+        return key if key and len(key.group(1)) <= MAX_KEY else None
 
     def _leave_for(self, key: bytes) -> None:
         """Close arrays that hold a key, and objects that hold one which only the outermost object has."""
         depth = len(self._open)
-        if depth > 1 and key in self.layout.outer:
+        if key in self.layout.outer and not self.reading.sound:
             depth = 1
         while self._open[depth - 1] != ord("}"):
             depth -= 1
@@ -362,13 +299,13 @@ class _Scan:
     def _quotes(self) -> Iterator[int]:
         """Quotes that can end the string that begins here."""
         if self.reading.sound:
-            pattern = _QUOTE
+            pattern = ANY_QUOTE
         elif self._open[-1] == ord("]"):
-            pattern = _IN_ARRAY
+            pattern = ENDS_IN_ARRAY
         elif self.reading.known:
-            pattern = _PATTERNS[id(self.layout)][0] if len(self._open) == 1 else _IN_OBJECT
+            pattern = self.layout.ends_at_top if len(self._open) == 1 else ENDS_IN_OBJECT
         else:
-            pattern = _IN_OBJECT_LOOSE
+            pattern = ENDS_LOOSELY
         found = pattern.search(self.data, self.at + 1, self.limit)
         while found:
             yield found.start()
@@ -381,7 +318,7 @@ class _Scan:
             _GiveUpError: it seems so.
         """
         if len(self._open) == 1 and self.layout.texts:
-            self.suspects.append(text)
+            self._suspects.append(text)
             if self._key not in self.layout.texts:
                 raise _GiveUpError
         elif _KEY_WITHIN.search(text) or (self._open[-1] == ord("}") and _STRINGS_WITHIN.search(text)):

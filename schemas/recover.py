@@ -16,9 +16,11 @@ from itertools import islice
 from types import MappingProxyType
 
 import msgspec
+import orjson
 
 from .errors import TraceFormatError
-from .mend import EVENT, FREE, NODE, Flaw, is_valid, mend
+from .layout import EVENT, FREE, MAX_KEY, NODE
+from .mend import Flaw, is_valid, mend
 
 __all__ = ["LOSS_KINDS", "Loss", "Recovered", "recover"]
 
@@ -47,7 +49,6 @@ _SAMPLE = 1 << 20
 _MAX_HEADER = 1 << 24
 _CLOSERS_TRIED = 64
 _EXAMPLE = 60
-_MAX_OPENER = 200
 _WHITE = b" \t\r\n"
 _GAP = re.compile(rb"[\s,\]}]*")
 _CONTENT = re.compile(rb"[^\s\x00]")
@@ -203,7 +204,7 @@ class _Salvage:
         begin = max(self.data.find(b"{", 0, opening), 0)
         head = self.data[begin:opening]
         mended = mend(head + b"]}", 0, len(head) + 2, FREE)
-        if mended:
+        if mended and orjson.loads(mended.text).get(self.key) == []:
             self._log_flaws(mended.flaws, begin)
             self._head = mended.text[: mended.text.rindex(b"]")]
         else:
@@ -213,8 +214,8 @@ class _Salvage:
     def _learn_layout(self, opening: int) -> None:
         """Find out how records begin: with one of their keys, after the white space that most of them have there."""
         # an object after a colon is a value; one that goes on with a "type" is an attribute of a node
-        form = rb'%b\s*(\{(%b)"(?:%b)"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
-        for keys in b"|".join(self.layout.keys), rb'[^"]{1,200}':
+        form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
+        for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
             spaces = [found.group(2) for found in any_start.finditer(self.data, opening - 1, opening + _SAMPLE)]
             if not spaces:
@@ -284,8 +285,8 @@ class _Salvage:
         after = gap.end() if gap else at
         marks = self.data[at:after].translate(None, _WHITE)
         closer = self.data.find(b"]", at, after)
-        begins = self._next_start(at - 1, after + _MAX_OPENER) == after or (
-            marks == b"," and self.data.startswith(b"{", after)
+        begins = self._next_start(at - 1, after + 2 * MAX_KEY) == after or (
+            marks == (b"" if first else b",") and self.data.startswith(b"{", after)
         )
         if closer >= 0 and not begins:
             if b"," in self.data[at:closer]:
@@ -319,7 +320,7 @@ class _Salvage:
             else:
                 self._log("truncated", at)
             return None
-        if re.compile(rb'"(?:%b)"\s*:|\x00{4}' % b"|".join(self.layout.keys)).search(self.data, at, after):
+        if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(self.data, at, after):
             self._drop(at)
         else:
             self._log("garbage", at)

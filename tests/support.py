@@ -34,6 +34,7 @@ __all__ = [
     "run",
     "shared_pair",
     "shared_trace",
+    "truth_of",
 ]
 
 Document = dict[str, Any]
@@ -61,6 +62,13 @@ def read_json(path: Path) -> Any:
 def fixture_pair(name: str) -> tuple[Path, Path]:
     """ET and Kineto trace of one of `FIXTURE_PAIRS`."""
     return FIXTURES / f"{name}.et.json.gz", FIXTURES / f"{name}.kineto.json.gz"
+
+
+def truth_of(name: str) -> dict[str, list[int]]:
+    """The known links of one of `FIXTURE_PAIRS`: ET node id -> [index in traceEvents, "Ev Idx"]."""
+    suffix = "gpu" if name.endswith("gpu_shaped_from_cpu") else "links"
+    links: dict[str, list[int]] = read_json(FIXTURES / f"{name}.{suffix}.json")["links"]
+    return links
 
 
 def shared_trace(name: str) -> Path:

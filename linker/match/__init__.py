@@ -15,10 +15,11 @@ from .leftovers import match_leftovers
 from .result import EQUIVALENT, REASONS, Match, unmatched
 from .sequence import match_sequence
 from .shift import match_sequence_and_shift, match_shift
+from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
-METHODS = ("ids", "sequence", "shift")
+METHODS = ("ids", "sequence", "shift", "tree")
 """Names of the methods, best evidence first."""
 
 _ENOUGH = 0.5
@@ -51,7 +52,7 @@ def match_calls(
             found = result
         if _is_enough(found, nodes, calls):
             break
-    if found.method != "ids":
+    if found.method not in ("ids", "tree"):
         found = match_leftovers(nodes, calls, found)
     found = _doubt_other_run(et, kineto, calls, found)
     return _explain_unlinked(nodes, _leave_out_doubtful(found) if strict else found), considered
@@ -64,10 +65,12 @@ def _attempts(
         "ids": lambda: match_ids(et, kineto, nodes, calls),
         "sequence": lambda: match_sequence(nodes, calls, iteration),
         "shift": lambda: match_shift(nodes, calls, iteration),
+        "tree": lambda: match_tree(nodes, calls),
     }
     if method != "auto":
         return [by_name[method]]
-    return [by_name["ids"], lambda: match_sequence_and_shift(nodes, calls, iteration)]
+    by_order = [by_name["ids"], lambda: match_sequence_and_shift(nodes, calls, iteration)]
+    return by_order if exact else [*by_order, by_name["tree"]]
 
 
 def _is_enough(found: Match, nodes: EtCalls, calls: CpuCalls) -> bool:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...schemas.records import IntColumn
 
-__all__ = ["Alignment", "Calls", "align_at_anchors", "align_from", "occurrences", "unique_anchors"]
+__all__ = ["Alignment", "Calls", "align_at_anchors", "align_from", "occurrences", "shortest_edit", "unique_anchors"]
 
 _MAX_DIFFERENCES = 1500
 """A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
@@ -133,9 +133,9 @@ def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) ->
             a, b = int(i[end - 1]) + 1, int(i[end])
             _fill_gap(pattern, text, (a, b), (int(j[end - 1]) + 1, int(j[end])), at)
     first, last = (int(i[0]), int(j[0])), (int(i[-1]), int(j[-1]))
-    head = _diff(pattern.slice(0, first[0], -1), text.slice(0, first[1], -1))
+    head = shortest_edit(pattern.slice(0, first[0], -1), text.slice(0, first[1], -1))
     at[first[0] - 1 - head[0]] = first[1] - 1 - head[1]
-    tail = _diff(pattern.slice(last[0] + 1, len(pattern)), text.slice(last[1] + 1, len(text)))
+    tail = shortest_edit(pattern.slice(last[0] + 1, len(pattern)), text.slice(last[1] + 1, len(text)))
     at[last[0] + 1 + tail[0]] = last[1] + 1 + tail[1]
     return Alignment(at, _unsure(pattern, text, at), len(i))
 
@@ -175,7 +175,7 @@ def _fill_gap(pattern: Calls, text: Calls, left: tuple[int, int], right: tuple[i
     at[b - tail : b] = np.arange(d - tail, d)
     if head + tail < b - a and head + tail < d - c:
         a, b, c, d = a + head, b - tail, c + head, d - tail
-        x, y = _diff(pattern.slice(a, b), text.slice(c, d), whole=True)
+        x, y = shortest_edit(pattern.slice(a, b), text.slice(c, d), whole=True)
         at[a + x] = c + y
 
 
@@ -184,7 +184,7 @@ def _fits(pattern: Calls, text: Calls) -> npt.NDArray[np.bool_]:
     return fits & ((pattern.seq == text.seq) | (pattern.seq < 0) | (text.seq < 0))
 
 
-def _diff(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
+def shortest_edit(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
     """Matched pairs of a shortest edit script from the start of both (Myers 1986, greedy), O(length · differences).
 
     Args:
