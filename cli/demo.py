@@ -7,6 +7,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from ..linker import link
+from ..schemas.errors import UsageError
 from .link import report_text
 
 __all__ = ["prepare_parser", "run"]
@@ -24,7 +25,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Link the bundled pair and print the report; returns the exit status."""
     folder = Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another --output") from None
     bundle = files("etplus.fixtures") / "demo"
     target = folder / f"{_PAIR}.etplus.json"
     with as_file(bundle / f"{_PAIR}.et.json.gz") as et, as_file(bundle / f"{_PAIR}.kineto.json.gz") as kineto:

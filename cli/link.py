@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -66,7 +68,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="use one matching method alone (default: auto)",
     )
     add("--iteration", default="median", metavar="WHICH",
-        help="of several equal placements take: first, last, median (by duration, the default), or a number from 0")  # fmt: skip
+        help="of several equal placements take: first, last, median (by duration; the default), or a number")  # fmt: skip
     add(
         "--strict",
         action="store_true",
@@ -80,7 +82,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="number nodes as the original linker does, old ids kept as et_id",
     )
     add("--report", metavar="FILE", help="write the report as JSON")
-    add("--rank", metavar="N", help="rank of the pair, put into the default output name")
+    add("--rank", type=int, metavar="N", help="rank of the pair, put into the default output name")
     add(
         "--no-progress",
         action="store_true",
@@ -102,9 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.et_file == arguments.kineto_file == "-":
         raise UsageError("only one of the two files can come from standard input")
     output = arguments.output or _default_output(arguments.et_file, arguments.rank)
-    for source in (arguments.et_file, arguments.kineto_file):
-        if output != "-" and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
-            raise UsageError(f"{output}: the output would replace an input; choose another --output")
+    _refuse_overwriting([output, arguments.report], [arguments.et_file, arguments.kineto_file])
     result = link(
         arguments.et_file,
         arguments.kineto_file,
@@ -116,10 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
         renumber=arguments.renumber,
         progress=not arguments.no_progress,
     )
-    result.write(output)
-    if arguments.report:
-        with open_output(arguments.report) as file:
+    with contextlib.ExitStack() as stack:  # both files or none
+        if arguments.report:
+            file = stack.enter_context(open_output(arguments.report))
             file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+        result.write(output)
     print(report_text(result.report, output), file=sys.stderr)
     if result.report.linked_share < arguments.min_match or not result.report.ops["linked"]:
         return _LINKED_LESS
@@ -131,7 +132,19 @@ def report_text(report: LinkReport, output: str) -> str:
     return f"{report.to_text()}\nwrote   {output}"
 
 
-def _default_output(et_file: str, rank: str | None) -> str:
+def _refuse_overwriting(outputs: list[str | None], inputs: list[str]) -> None:
+    """No output may replace an input or the other output."""
+    used = {os.path.realpath(name): "an input" for name in inputs if name != "-"}
+    for output in outputs:
+        if output is None or output == "-":
+            continue
+        place = os.path.realpath(output)
+        if place in used:
+            raise UsageError(f"{output}: would replace {used[place]}; choose another name")
+        used[place] = "the other output"
+
+
+def _default_output(et_file: str, rank: int | None) -> str:
     if et_file == "-":
         raise UsageError("--output is required when the Execution Trace comes from standard input")
     path = Path(et_file)

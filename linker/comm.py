@@ -45,20 +45,22 @@ _ATTRS = {
 _MAX_DEPTH = 64
 
 
-class _KernelArgs(msgspec.Struct):
-    collective: str | None = msgspec.field(default=None, name="Collective name")
-    dtype: str | None = None
-    in_nelems: int | None = msgspec.field(default=None, name="In msg nelems")
-    out_nelems: int | None = msgspec.field(default=None, name="Out msg nelems")
-    group_size: int | None = msgspec.field(default=None, name="Group size")
-    pg_name: str | int | None = msgspec.field(default=None, name="Process Group Name")
-    pg_desc: str | None = msgspec.field(default=None, name="Process Group Description")
-    pg_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    src_rank: int | None = msgspec.field(default=None, name="Src Rank")
-    dst_rank: int | None = msgspec.field(default=None, name="Dst Rank")
-    seq: int | None = msgspec.field(default=None, name="Seq")
-    in_split: Any = msgspec.field(default=None, name="In split size")
-    out_split: Any = msgspec.field(default=None, name="Out split size")
+_KERNEL_ARGS: dict[str, tuple[str, type]] = {
+    "collective": ("Collective name", str),
+    "dtype": ("dtype", str),
+    "in_nelems": ("In msg nelems", int),
+    "out_nelems": ("Out msg nelems", int),
+    "group_size": ("Group size", int),
+    "pg_name": ("Process Group Name", str),
+    "pg_desc": ("Process Group Description", str),
+    "pg_ranks": ("Process Group Ranks", list),
+    "src_rank": ("Src Rank", int),
+    "dst_rank": ("Dst Rank", int),
+    "seq": ("Seq", int),
+    "in_split": ("In split size", list),
+    "out_split": ("Out split size", list),
+}
+"""Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
 
 
 def comm_of_kernels(
@@ -94,19 +96,14 @@ def comm_of_kernels(
 
 
 def _from_kernel(args: bytes) -> dict[str, Any]:
-    try:
-        given = msgspec.to_builtins(msgspec.json.decode(args, type=_KernelArgs))
-    except msgspec.MsgspecError:
-        given = {}
-    fields = dict.fromkeys(_KernelArgs.__struct_fields__)
-    fields.update(
-        {name: given.get(alias) for name, alias in zip(fields, _KernelArgs.__struct_encode_fields__, strict=True)}
-    )
-    if fields["pg_name"] is not None:
-        fields["pg_name"] = str(fields["pg_name"])
-    for key in ("pg_ranks", "in_split", "out_split"):
-        fields[key] = _int_list(fields[key])
-    return fields
+    given: dict[str, Any] = msgspec.json.decode(args) or {}
+    comm: dict[str, Any] = {}
+    for field, (name, kind) in _KERNEL_ARGS.items():
+        value = given.get(name)
+        if field == "pg_name" and type(value) is int:
+            value = str(value)
+        comm[field] = _int_list(value) if kind is list else value if type(value) is kind else None
+    return comm
 
 
 def _int_list(value: Any) -> list[int] | None:

@@ -25,6 +25,7 @@ from .match.result import CERTAIN, Match
 from .report import LinkReport, make_report
 from .segment import find_iterations
 from .timing import exclusive_durations
+from .windows import describe_windows
 
 __all__ = ["LinkResult", "link"]
 
@@ -92,7 +93,7 @@ def _link(
     found, considered = match_calls(
         et, kineto, nodes, calls, method=method, exact=exact, strict=strict, iteration=iteration
     )
-    windows = {"notes": [*iterations.notes, *found.notes]}
+    windows = describe_windows(nodes, calls, found, iterations)
     linked = np.zeros(len(calls), np.bool_)
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)

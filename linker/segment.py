@@ -30,6 +30,7 @@ class Iterations:
     Attributes:
         start, end: int64 ns, one entry an iteration; an iteration ends where the next one starts.
         label: what each is called in the trace ("ProfilerStep#7"), or its ordinal.
+        marker: int64, event row of each one's annotation; () where the annotation ends an iteration.
         annotation: what marks them, "" if none was found.
         notes: sentences for the report.
     """
@@ -37,6 +38,7 @@ class Iterations:
     start: IntColumn
     end: IntColumn
     label: list[str]
+    marker: IntColumn
     annotation: str = ""
     notes: tuple[str, ...] = ()
 
@@ -75,7 +77,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
         if len(rows) > 1 and _evenly_spaced(events.ts[rows]):
             return _starting_with(kineto, rows, [str(i) for i in range(len(rows))], family, notes)
     nothing = np.zeros(0, np.int64)
-    return Iterations(nothing, nothing, [], "", notes)
+    return Iterations(nothing, nothing, [], nothing, "", notes)
 
 
 def _containing(kineto: KinetoTrace, calls: CpuCalls, part: str) -> IntColumn:
@@ -91,7 +93,7 @@ def _starting_with(
     events = kineto.events
     start = events.ts[rows]
     last = events.end[rows[-1:]]
-    return Iterations(start, np.append(start[1:], last), labels, annotation, notes)
+    return Iterations(start, np.append(start[1:], last), labels, rows, annotation, notes)
 
 
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
@@ -102,7 +104,7 @@ def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotati
     end = np.append(ends, last)
     keep = end > start
     labels = [str(i) for i in range(int(keep.sum()))]
-    return Iterations(start[keep], end[keep], labels, annotation)
+    return Iterations(start[keep], end[keep], labels, rows[:0], annotation)
 
 
 def _families(names: list[str]) -> list[tuple[str, list[int]]]:

@@ -296,5 +296,5 @@ def _renumber(text: bytes, ids: dict[int, int]) -> bytes:
 
 
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    old = int(bytes(raw))
-    return msgspec.Raw(b"%d" % ids.get(old, old))
+    """The new id in place of an old one; 0, which no node has, for a node that is not in the file."""
+    return msgspec.Raw(b"%d" % ids.get(int(bytes(raw)), 0))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .errors import TraceFormatError
 from .files import Source, load
-from .records import IntColumn, Records, StringTable, int_column, locate, parse_records
+from .records import UNREADABLE, IntColumn, Records, StringTable, int_column, locate, parse_records
 from .recover import Loss
 from .tolerant import Document, read_tolerantly
 
@@ -139,8 +139,8 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
 
 def _read(document: Document) -> ExecutionTrace:
     array = locate(document.data, "nodes")
-    if array is not None and not document.lenient:
-        with contextlib.suppress(msgspec.MsgspecError):  # a broken node, or an odd layout: the parser tells
+    if array is not None and "schema" in array.header and not document.lenient:
+        with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser tells
             return _build(document, array.header, (array.body, array.end), map(array.records, array.blocks()))
     header, records, body = parse_records(document.data, "nodes")
     return _build(document, header, body, [records])
@@ -208,13 +208,13 @@ def _decode_flat(texts: list[bytes], document: Document) -> list[Any]:
 def _decode_each(
     texts: list[bytes], usual: Callable[[bytes], Any], general: Callable[[bytes], Any], document: Document
 ) -> list[Any]:
-    with contextlib.suppress(msgspec.MsgspecError):
+    with contextlib.suppress(*UNREADABLE):
         return list(map(usual, texts))
     nodes: list[Any] = []
     for text in texts:
         try:
             nodes.append(general(text))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             if not document.lenient:
                 raise
             document.dropped.add(error)
@@ -226,7 +226,7 @@ def _attr_count(texts: list[bytes]) -> int:
     """How many attributes the first node has."""
     try:
         return len(msgspec.json.decode(texts[0], type=_Node).attrs)
-    except (IndexError, msgspec.MsgspecError):
+    except (IndexError, *UNREADABLE):
         return 0
 
 

@@ -15,6 +15,7 @@ from isal import igzip, isal_zlib
 from tqdm import tqdm
 
 from .errors import EtplusError, TraceFormatError, UsageError
+from .inflate import decompress_tolerant
 
 __all__ = ["Blob", "Source", "load", "open_output"]
 
@@ -74,10 +75,10 @@ def _read(source: Source) -> tuple[str, bytes]:
     if source == "-":
         return "<stdin>", sys.stdin.buffer.read()
     path = Path(source)
-    if path.is_dir():
-        raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it")
     try:
         return str(path), path.read_bytes()
+    except IsADirectoryError:
+        raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it") from None
     except FileNotFoundError:
         raise TraceFormatError(str(path), "", "no such file", "check the path") from None
     except OSError as error:
@@ -85,31 +86,31 @@ def _read(source: Source) -> tuple[str, bytes]:
 
 
 def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
-    """Decompress all members; a damaged stream gives what came before the damage and where it lies."""
+    """Decompress all members; a damaged stream gives what can be saved and the place of the damage."""
     out: list[bytes] = []
     size, start = 0, 0
     bar = tqdm(
         total=len(raw), desc=f"read {Path(name).name}", unit="B", unit_scale=True, leave=False,
         delay=_PROGRESS_DELAY_S, disable=None if progress else True,
     )  # fmt: skip
+    limit = _MAX_EXPANSION * len(raw) + _BLOCK
     with bar:
         while raw.startswith(_GZIP_MAGIC, start):
-            inflate = isal_zlib.decompressobj(wbits=31)
-            at = start
-            while not inflate.eof and at < len(raw):
+            inflate, at = isal_zlib.decompressobj(wbits=31), start
+            while not inflate.eof:
                 block = raw[at : at + _BLOCK]
                 try:
                     piece = inflate.decompress(block)
                 except isal_zlib.error:  # type: ignore[misc]
-                    return b"".join(out), at
+                    return decompress_tolerant(raw, limit, name)
+                if not block:
+                    return decompress_tolerant(raw, limit, name)
                 at += len(block)
                 size += len(piece)
                 out.append(piece)
                 bar.update(len(block))
-                if size > _MAX_EXPANSION * len(raw) + (1 << 20):
+                if size > limit:
                     raise TraceFormatError(name, f"byte {at}", "expands without end", "this is no trace file")
-            if not inflate.eof:
-                return b"".join(out), at
             start = at - len(inflate.unused_data)
     return b"".join(out), None
 
@@ -120,7 +121,7 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     The bytes go to a temporary file beside it, which is renamed at the end and removed on any exception,
     KeyboardInterrupt included. A name that ends in ".gz" is gzipped (no time stamp, no name: the same input gives
-    the same bytes). "-" is standard output.
+    the same bytes). "-" is standard output; a device, a pipe or a link's target is written through.
 
     Raises:
         UsageError: the folder does not exist or cannot be written to.
@@ -129,10 +130,14 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
-    if target.is_dir():
-        raise UsageError(f"{target}: is a directory; give the name of the file to write")
+    target = Path(os.path.realpath(path))
     try:
+        if target.is_dir():
+            raise UsageError(f"{target}: is a directory; give the name of the file to write")
+        if target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
+            with target.open("wb") as stream:
+                yield stream
+            return
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     except OSError as error:
         raise UsageError(

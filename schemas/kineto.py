@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .errors import TraceFormatError
 from .files import Source, load
-from .records import IntColumn, StringTable, int_column, locate, parse_records
+from .records import UNREADABLE, IntColumn, StringTable, int_column, locate, parse_records
 from .recover import Loss
 from .tolerant import Document, read_tolerantly
 
@@ -70,8 +70,8 @@ class _Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: int | float = 0
+    dur: int | float = 0
     pid: int | str = -1
     tid: int | str = -1
     id: int | str = -1
@@ -213,7 +213,7 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False)
 def _read(document: Document) -> KinetoTrace:
     array = locate(document.data, "traceEvents")
     if array is not None and not document.lenient:
-        with contextlib.suppress(msgspec.MsgspecError):  # a broken event, or an odd layout: the parser tells
+        with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser tells
             data = document.data
             return _build(document, array.header, (b"[" + data[a:b] + b"]" for a, b in array.blocks()))
     header, records, _ = parse_records(document.data, "traceEvents")
@@ -231,7 +231,7 @@ def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
             decode_args(event.args)
             _times([event])
             kept.append(text)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             document.dropped.add(error)
             kept.append(b"{}")
     return kept
@@ -269,8 +269,7 @@ class _Builder:
     def add(self, text: bytes) -> None:
         """Take a block, the text of a JSON array of events."""
         decoded: list[Any] = _decode_events(text)
-        ts = np.fromiter([e.ts for e in decoded], np.float64, len(decoded))
-        if np.any((np.abs(ts) >= _EXACT_US) & (ts != np.floor(ts))):
+        if any(type(e.ts) is float and e.ts >= _EXACT_US for e in decoded):
             decoded = _decode_exact_events(text)
         rows = [i for i, e in enumerate(decoded) if e.ph == "X" and e.cat not in _SKIPPED_CATEGORIES]
         self._add_events([decoded[i] for i in rows], np.array(rows, np.int64) + self.count)
@@ -342,7 +341,9 @@ def _nanoseconds(values: list[Any]) -> IntColumn:
     Raises:
         msgspec.ValidationError: a time beyond 2**62 ns, 146 years.
     """
-    if values and isinstance(values[0], Decimal):
+    if set(map(type, values)) <= {int} and all(abs(v) * 1000 < _MAX_NS for v in values):
+        return np.fromiter(values, np.int64, len(values)) * 1000
+    if any(isinstance(v, Decimal) for v in values):
         exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < _MAX_NS else None for v in values]
         if None not in exact:
             return np.array(exact, np.int64)

@@ -19,7 +19,7 @@ from .layout import ANY_QUOTE, ENDS_IN_ARRAY, ENDS_IN_OBJECT, ENDS_LOOSELY, MAX_
 
 __all__ = ["Flaw", "Mended", "is_valid", "mend"]
 
-MAX_DEPTH = 128
+MAX_DEPTH = 64
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
 _SOUND = 1 << 16
 _EXAMPLE = 60

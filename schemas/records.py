@@ -8,6 +8,7 @@ then the pieces do not decode, and the reader falls back on `parse_records`, whi
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,9 +21,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntColumn", "RecordArray", "Records", "StringTable", "int_column", "locate", "parse_records"]
+__all__ = ["UNREADABLE", "IntColumn", "RecordArray", "Records", "StringTable", "int_column", "locate", "parse_records"]
 
 IntColumn = npt.NDArray[np.int64]
+
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""What msgspec raises on text that it cannot take; the second for nesting without end."""
 
 _BLOCK = 4 << 20
 _CLOSERS_TRIED = 64
@@ -112,7 +116,7 @@ def locate(data: bytes, key: str) -> RecordArray | None:
         try:
             header = _DECODE_OBJECT(head + data[end:])
             break
-        except msgspec.DecodeError:
+        except UNREADABLE:
             continue
     else:
         return None
@@ -142,14 +146,22 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
     if key not in header:
         raise msgspec.ValidationError(f"Object missing required field `{key}`")
     texts = [bytes(raw) for raw in _DECODE_RAWS(header.pop(key))]
-    opening = re.search(rb'"%b"\s*:\s*\[' % key.encode(), data)
-    at = body = opening.end() if opening else 0
+    at = body = _opening(data, key)
     start = np.empty(len(texts), np.int64)
     for i, text in enumerate(texts):  # only white space and a comma stand between two records
         start[i] = at = data.find(text, at)
         at += len(text)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return header, Records(texts, start, start + lengths), (body, data.find(b"]", at))
+
+
+def _opening(data: bytes, key: str) -> int:
+    """Offset just after the "[" of a top-level array: the first at which closing it makes a whole document."""
+    for found in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), data):
+        with contextlib.suppress(*UNREADABLE):
+            if key in _DECODE_OBJECT(data[: found.end()] + b"]}"):
+                return found.end()
+    raise msgspec.ValidationError(f"`{key}` is written with escapes")
 
 
 class StringTable:
@@ -174,10 +186,10 @@ class StringTable:
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
     """An int64 column; whatever is no integer of 64 bits becomes `missing`."""
-    try:
-        return np.fromiter(values, np.int64, len(values))
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(partial(_int_or, missing), values), np.int64, len(values))
+    if set(map(type, values)) <= {int}:
+        with contextlib.suppress(OverflowError):
+            return np.fromiter(values, np.int64, len(values))
+    return np.fromiter(map(partial(_int_or, missing), values), np.int64, len(values))
 
 
 def _int_or(missing: int, value: Any) -> int:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import msgspec
-
 from .errors import TraceFormatError
 from .files import Blob
+from .records import UNREADABLE
 from .recover import Loss, recover
 
 __all__ = ["Document", "Dropped", "read_tolerantly"]
@@ -67,7 +66,7 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
     Args:
         blob: the file.
         key: "nodes" or "traceEvents", the array that makes the file what it should be.
-        read: raises msgspec.MsgspecError on a document that it cannot take.
+        read: raises one of UNREADABLE on a document that it cannot take.
         strict: a broken file is an error.
 
     Raises:
@@ -85,14 +84,14 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
         return read(Document(blob.name, data, losses=losses))
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         _refuse_other_kind(blob.name, data, key)
         if strict:
             raise _not_readable(blob.name, error, expected, "drop --strict to recover what can be read") from None
     recovered = recover(data, key, blob.name)
     try:
         return read(Document(blob.name, recovered.data, True, losses + recovered.losses))
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise _not_readable(blob.name, error, expected, "record it again") from None
 
 

@@ -80,7 +80,9 @@ def _is_enough(found: Match, nodes: EtCalls, calls: CpuCalls) -> bool:
 def _leave_out_doubtful(found: Match) -> Match:
     doubtful = found.link == EQUIVALENT
     reason = np.where(doubtful, REASONS.index("ambiguous (--strict)"), found.reason).astype(np.int8)
-    return replace(found, call=np.where(doubtful, -1, found.call), link=np.where(doubtful, 0, found.link), reason=reason)
+    return replace(
+        found, call=np.where(doubtful, -1, found.call), link=np.where(doubtful, 0, found.link), reason=reason
+    )
 
 
 def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
@@ -107,8 +109,11 @@ def _doubt_other_run(et: ExecutionTrace, kineto: KinetoTrace, calls: CpuCalls, f
     if not len(linked) or pids == [str(et.pid)]:
         return found.noting(**facts)
     link = np.minimum(found.link, EQUIVALENT).astype(np.int8)
+    if et.pid < 0:
+        note = "the ET names no process, so that it is not known whether both files are of one run"
+        return replace(found, link=link).noting(note, **facts)
     note = (
         f"two runs: the ET is of process {et.pid}, the linked Kineto events of {', '.join(pids)}; "
         "the structure is the same, the times are those of the Kineto run"
     )
-    return Match(found.call, link, found.reason, found.method, (*found.notes, note), {**found.facts, **facts})
+    return replace(found, link=link).noting(note, **facts)

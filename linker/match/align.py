@@ -181,7 +181,8 @@ def _fill_gap(pattern: Calls, text: Calls, left: tuple[int, int], right: tuple[i
 
 def _fits(pattern: Calls, text: Calls) -> npt.NDArray[np.bool_]:
     fits: npt.NDArray[np.bool_] = pattern.name == text.name
-    return fits & ((pattern.seq == text.seq) | (pattern.seq < 0) | (text.seq < 0))
+    agree: npt.NDArray[np.bool_] = (pattern.seq == text.seq) | (pattern.seq < 0) | (text.seq < 0)
+    return fits & agree
 
 
 def shortest_edit(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
@@ -246,7 +247,9 @@ def _unsure(pattern: Calls, text: Calls, at: IntColumn) -> npt.NDArray[np.bool_]
     unsure = np.zeros(len(pattern), np.bool_)
     placed = np.flatnonzero(at >= 0)
     here, there = placed[:-1], placed[1:]
-    for i, k in zip(*(side[(there - here != 1) | (at[there] - at[here] != 1)].tolist() for side in (here, there)), strict=True):
+    for i, k in zip(
+        *(side[(there - here != 1) | (at[there] - at[here] != 1)].tolist() for side in (here, there)), strict=True
+    ):
         _slide(pattern, text, unsure, (i, int(at[k]) - 1), (i, int(at[i])), -1)
         _slide(pattern, text, unsure, (k, int(at[i]) + 1), (k, int(at[k])), 1)
         _slide(pattern, text, unsure, (k - 1, int(at[i])), (i, int(at[i])), -1)

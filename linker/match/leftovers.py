@@ -28,7 +28,10 @@ def match_leftovers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     theirs = theirs[np.argsort(calls.ts[theirs], kind="stable")]
     inside = np.arange(linked[0], linked[-1] + 1)
     ours = inside[(found.call[inside] < 0) & (nodes.name[inside] >= 0)]
-    ours, theirs = ours[np.argsort(nodes.name[ours], kind="stable")], theirs[np.argsort(calls.name[theirs], kind="stable")]
+    ours, theirs = (
+        ours[np.argsort(nodes.name[ours], kind="stable")],
+        theirs[np.argsort(calls.name[theirs], kind="stable")],
+    )
     width = int(max(nodes.name.max(), calls.name.max())) + 1
     as_many = np.bincount(nodes.name[ours], minlength=width) == np.bincount(calls.name[theirs], minlength=width)
     ours, theirs = ours[as_many[nodes.name[ours]]], theirs[as_many[calls.name[theirs]]]

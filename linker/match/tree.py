@@ -51,7 +51,9 @@ def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
     call = np.full(len(nodes), -1, np.int64)
     free = set(range(len(theirs)))
     for mine in sorted(ours, key=lambda forest: -forest.size[-1]):
-        pairs, best = max(((_pair(mine, theirs[k]), k) for k in sorted(free)), key=lambda p: len(p[0]), default=([], -1))
+        pairs, best = max(
+            ((_pair(mine, theirs[k]), k) for k in sorted(free)), key=lambda p: len(p[0]), default=([], -1)
+        )
         if not pairs or not _belong_together(pairs, nodes.thread, calls.thread):
             continue
         free.discard(best)
@@ -64,7 +66,11 @@ def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
 
 
 def _forests(
-    thread: IntColumn, parent: IntColumn, name: IntColumn, kept: npt.NDArray[np.bool_], shapes: dict[tuple[int, tuple[int, ...]], int]
+    thread: IntColumn,
+    parent: IntColumn,
+    name: IntColumn,
+    kept: npt.NDArray[np.bool_],
+    shapes: dict[tuple[int, tuple[int, ...]], int],
 ) -> list[_Forest]:
     """One forest a thread, of the kept calls. Equal subtrees of any forest get the same number from `shapes`."""
     above = nearest(parent, parent, kept)
@@ -94,7 +100,7 @@ def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntC
         if len(pairs) < _MIN_SHARE * np.count_nonzero(span):
             return False
     smaller = min(np.count_nonzero(ours == ours[pairs[0][0]]), np.count_nonzero(theirs == theirs[pairs[0][1]]))
-    return len(pairs) >= _MIN_SHARE * smaller
+    return bool(len(pairs) >= _MIN_SHARE * smaller)
 
 
 def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:
@@ -160,8 +166,8 @@ def _isomorphism(ours: _Forest, theirs: _Forest, a: int, b: int) -> list[tuple[i
     return None if mapping is None else [(u, v) for u, v in mapping.items() if u != a]
 
 
-def _graph(forest: _Forest, root: int) -> nx.Graph:
-    graph = nx.Graph()
+def _graph(forest: _Forest, root: int) -> nx.Graph[int]:
+    graph: nx.Graph[int] = nx.Graph()
     graph.add_node(root, name="root")
     pending = [root]
     while pending:

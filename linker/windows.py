@@ -1,0 +1,89 @@
+"""What the links say about the two windows: which iteration it was, whether the numbers are of the same calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..schemas.records import IntColumn
+from .calls import CpuCalls, EtCalls
+from .match.result import Match
+from .segment import Iterations
+
+__all__ = ["describe_windows"]
+
+_STRAY = 0.05
+"""An iteration with fewer of the linked calls is only touched at its edge."""
+
+
+def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: Iterations) -> dict[str, Any]:
+    """The report's `windows`: sequence numbers and times of both sides, the iterations linked, and sentences on them."""
+    linked = np.flatnonzero(found.call >= 0)
+    call = found.call[linked]
+    windows: dict[str, Any] = {
+        "et_sequence": _range(nodes.seq),
+        "kineto_sequence": _range(calls.seq),
+        "linked_sequence": _range(nodes.seq[linked]),
+        "kineto_ns": [int(calls.ts.min()), int(calls.end.max())] if len(calls) else None,
+        "linked_ns": [int(calls.ts[call].min()), int(calls.end[call].max())] if len(linked) else None,
+        "iterations": len(iterations),
+        "iteration_annotation": iterations.annotation,
+        "linked_iterations": [],
+    }
+    notes = [*iterations.notes, *found.notes]
+    if len(linked) and len(iterations):
+        covered = _covered(calls, call, iterations)
+        windows["linked_iterations"] = [iterations.label[k] for k in covered]
+        if len(iterations) > 1:
+            notes += _iteration_note(covered, iterations, windows["linked_sequence"])
+    notes += _offset_note(found, windows["et_sequence"], windows["kineto_sequence"])
+    notes += _choice_note(found)
+    return {**windows, "notes": notes}
+
+
+def _range(seq: Any) -> list[int] | None:
+    known = seq[seq >= 0]
+    return [int(known.min()), int(known.max())] if len(known) else None
+
+
+def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
+    """Ordinals of the iterations linked: those whose annotation is, or, if none is, those that calls fall into."""
+    marked = np.flatnonzero(np.isin(iterations.marker, calls.row[call]))
+    if len(marked):
+        return [int(k) for k in marked]
+    which = iterations.of(calls.ts[call])
+    counts = np.bincount(which[which >= 0], minlength=len(iterations))
+    return [int(k) for k in np.flatnonzero(counts > _STRAY * len(call))]
+
+
+def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None) -> list[str]:
+    total = len(iterations)
+    numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
+    if not covered or len(covered) == total:
+        return []
+    if len(covered) == 1:
+        label = iterations.label[covered[0]]
+        called = "" if label.isdecimal() else f", {label}"
+        return [f"the ET is iteration {covered[0]} of {total}, counted from 0{called}{numbers}"]
+    steady = covered[-1] - covered[0] + 1 == len(covered)
+    told = f"{covered[0]} to {covered[-1]}" if steady else ", ".join(map(str, covered))
+    return [f"the ET covers iterations {told} of {total}, counted from 0{numbers}"]
+
+
+def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None) -> list[str]:
+    offsets = {thread["sequence_offset"] for thread in found.facts.get("threads", []) if thread["sequence_offset"]}
+    if len(offsets) != 1 or ours is None or theirs is None:
+        return []
+    when = "later" if next(iter(offsets)) > 0 else "earlier"
+    return [
+        f"the ET covers sequence {ours[0]}–{ours[1]}, the Kineto trace {theirs[0]}–{theirs[1]}: "
+        f"same structure, durations are those of a {when} iteration"
+    ]
+
+
+def _choice_note(found: Match) -> list[str]:
+    places = max((thread["equal_places"] for thread in found.facts.get("threads", [])), default=1)
+    if places == 1:
+        return []
+    return [f"{places} places fit equally well; one was taken (see --iteration) and its links are marked equivalent"]

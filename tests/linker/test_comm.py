@@ -1,0 +1,188 @@
+"""What communication kernels communicate: from Kineto's arguments, else from the ET's record_param_comms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+from etplus.linker import link
+from etplus.schemas.dtypes import itemsize
+from support import Document, assert_valid, et_document, fixture_pair, kineto_document, read_json, shared_pair
+
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+ARGS: Document = {
+    "Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100, "Group size": 4, "dtype": "BFloat16",
+    "In split size": "[]", "Out split size": "[]", "Process Group Name": "3", "Process Group Description": "tp",
+    "Process Group Ranks": "[0, 2, 4, 6]", "Seq": 17,
+}  # fmt: skip
+FIELDS = {"collective", "dtype", "in_nelems", "out_nelems", "bytes", "group_size", "pg_name", "pg_desc", "pg_ranks",
+          "src_rank", "dst_rank", "seq", "in_split", "out_split"}  # fmt: skip
+
+
+def kernel_of(nodes: list[Document], args: Document, name: str = NCCL, schema: str = "1.1.0-chakra.0.0.4") -> Document:
+    """The node of one kernel that the op with rf_id 1 launched."""
+    kineto = kineto_document([
+        {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 1, "dur": 9, "args": {"Record function id": 1}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "ts": 2, "dur": 1, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": name, "ts": 4, "dur": 3, "tid": 20,
+         "args": {"correlation": 5, "stream": 20, "device": 1, **args}},
+    ])  # fmt: skip
+    document = link(orjson.dumps(et_document(nodes, schema)), orjson.dumps(kineto)).document.to_dict()
+    assert_valid(document)
+    (kernel,) = (node for node in document["nodes"] if node.get("cat") == "kernel")
+    return kernel
+
+
+def comm_of(nodes: list[Document], args: Document, name: str = NCCL, **options: Any) -> Document:
+    kernel = kernel_of(nodes, args, name, **options)
+    comm: Document = kernel["comm"]
+    assert set(comm) == FIELDS and kernel["pg_name"] == comm["pg_name"]
+    return comm
+
+
+OP: list[Document] = [{"id": 3, "name": "op", "rf_id": 1}]
+
+
+def test_everything_from_the_kernel() -> None:
+    assert comm_of(OP, ARGS) == {
+        "collective": "allreduce", "dtype": "BFloat16", "in_nelems": 100, "out_nelems": 100, "bytes": 200,
+        "group_size": 4, "pg_name": "3", "pg_desc": "tp", "pg_ranks": [0, 2, 4, 6], "src_rank": None,
+        "dst_rank": None, "seq": 17, "in_split": [], "out_split": [],
+    }  # fmt: skip
+
+
+def test_point_to_point() -> None:
+    args = {**ARGS, "Collective name": "send", "Src Rank": 1, "Dst Rank": 0}
+    comm = comm_of(OP, args, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
+    assert (comm["collective"], comm["src_rank"], comm["dst_rank"]) == ("send", 1, 0)
+
+
+def test_splits_and_ranks_as_lists_and_as_texts() -> None:
+    for write in (list, str):
+        args = {**ARGS, "In split size": write([25] * 4), "Process Group Ranks": write([0, 2])}
+        comm = comm_of(OP, args)
+        assert comm["in_split"] == [25, 25, 25, 25] and comm["pg_ranks"] == [0, 2]
+
+
+def test_a_list_that_the_profiler_cut_off_is_unknown() -> None:
+    assert comm_of(OP, {**ARGS, "Process Group Ranks": "[0, 1, 2, ...]"})["pg_ranks"] is None
+
+
+def test_arguments_of_unexpected_types_cost_only_themselves() -> None:
+    comm = comm_of(OP, {**ARGS, "Group size": "four", "Seq": 1.5})
+    assert comm["collective"] == "allreduce" and comm["in_nelems"] == 100 and comm["pg_name"] == "3"
+    assert comm["group_size"] is None and comm["seq"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        (NCCL, "allreduce"),
+        ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "allgather"),
+        ("ncclDevKernel_ReduceScatter_Sum_f16_RING_LL(...)", "reduce_scatter"),
+        ("ncclKernel_Broadcast_RING_LL_Sum_int8_t(...)", "broadcast"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(...)", "sendrecv"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(...)", "reduce"),
+        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", None),
+    ],
+)
+def test_without_arguments_the_kernel_name_tells_the_collective(name: str, collective: str | None) -> None:
+    comm = comm_of(OP, {}, name)
+    assert comm["collective"] == collective and comm["bytes"] is None
+
+
+@pytest.mark.parametrize(
+    "name", ["void gemm<nccl_tile>()", "volta_sgemm_128x64_nn", "multi_tensor_apply", "reduce_kernel<512, 1>"]
+)
+def test_other_kernels_have_no_comm(name: str) -> None:
+    kernel = kernel_of(OP, {}, name)
+    assert "comm" not in kernel and "pg_name" not in kernel
+
+
+def record_param_comms(**attrs: Any) -> list[Document]:
+    """The caller of the launching op, as PyTorch writes it."""
+    tensor = [40, 41, 0, 512, 4, "cuda:0"]
+    inputs = {
+        "values": [[tensor], 9, ["5", "dp"], 0, "all_to_allv", [128, 384], [256, 256], 0, 1, 8],
+        "shapes": [[[512]], [], [[], []], [], [], [], [], [], [], []],
+        "types": ["GenericList[Tensor(float)]", "Int", "Tuple[String,String]", "Int", "String", "GenericList[Int,Int]",
+                  "GenericList[Int,Int]", "Int", "Int", "Int"],
+    }  # fmt: skip
+    outputs = {"values": [[tensor, tensor]], "shapes": [[[512], [512]]], "types": ["GenericList[Tensor(float)]"]}
+    parent = {"id": 3, "name": "record_param_comms", "inputs": inputs, "outputs": outputs, "attrs": attrs}
+    return [parent, {"id": 4, "name": "op", "rf_id": 1, "parent": 3}]
+
+
+@pytest.mark.parametrize("schema", ["1.0.1", "1.0.3-chakra.0.0.4"])
+def test_from_the_inputs_of_record_param_comms(schema: str) -> None:
+    comm = comm_of(record_param_comms(), {}, schema=schema)
+    assert (comm["collective"], comm["dtype"]) == ("all_to_allv", "float")
+    assert (comm["in_nelems"], comm["out_nelems"], comm["bytes"]) == (512, 1024, 2048)
+    assert (comm["pg_name"], comm["pg_desc"]) == ("5", "dp")
+    assert (comm["in_split"], comm["out_split"]) == ([128, 384], [256, 256])
+
+
+def test_attributes_of_record_param_comms_go_before_its_inputs() -> None:
+    comm = comm_of(record_param_comms(collective_name="allreduce", dtype="Half", in_msg_nelems=7, pg_size=16), {})
+    assert (comm["collective"], comm["dtype"], comm["in_nelems"], comm["bytes"]) == ("allreduce", "Half", 7, 14)
+    assert comm["group_size"] == 16 and comm["pg_name"] == "5"
+
+
+def test_the_kernel_goes_before_the_et() -> None:
+    comm = comm_of(record_param_comms(), ARGS)
+    assert (comm["collective"], comm["in_nelems"], comm["pg_name"]) == ("allreduce", 100, "3")
+
+
+def test_a_comm_node_without_inputs_tells_nothing() -> None:
+    nodes = [{"id": 3, "name": "record_param_comms"}, {"id": 4, "name": "op", "rf_id": 1, "parent": 3}]
+    assert comm_of(nodes, {})["collective"] == "allreduce"
+
+
+def test_resnet103_has_all_of_its_kernels_arguments() -> None:
+    et, kineto = shared_pair("gpu-pairs/resnet103")
+    document = link(et, kineto).document.to_dict()
+    events = read_json(kineto)["traceEvents"]
+    wanted = {i for i, event in enumerate(events) if event.get("cat") == "kernel" and event["name"].startswith("nccl")}
+    found = {node["kineto_event"]: node["comm"] for node in document["nodes"] if "comm" in node}
+    assert set(found) == wanted and len(wanted) == 21
+    for index, comm in found.items():
+        args = events[index]["args"]
+        assert comm["collective"] == args["Collective name"] and comm["in_nelems"] == args["In msg nelems"]
+        assert comm["bytes"] == comm["in_nelems"] * {"Float": 4, "Byte": 1, "Long": 8, "Int": 4}[args["dtype"]]
+        assert comm["pg_ranks"] == [0, 1] and comm["group_size"] == 2
+
+
+def test_dlrm_has_them_from_record_param_comms() -> None:
+    """Its Kineto trace of 2022 says nothing about collectives."""
+    et, kineto = shared_pair("gpu-pairs/dlrm.rank0")
+    document = link(et, kineto).document.to_dict()
+    assert_valid(document)
+    nodes = {node["id"]: node for node in document["nodes"]}
+    found = [node for node in document["nodes"] if "comm" in node]
+    for node in found:
+        comm, above = node["comm"], node
+        while above["name"] != "record_param_comms":
+            above = nodes[above["parent"]]
+        assert comm["collective"] in above["inputs"] and comm["in_nelems"] > 0 and comm["bytes"] > 0
+    assert Counter(node["comm"]["collective"] for node in found) == {"allreduce": 3, "all_to_allv": 4, "all_to_all": 1}
+
+
+def test_the_fixture() -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    document = link(et, kineto).document.to_dict()
+    comms = [node["comm"] for node in document["nodes"] if "comm" in node]
+    assert len(comms) == 3
+    assert all((c["collective"], c["bytes"], c["pg_ranks"]) == ("allreduce", 396, [0, 1]) for c in comms)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float", 4), ("Float", 4), ("c10::BFloat16", 2), ("BFloat16", 2), ("c10::Half", 2), ("unsigned char", 1),
+     ("long int", 8), ("long", 8), ("Long", 8), ("double", 8), ("bool", 1), ("torch.float16", 2), ("Byte", 1),
+     ("signed char", 1), ("short int", 2), ("c10::complex<float>", 8), ("c10::complex<double>", 16),
+     ("c10::Float8_e4m3fn", 1), ("Float8_e5m2", 1), ("int", 4), ("Int", 4), ("", None), (None, None), ("Tensor", None)],
+)  # fmt: skip
+def test_element_sizes(dtype: str | None, size: int | None) -> None:
+    assert itemsize(dtype) == size
