@@ -68,7 +68,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="use one matching method alone (default: auto)",
     )
     add("--iteration", default="median", metavar="WHICH",
-        help="of several equal placements take: first, last, median (by duration; the default), or a number")  # fmt: skip
+        help="of equal placements take: first, last, median (by duration; the default), or a number")  # fmt: skip
     add(
         "--strict",
         action="store_true",

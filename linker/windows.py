@@ -18,7 +18,7 @@ _STRAY = 0.05
 
 
 def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: Iterations) -> dict[str, Any]:
-    """The report's `windows`: sequence numbers and times of both sides, the iterations linked, and sentences on them."""
+    """The report's `windows`: sequence numbers and times of both sides, iterations linked, and sentences on them."""
     linked = np.flatnonzero(found.call >= 0)
     call = found.call[linked]
     windows: dict[str, Any] = {
@@ -48,10 +48,12 @@ def _range(seq: Any) -> list[int] | None:
 
 
 def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
-    """Ordinals of the iterations linked: those whose annotation is, or, if none is, those that calls fall into."""
-    marked = np.flatnonzero(np.isin(iterations.marker, calls.row[call]))
-    if len(marked):
-        return [int(k) for k in marked]
+    """Ordinals of the iterations linked: if every annotation that starts between the links is linked itself, theirs
+    (wherever in the iteration it stands), else those that calls fall into."""
+    if len(iterations.marker):
+        inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
+        if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():
+            return [int(k) for k in np.flatnonzero(inside)]
     which = iterations.of(calls.ts[call])
     counts = np.bincount(which[which >= 0], minlength=len(iterations))
     return [int(k) for k in np.flatnonzero(counts > _STRAY * len(call))]
