@@ -123,7 +123,7 @@ def _document(
         dur=_spread(size, node, calls.end[call] - calls.ts[call], 0),
         exclusive=_spread(size, node, exclusive_durations(calls)[call], 0),
         certain=_spread(size, node, found.link[at] == CERTAIN, False),
-        inter_thread_dep=np.full(size, -1, np.int64),
+        inter_thread_dep={},
         sync_dep={},
         gpu_row=gpu_row,
         gpu_parent=nodes.node[gpu_parent],

@@ -20,6 +20,7 @@ DEFAULT_ANNOTATION = "DataLoader"
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _EVEN_SPACING = 0.5
 """An annotation marks iterations if the spread of its distances is below this share of their median."""
+_MIN_RECURRENCES = 3
 _MAX_NAMES_TOLD = 8
 
 
@@ -74,7 +75,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
     loader = [i for i, name in enumerate(names) if DEFAULT_ANNOTATION in name]
     for family, members in [(DEFAULT_ANNOTATION, loader), *_families(names)]:
         rows = annotations[members]
-        if len(rows) > 1 and _evenly_spaced(events.ts[rows]):
+        if len(rows) >= _MIN_RECURRENCES and _evenly_spaced(events.ts[rows]):
             return _starting_with(kineto, rows, [str(i) for i in range(len(rows))], family, notes)
     nothing = np.zeros(0, np.int64)
     return Iterations(nothing, nothing, [], nothing, "", notes)

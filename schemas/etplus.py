@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
 from .records import IntColumn
+from .rows import choice, integers, microseconds, rows
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
 
@@ -25,6 +26,7 @@ EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "
 """Kinds of `edges`; see docs/etplus.md."""
 
 _BLOCK = 2048
+_SPACE = 32
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
@@ -32,18 +34,8 @@ _GPU_ATTRS = (
     b'{"name": "tid", "type": "uint64", "value": 0}, {"name": "fw_tid", "type": "uint64", "value": 0}, '
     b'{"name": "op_schema", "type": "string", "value": ""}]'
 )
-_NODE_SUFFIX = (
-    b', "ts": %d.%03d, "dur": %d.%03d, "inclusive_dur": %d.%03d, "exclusive_dur": %d.%03d, "kineto_event": %d,'
-    b' "link": "%b", "inter_thread_dep": %b, "sync_dep": %b}'
-)
-_GPU_COMMON = (
-    b', "cat": %b, "ph": "X", "ts": %d.%03d, "dur": %d.%03d, "inclusive_dur": %d.%03d, "exclusive_dur": %d.%03d,'
-    b' "stream": %d, "device": %d, "correlation": %d, "kineto_event": %d, "args": %b%b}'
-)
-_RUNTIME = (
-    b'{"id": %d, "name": %b, "ts": %d.%03d, "dur": %d.%03d, "tid": %b, "correlation": %d, "parent": %b,'
-    b' "kineto_event": %d}'
-)
+_LINKS = (b'"equivalent"', b'"certain"')
+_INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 
 
 class _Tensors(msgspec.Struct, gc=False):
@@ -116,7 +108,8 @@ class EtPlus:
         kineto_event: int64, index in `traceEvents`, −1 for a node that is not linked.
         ts, dur, exclusive: int64 ns.
         certain: bool.
-        inter_thread_dep: int64, node id, −1 for none. sync_dep: ids by position of the node.
+        inter_thread_dep: by position of a node, the id of the node on another thread that it waits for.
+        sync_dep: by position of a node, the ids of the GPU nodes that it waits for.
         gpu_row: int64, event row of each GPU node, in order of GPU start. gpu_parent: int64, position of its ET node.
         comm: per GPU node that is a communication kernel, its `comm` object, by position in `gpu_row`.
         runtime_row: int64, event row of each runtime call. runtime_parent: int64, position of its ET node or −1.
@@ -132,7 +125,7 @@ class EtPlus:
     dur: IntColumn
     exclusive: IntColumn
     certain: npt.NDArray[np.bool_]
-    inter_thread_dep: IntColumn
+    inter_thread_dep: dict[int, int]
     sync_dep: dict[int, list[int]]
     gpu_row: IntColumn
     gpu_parent: IntColumn
@@ -140,6 +133,11 @@ class EtPlus:
     runtime_row: IntColumn
     runtime_parent: IntColumn
     edges: IntColumn
+
+    @property
+    def dependent(self) -> Container[int]:
+        """Positions of the nodes with an `inter_thread_dep` or `sync_dep`."""
+        return self.inter_thread_dep.keys() | self.sync_dep.keys()
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
@@ -183,39 +181,53 @@ class EtPlus:
         yield [texts[i] for i in np.argsort(ids)]
 
     def _node_texts(self, nodes: IntColumn) -> list[bytes]:
-        data, start, end = self.et.data, self.et.start[nodes].tolist(), self.et.end[nodes].tolist()
-        texts = [data[a:b] for a, b in zip(start, end, strict=True)]
+        texts = self._own_texts(nodes)
+        linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
+        at = nodes[linked]
+        dur = microseconds(self.dur[at])
+        parts = [
+            b', "ts": ', microseconds(self.ts[at]), b', "dur": ', dur, b', "inclusive_dur": ', dur,
+            b', "exclusive_dur": ', microseconds(self.exclusive[at]), b', "kineto_event": ',
+            integers(self.kineto_event[at]), b', "link": ', choice(self.certain[at].astype(np.int64), _LINKS),
+        ]  # fmt: skip
+        dependent = self.dependent
+        for i, node, times in zip(linked.tolist(), at.tolist(), rows(len(at), parts), strict=True):
+            texts[i] += times + (self._dependencies(node) if node in dependent else _INDEPENDENT)
+        return [text + b"}" for text in texts]
+
+    def _dependencies(self, node: int) -> bytes:
+        before = self.inter_thread_dep.get(node)
+        released = self.sync_dep.get(node, [])
+        return b', "inter_thread_dep": %b, "sync_dep": %b' % (orjson.dumps(before), orjson.dumps(released))
+
+    def _own_texts(self, nodes: IntColumn) -> list[bytes]:
+        """What the ET says of each node, without the closing brace and the white space before it."""
+        data, end = self.et.data, self.et.end[nodes] - 1
         if self.numbering.renumbered:
             ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
-            texts = [_renumber(text, ids) for text in texts]
-        linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
-        rows = nodes[linked]
-        ts, ts_ns = _us(self.ts[rows])
-        dur, dur_ns = _us(self.dur[rows])
-        exclusive, exclusive_ns = _us(self.exclusive[rows])
-        links = [b"certain" if c else b"equivalent" for c in self.certain[rows].tolist()]
-        inter = [b"%d" % i if i >= 0 else b"null" for i in self.inter_thread_dep[rows].tolist()]
-        sync = [orjson.dumps(self.sync_dep[i]) if i in self.sync_dep else b"[]" for i in rows.tolist()]
-        values = zip(
-            ts, ts_ns, dur, dur_ns, dur, dur_ns, exclusive, exclusive_ns,
-            self.kineto_event[rows].tolist(), links, inter, sync, strict=True,
-        )  # fmt: skip
-        for i, value in zip(linked.tolist(), values, strict=True):
-            texts[i] = texts[i][:-1].rstrip() + _NODE_SUFFIX % value
-        return texts
+            spans = zip(self.et.start[nodes].tolist(), self.et.end[nodes].tolist(), strict=True)
+            return [_renumber(data[a:b], ids)[:-1] for a, b in spans]
+        characters = np.frombuffer(data, np.uint8)
+        while (blank := characters[end - 1] <= _SPACE).any():
+            end -= blank
+        return [data[a:b] for a, b in zip(self.et.start[nodes].tolist(), end.tolist(), strict=True)]
 
     def _gpu_texts(self, gpu: IntColumn) -> list[bytes]:
-        events, rows, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
-        names = _texts_of(events.names, events.name[rows])
-        categories = _texts_of(events.categories, events.category[rows])
-        ts, ts_ns = _us(events.ts[rows])
-        dur, dur_ns = _us(np.maximum(events.dur[rows], 0))
-        heads = self._gpu_heads(self.numbering.gpu[gpu], names, parents)
-        columns = [column[rows].tolist() for column in (events.stream, events.device, events.correlation, events.index)]
-        args = [events.args(row) for row in rows.tolist()]
-        comm = [self._comm_text(i) for i in gpu.tolist()]
-        values = zip(categories, ts, ts_ns, *[dur, dur_ns] * 3, *columns, args, comm, strict=True)
-        return [head + _GPU_COMMON % value for head, value in zip(heads, values, strict=True)]
+        events, at, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
+        heads = self._gpu_heads(self.numbering.gpu[gpu], _texts_of(events.names, events.name[at]), parents)
+        dur = microseconds(np.maximum(events.dur[at], 0))
+        categories = [orjson.dumps(category) for category in events.categories]
+        parts = [
+            b', "cat": ', choice(events.category[at], categories), b', "ph": "X", "ts": ', microseconds(events.ts[at]),
+            b', "dur": ', dur, b', "inclusive_dur": ', dur, b', "exclusive_dur": ', dur,
+            b', "stream": ', integers(events.stream[at]), b', "device": ', integers(events.device[at]),
+            b', "correlation": ', integers(events.correlation[at]), b', "kineto_event": ', integers(events.index[at]),
+            b', "args": ',
+        ]  # fmt: skip
+        args = map(events.args, at.tolist())
+        comm = map(self._comm_text, gpu.tolist())
+        pieces = zip(heads, rows(len(at), parts), args, comm, strict=True)
+        return [b"%b%b%b%b}" % piece for piece in pieces]
 
     def _gpu_heads(self, ids: IntColumn, names: list[bytes], parents: IntColumn) -> list[bytes]:
         known: dict[int, bytes] = {}
@@ -248,30 +260,24 @@ class EtPlus:
         return b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"]))
 
     def _runtime_texts(self) -> list[bytes]:
-        events, rows = self.events, self.runtime_row
-        ts, ts_ns = _us(events.ts[rows])
-        dur, dur_ns = _us(np.maximum(events.dur[rows], 0))
-        names = _texts_of(events.names, events.name[rows])
-        tids = _texts_of([tid for _, tid in events.threads], events.thread[rows])
-        ids = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
-        parents = [b"%d" % i if i >= 0 else b"null" for i in ids.tolist()]
-        values = zip(
-            self.numbering.runtime.tolist(), names, ts, ts_ns, dur, dur_ns, tids,
-            events.correlation[rows].tolist(), parents, events.index[rows].tolist(), strict=True,
-        )  # fmt: skip
-        return [_RUNTIME % value for value in values]
+        events, at = self.events, self.runtime_row
+        parents = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
+        threads = [orjson.dumps(tid) for _, tid in events.threads]
+        parts = [
+            b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
+            b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),
+            b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime),
+            b', "parent": ',
+        ]  # fmt: skip
+        parent_texts = [b"%d" % p if p >= 0 else b"null" for p in parents.tolist()]
+        pieces = zip(_texts_of(events.names, events.name[at]), rows(len(at), parts), parent_texts, strict=True)
+        return [b'{"name": %b%b%b}' % piece for piece in pieces]
 
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32]) -> list[bytes]:
     """JSON texts of interned values, each made once."""
     texts = {code: orjson.dumps(values[code]) for code in np.unique(codes).tolist()}
     return [texts[code] for code in codes.tolist()]
-
-
-def _us(ns: IntColumn) -> tuple[list[int], list[int]]:
-    """Whole µs and remaining ns, both of times that are not negative."""
-    whole, rest = np.divmod(ns, 1000)
-    return whole.tolist(), rest.tolist()
 
 
 def _edge_text(edges: IntColumn) -> bytes:

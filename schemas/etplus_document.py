@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,13 +14,10 @@ import numpy.typing as npt
 from .etplus import EDGE_KINDS
 from .records import IntColumn
 
-__all__ = ["ANNOTATION_SCOPE", "CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record"]
+__all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record"]
 
 CPU, GPU, RUNTIME = 0, 1, 2
 """Values of `EtPlusDocument.kind`."""
-ANNOTATION_SCOPE = 7
-"""`scope` of a user annotation (record_function)."""
-
 Record = dict[str, msgspec.Raw]
 """A node as it stands in the file, its values undecoded."""
 
@@ -132,23 +129,24 @@ class EtPlusDocument:
 
     def name_of(self, row: int) -> str:
         """A row's name."""
-        return self.names[self.name[row]]
+        name: str = self.names[self.name[row]]
+        return name
 
     def record(self, row: int) -> Record:
         """A row's JSON object, its values undecoded."""
         return _decode_record(self.data[self.start[row] : self.end[row]])
 
-    def records(self, rows: Iterable[int]) -> Iterator[Record]:
+    def records(self, rows: IntColumn) -> Iterator[Record]:
         """Those of several rows, decoded one by one."""
-        for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True):  # type: ignore[index]
+        for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True):
             yield _decode_record(self.data[a:b])
 
     def edges_of(self, *kinds: str) -> IntColumn:
         """The edges of some kinds, (k, 3) as `edges`."""
         return self.edges[np.isin(self.edges[:, 2], [EDGE_KINDS.index(kind) for kind in kinds])]
 
-    def lane_order(self, lane: IntColumn, rows: IntColumn) -> tuple[IntColumn, IntColumn]:
-        """Rows in order of lane, start, end (the longer first) and id.
+    def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
+        """Rows in order of lane, start and id; if they can nest, of those that start together the longest first.
 
         Args:
             lane: int64, one entry a row of the document, such as `thread`.
@@ -157,7 +155,8 @@ class EtPlusDocument:
         Returns:
             the rows in order; and of each the row before it in its lane, −1 for a lane's first.
         """
-        order = rows[np.lexsort((self.id[rows], -self.finish[rows], self.ts[rows], lane[rows]))]
+        longest = -self.finish[rows] if nested else self.ts[rows]
+        order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
         before = np.full(len(order), -1, np.int64)
         same = lane[order[1:]] == lane[order[:-1]]
         before[1:][same] = order[:-1][same]

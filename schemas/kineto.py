@@ -62,7 +62,9 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     device: Any = -1
 
 
-_ARG_COLUMNS = {"correlation": -1, "external_id": -1, "rf_id": 0, "seq": -1, "stream": -1, "device": -1}
+_CPU_ARGS = {"external_id": -1, "rf_id": 0, "seq": -1}
+_OTHER_ARGS = {"external_id": -1, "correlation": -1, "stream": -1, "device": -1}
+"""The arguments that events of CPU ops and annotations, and those of all others, can have; with the value for none."""
 _NO_ARG_VALUES = _Args()
 
 
@@ -260,6 +262,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self.categories, self.names, self.threads = StringTable(), StringTable(), StringTable()
+        self.pids, self.tids = StringTable(), StringTable()
         self.columns: dict[str, list[npt.NDArray[Any]]] = {}
         self.flow_columns: dict[str, list[npt.NDArray[Any]]] = {}
         self.args: list[bytes] = []
@@ -269,7 +272,8 @@ class _Builder:
     def add(self, text: bytes) -> None:
         """Take a block, the text of a JSON array of events."""
         decoded: list[Any] = _decode_events(text)
-        if any(type(e.ts) is float and e.ts >= _EXACT_US for e in decoded):
+        ts = [e.ts for e in decoded]
+        if ts and max(ts) >= _EXACT_US and float in set(map(type, ts)):
             decoded = _decode_exact_events(text)
         rows = [i for i, e in enumerate(decoded) if e.ph == "X" and e.cat not in _SKIPPED_CATEGORIES]
         self._add_events([decoded[i] for i in rows], np.array(rows, np.int64) + self.count)
@@ -286,15 +290,38 @@ class _Builder:
             **_times(events),
             "category": self.categories.codes([e.cat for e in events]),
             "name": self.names.codes([e.name for e in events]),
-            "thread": self.threads.codes([(e.pid, e.tid) for e in events]),
+            "thread": self._thread_codes(events),
             "offset": self.args_size + np.cumsum(lengths) - lengths,
         }
-        for column, missing in _ARG_COLUMNS.items():
-            columns[column] = int_column(list(map(attrgetter(column), args)), missing)
+        columns.update(self._arg_columns(args, columns["category"]))
         if texts:
             self.args.append(joined + b",")
             self.args_size += len(joined) + 1
         _append(self.columns, columns)
+
+    def _arg_columns(self, args: list[_Args], category: Codes) -> dict[str, IntColumn]:
+        """The columns of `_CPU_ARGS` and `_OTHER_ARGS`, each looked up only in the events that can have it."""
+        on_cpu = (
+            np.array([name in CPU_CATEGORIES for name in self.categories.values], np.bool_)[category]
+            if args
+            else np.zeros(0, np.bool_)
+        )
+        columns = {name: np.full(len(args), none, np.int64) for name, none in (_CPU_ARGS | _OTHER_ARGS).items()}
+        for members, wanted in ((on_cpu, _CPU_ARGS), (~on_cpu, _OTHER_ARGS)):
+            rows = np.flatnonzero(members)
+            mine = [args[i] for i in rows.tolist()]
+            for name, none in wanted.items():
+                columns[name][rows] = int_column(list(map(attrgetter(name), mine)), none)
+        return columns
+
+    def _thread_codes(self, events: list[Any]) -> Codes:
+        """Codes of the (pid, tid) pairs, made from codes of either so that no pair is made per event."""
+        pid, tid = self.pids.codes([e.pid for e in events]), self.tids.codes([e.tid for e in events])
+        pairs, first, back = np.unique(pid.astype(np.int64) << 32 | tid, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        codes = np.empty(len(pairs), np.int32)
+        codes[order] = self.threads.codes([(events[i].pid, events[i].tid) for i in first[order].tolist()])
+        return codes[back]
 
     def _add_flows(self, events: list[Any]) -> None:
         columns: dict[str, npt.NDArray[Any]] = {
@@ -302,7 +329,7 @@ class _Builder:
             "category": self.categories.codes([e.cat for e in events]),
             "id": int_column([e.id for e in events], -1),
             "ts": _nanoseconds([e.ts for e in events]),
-            "thread": self.threads.codes([(e.pid, e.tid) for e in events]),
+            "thread": self._thread_codes(events),
         }
         _append(self.flow_columns, columns)
 
@@ -341,9 +368,10 @@ def _nanoseconds(values: list[Any]) -> IntColumn:
     Raises:
         msgspec.ValidationError: a time beyond 2**62 ns, 146 years.
     """
-    if set(map(type, values)) <= {int} and all(abs(v) * 1000 < _MAX_NS for v in values):
+    kinds = set(map(type, values))
+    if kinds <= {int} and max(map(abs, values), default=0) * 1000 < _MAX_NS:
         return np.fromiter(values, np.int64, len(values)) * 1000
-    if any(isinstance(v, Decimal) for v in values):
+    if Decimal in kinds:
         exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < _MAX_NS else None for v in values]
         if None not in exact:
             return np.array(exact, np.int64)

@@ -320,11 +320,20 @@ class _Salvage:
             else:
                 self._log("truncated", at)
             return None
-        if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(self.data, at, after):
+        for _ in range(self._records_in(at, after)):
             self._drop(at)
-        else:
-            self._log("garbage", at)
         return after
+
+    def _records_in(self, at: int, after: int) -> int:
+        """How many records were lost in a stretch of text between records; logs it as garbage if none was."""
+        text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
+        try:
+            return len(orjson.loads(b"[" + text + b"]"))  # values that are no objects
+        except orjson.JSONDecodeError:
+            if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(text):
+                return 1
+        self._log("garbage", at)
+        return 0
 
     def _closing_bracket(self, at: int) -> int | None:
         """The array's "]", told by a valid rest of the document behind it; the first, as the rest may hold arrays."""

@@ -243,7 +243,7 @@ def test_absurd_nesting_is_an_error_not_a_crash(where: str) -> None:
     header = deep if where == "header" else "1"
     text = f'{{"x": {header}, "schema": "1.0.1", "nodes": [{deep if where == "nodes" else node}]}}'
     with pytest.raises(TraceFormatError):
-        read_execution_trace(text.encode())
+        read_execution_trace(text.encode(), strict=True)
 
 
 def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def spans(text: bytes, key: str) -> list[tuple[int, int]]:
     latin = text.decode("latin-1")
     opening = re.search(rf'"{key}"\s*:\s*\[', latin)
     assert opening
-    at, found = opening.end(), []
+    at, found = opening.end(), list[tuple[int, int]]()
     separator = re.compile(r"[\s,]*")
     while True:
         at = separator.match(latin, at).end()  # type: ignore[union-attr]
@@ -460,6 +460,14 @@ def test_text_between_records() -> None:
     result, found = recovered(text, "traceEvents")
     assert found == [event(b"a", i) for i in range(3)]
     assert kinds(result) == {"garbage"}
+
+
+def test_values_that_are_no_events_keep_their_places() -> None:
+    values = [b"null", b"[1, [2]]", b'"x"', b"3.5"]
+    text = document("kineto", [event(b"a"), *values, event(b"b"), values[1], event(b"c")])
+    result, found = recovered(text, "traceEvents")
+    assert found == [event(b"a"), *[b"{}"] * 4, event(b"b"), b"{}", event(b"c")]
+    assert kinds(result) == {"dropped_record"} and result.lost_records == 5
 
 
 @pytest.mark.parametrize("text", [

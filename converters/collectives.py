@@ -1,0 +1,273 @@
+"""The communications of ranks: what each one is, in program order, with groups and tags that all ranks agree on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument, Record
+from ..schemas.records import IntColumn
+from .comm_types import HOST_COLLECTIVE, RECV, SEND, collective_type, is_comm_kernel, message_bytes
+
+__all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]
+
+ALL_RANKS = 0
+"""Number of the group of all ranks."""
+
+_MAX_GROUP = 2**31 - 1
+_UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
+_NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
+
+Group = tuple[str, tuple[int, ...]]
+"""Name and ranks of a process group; no ranks where the traces do not tell them."""
+_WORLD: Group = ("", ())
+
+
+@dataclass(frozen=True)
+class Communication:
+    """One communication of a rank.
+
+    Attributes:
+        row: in the document.
+        kind: CollectiveCommType, SEND or RECV.
+        size: bytes, as in `message_bytes`.
+        group: number of the process group, ALL_RANKS for all. (0 until ranks agree.)
+        peer: the other rank of a message, −1 for collectives.
+        tag: of a message; the n-th from a rank to another has the same on both. (0 until ranks agree.)
+        seq: the trace's own number, −1 for none.
+        named: the process group as the traces name it.
+    """
+
+    row: int
+    kind: int
+    size: int
+    group: int = ALL_RANKS
+    peer: int = -1
+    tag: int = 0
+    seq: int = -1
+    named: Group = _WORLD
+
+
+@dataclass(frozen=True)
+class RankComms:
+    """The communications of one rank in program order (of their launches).
+
+    Attributes:
+        rank: the rank.
+        world: number of ranks of the job, None if unknown.
+        found: the communications that are understood.
+        counts: how many others there are, by what becomes of them.
+    """
+
+    rank: int
+    world: int | None
+    found: tuple[Communication, ...]
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What several ranks (or one for itself) agreed on.
+
+    Attributes:
+        ranks: for each rank its communications, with `group` and `tag`.
+        groups: number to ranks of every group in use; one whose ranks are unknown is not in it.
+        names: number to the group's name in the traces.
+        notes: what to tell the user.
+    """
+
+    ranks: dict[int, RankComms]
+    groups: dict[int, list[int]]
+    names: dict[int, str]
+    notes: tuple[str, ...]
+
+
+def comm_rows(document: EtPlusDocument) -> IntColumn:
+    """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
+    on_gpu = np.array([is_comm_kernel(name) for name in document.names], np.bool_)[document.name]
+    on_gpu[list(document.comm)] = True
+    on_host = np.array([HOST_COLLECTIVE.fullmatch(name) is not None for name in document.names], np.bool_)
+    wanted = ((document.kind == GPU) & on_gpu) | ((document.kind == CPU) & on_host[document.name])
+    return np.flatnonzero(wanted & document.timed)
+
+
+def survey(document: EtPlusDocument, rank: int) -> RankComms:
+    """Find the communications of a rank."""
+    rows = comm_rows(document)
+    rows = rows[np.lexsort((document.id[rows], _issued(document, rows)))]
+    counts: Counter[str] = Counter()
+    found = []
+    for row in rows.tolist():
+        comm = document.comm.get(row, Comm())
+        if comm.collective is None and comm.in_nelems is None:
+            comm = _from_inputs(document, row, comm)
+        kind = collective_type(comm, document.name_of(row))
+        peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else -1
+        if kind is None or peer is None:
+            counts[_UNKNOWN if kind is None else _NO_PEER] += 1
+            continue
+        found.append(
+            Communication(
+                row=row, kind=kind, size=message_bytes(comm, kind) or 0, peer=peer,
+                seq=-1 if comm.seq is None else comm.seq, named=_group(document, comm),
+            )
+        )  # fmt: skip
+    return RankComms(rank, document.world_size, tuple(found), counts)
+
+
+def agree(ranks: Sequence[RankComms]) -> Agreement:
+    """Give groups numbers and messages tags, the same on all ranks.
+
+    Several ranks are taken to be all there are: groups are cut down to them. One rank stands for a job of which the
+    others are not at hand: its groups stay whole.
+    """
+    present = sorted(one.rank for one in ranks)
+    members: dict[Group, list[int]] = {}
+    notes = []
+    for one in ranks:
+        for group in sorted({comm.named for comm in one.found} - {_WORLD}):
+            members.setdefault(group, list(group[1])).extend([] if group[1] else [one.rank])
+    if len(ranks) > 1:
+        members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
+        world = max((one.world or 0 for one in ranks), default=0)
+        if world > len(present):
+            notes.append(f"{len(present)} of {world} ranks were given; groups are cut down to these")
+        members = {group: of for group, of in members.items() if of != present}
+    else:
+        members = {group: of if group[1] else [] for group, of in members.items()}
+    numbers = _numbers(members)
+    grouped = [
+        replace(one, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in one.found))
+        for one in ranks
+    ]
+    return Agreement(
+        ranks={one.rank: one for one in _tagged(grouped)},
+        groups={numbers[group]: of for group, of in sorted(members.items(), key=lambda item: numbers[item[0]]) if of},
+        names={number: group[0] for group, number in sorted(numbers.items(), key=lambda item: item[1])},
+        notes=tuple(notes),
+    )
+
+
+def _numbers(groups: Iterable[Group]) -> dict[Group, int]:
+    """A number from 1 on for each group: its name where that is one and free, else the lowest that is free."""
+    numbers: dict[Group, int] = {}
+    taken: set[int] = set()
+    others = []
+    for group in sorted(groups):
+        name = group[0]
+        wish = int(name) if name.isascii() and name.isdecimal() and len(name) < 11 else 0
+        if 0 < wish <= _MAX_GROUP and wish not in taken:
+            numbers[group] = wish
+            taken.add(wish)
+        else:
+            others.append(group)
+    free = (number for number in range(1, len(taken) + len(others) + 1) if number not in taken)
+    numbers.update(zip(others, free, strict=False))
+    return numbers
+
+
+def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
+    """The ranks with tags on their messages: the n-th from one rank to another gets n on both.
+
+    If both ends are at hand and their traces number the messages (`seq`), those that only one of them has are passed
+    over: they come last.
+    """
+    sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for one in ranks:
+        for comm in one.found:
+            if comm.kind < 0:
+                sequences[_ends(one.rank, comm)].append(comm.seq)
+    tags: dict[tuple[int, int, int], list[int]] = {}
+    for (kind, source, target), own in sequences.items():
+        other = sequences.get((SEND + RECV - kind, source, target), own)
+        tags[kind, source, target] = _aligned(own, other)[::-1]
+    for one in ranks:
+        found = [
+            replace(comm, tag=tags[_ends(one.rank, comm)].pop()) if comm.kind < 0 else comm for comm in one.found
+        ]
+        yield replace(one, found=tuple(found))
+
+
+def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
+    return (comm.kind, rank, comm.peer) if comm.kind == SEND else (comm.kind, comm.peer, rank)
+
+
+def _aligned(own: list[int], other: list[int]) -> list[int]:
+    """Ordinals of messages, those first whose number the other side has too."""
+    common = set(own) & set(other)
+    if -1 in own or len(set(own)) < len(own) or not common:
+        return list(range(len(own)))
+    order = sorted(range(len(own)), key=lambda i: (own[i] not in common, i))
+    ordinals = [0] * len(own)
+    for ordinal, i in enumerate(order):
+        ordinals[i] = ordinal
+    return ordinals
+
+
+def _issued(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
+    """When the host issued each of some rows, ns: start of the launch, else of the calling op, else its own.
+
+    Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
+    before them in the order of calls (of ids), which all ranks have in common.
+    """
+    issued = document.ts.copy()
+    parent = document.parent_row
+    called = (parent >= 0) & document.timed[parent]
+    issued[called] = np.minimum(issued[called], document.ts[parent[called]])
+    launches = document.edges_of("launch")
+    issued[launches[:, 1]] = document.ts[launches[:, 0]]
+    calls = np.flatnonzero((document.kind == CPU) & document.timed)
+    calls = calls[np.lexsort((document.id[calls], document.thread[calls]))]
+    on_host = np.isin(calls, rows)
+    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(document.thread[calls])) + 1):
+        latest = np.maximum.accumulate(np.where(on_host[lane], -1, document.ts[calls[lane]]))
+        late = on_host[lane] & (latest >= 0)
+        issued[calls[lane][late]] = latest[late]
+    return issued[rows]
+
+
+def _group(document: EtPlusDocument, comm: Comm) -> Group:
+    name = comm.pg_name or ""
+    ranks = comm.pg_ranks or document.process_groups.get(name) or []
+    world = document.world_size
+    if len(ranks) == world or (not ranks and (name in ("", "0") or (world and comm.group_size == world))):
+        return _WORLD
+    return name, tuple(sorted(set(ranks)))
+
+
+def _from_inputs(document: EtPlusDocument, row: int, comm: Comm) -> Comm:
+    """What the tensors of a node tell: of gloo's, or of a GPU node that another linker copied from its op.
+
+    The peer of a message stands in the inputs of the `c10d::` call around it: tensors, group, peer, tag.
+    """
+    tensors = list(_tensors(_input_values(document.record(row))))
+    if comm.bytes is None and tensors:
+        comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
+    parent = int(document.parent_row[row])
+    if document.kind[row] != CPU or parent < 0 or not document.name_of(parent).startswith("c10d::"):
+        return comm
+    values = _input_values(document.record(parent))
+    peer = values[2] if len(values) > 2 and type(values[2]) is int else None
+    return msgspec.structs.replace(comm, src_rank=peer, dst_rank=peer)
+
+
+def _input_values(record: Record) -> list[Any]:
+    inputs = msgspec.json.decode(record["inputs"]) if "inputs" in record else []
+    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    return values if isinstance(values, list) else []
+
+
+def _tensors(value: Any) -> Iterator[list[Any]]:
+    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
+    if not isinstance(value, list):
+        return
+    if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):
+        yield value
+        return
+    for part in value:
+        yield from _tensors(part)

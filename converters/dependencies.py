@@ -1,0 +1,151 @@
+"""What each row of an ET+ document waits for: its edges, and the order of threads and streams where edges lack it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.errors import ConvertError
+from ..schemas.etplus import EDGE_KINDS
+from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..schemas.records import IntColumn
+from .host import host_rows
+from .ordering import find_cycle, issue_order
+
+__all__ = ["ORDER", "Dependencies", "dependencies", "sequence_edges", "topological"]
+
+ORDER = 1 << len(EDGE_KINDS)
+"""Bit of a dependency that is not in ET+ `edges`; bit k stands for the k-th of EDGE_KINDS."""
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Dependencies by target.
+
+    Attributes:
+        order: int64, all rows, each after everything that it waits for (its caller too), else in order of start.
+        first: int64, those of row r stand at first[r] up to first[r + 1].
+        source: int64, rows.
+        kinds: int64, bits.
+        left_out: number of dependencies of kind ORDER that would have closed a cycle.
+    """
+
+    order: IntColumn
+    first: IntColumn
+    source: IntColumn
+    kinds: IntColumn
+    left_out: int
+
+    def of(self, row: int) -> tuple[IntColumn, IntColumn]:
+        """Rows that a row waits for, and the kinds."""
+        a, b = self.first[row], self.first[row + 1]
+        return self.source[a:b], self.kinds[a:b]
+
+
+def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependencies:
+    """All dependencies, callers apart (`EtPlusDocument.parent_row`).
+
+    Args:
+        communicating: rows that communicate, see `comm_rows`.
+
+    Raises:
+        ConvertError: edges and calls form a cycle.
+    """
+    count = len(document)
+    extra = sequence_edges(document, communicating)
+    source = np.concatenate([document.edges[:, 0], extra[:, 0]])
+    target = np.concatenate([document.edges[:, 1], extra[:, 1]])
+    kinds = np.concatenate([1 << document.edges[:, 2], np.full(len(extra), ORDER, np.int64)])
+    source, target, kinds = _merged(source, target, kinds, count)
+    order, kept = topological(document, source, target, kinds != ORDER)
+    source, target, kinds = source[kept], target[kept], kinds[kept]
+    first = np.searchsorted(target, np.arange(count + 1))
+    return Dependencies(order, first, source, kinds, int(np.count_nonzero(~kept)))
+
+
+def sequence_edges(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+    """Pairs of rows that follow each other, int64 (m, 2).
+
+    On a thread each op, callee or not, follows the one that started before it, since a simulator would otherwise begin
+    the next op while a callee of the last one still waits. On a stream each GPU event follows the one before. A
+    collective on the host comes after the op before it and before the next one that begins after its end.
+    """
+    rows = host_rows(document, communicating)
+    order, before = document.lane_order(document.thread, rows, nested=True)
+    streams, stream_before = document.lane_order(
+        document.stream_lane, np.flatnonzero(document.kind == GPU), nested=False
+    )
+    pairs = [np.stack([before, order], axis=1), np.stack([stream_before, streams], axis=1)]
+    on_host = communicating[document.kind[communicating] == CPU]
+    threads = document.thread[order]
+    for row in on_host.tolist():
+        a, b = np.searchsorted(threads, [document.thread[row], document.thread[row] + 1])
+        lane, starts = order[a:b], document.ts[order[a:b]]
+        at, after = np.searchsorted(starts, [document.ts[row], document.finish[row]])
+        near = [(int(lane[at - 1]), row)] if at else []
+        near += [(row, int(lane[after]))] if after < len(lane) and document.dur[row] else []
+        pairs.append(np.array(near, np.int64).reshape(-1, 2))
+    found = np.concatenate(pairs)
+    return found[found[:, 0] >= 0]
+
+
+def topological(
+    document: EtPlusDocument, source: IntColumn, target: IntColumn, given: npt.NDArray[np.bool_]
+) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+    """All rows in an order of issue, and which of the dependencies that the document does not have itself to keep.
+
+    Raises:
+        ConvertError: the given dependencies and the calls form a cycle.
+    """
+    count = len(document)
+    by_start = np.lexsort((document.id, -document.finish, _starts(document)))
+    place = np.empty(count, np.int64)
+    place[by_start] = np.arange(count)
+    callees = np.flatnonzero(document.parent_row >= 0)
+    callers = place[document.parent_row[callees]]
+    kept = np.ones(len(source), np.bool_)
+    while True:
+        a = np.concatenate([place[source[kept]], callers])
+        b = np.concatenate([place[target[kept]], place[callees]])
+        order = issue_order(count, a, b)
+        if len(order) == count:
+            return by_start[order], kept
+        left = np.ones(count, np.bool_)
+        left[order] = False
+        doubtful = kept & ~given & left[place[source]] & left[place[target]]
+        if not doubtful.any():
+            cycle = document.id[by_start[find_cycle(count, a, b, order)]].tolist()
+            shown = " -> ".join(map(str, [*cycle[:_SHOWN], *(["..."] if len(cycle) > _SHOWN else [cycle[0]])]))
+            raise ConvertError(f"{document.file}: nodes wait for each other: {shown}; make the file with trace-link")
+        kept &= ~doubtful
+
+
+def _starts(document: EtPlusDocument) -> IntColumn:
+    """Start of each row, ns; a node without a time has its caller's, −1 if that has none either."""
+    starts = np.where(document.timed, document.ts, -1)
+    pending = np.flatnonzero((starts < 0) & (document.parent_row >= 0))
+    while len(pending):
+        inherited = starts[document.parent_row[pending]]
+        starts[pending] = inherited
+        progress = inherited >= 0
+        if not progress.any():
+            break
+        pending = pending[~progress]
+    return starts
+
+
+def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
+    """Each pair once, by target and source, with the kinds of all its edges; ORDER only where there is no edge."""
+    key = target * count + source
+    by_key = np.argsort(key, kind="stable")
+    key = key[by_key]
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    if not len(begins):
+        return source, target, kinds
+    united = np.bitwise_or.reduceat(kinds[by_key], begins)
+    united = np.where(united == ORDER, ORDER, united & ~ORDER)
+    return key[begins] % count, key[begins] // count, united

@@ -1,0 +1,137 @@
+"""What the host's threads do when: the stretches of time in which each op itself works, without callees and waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.execution_trace import ANNOTATION_SCOPE
+from ..schemas.records import IntColumn
+
+__all__ = ["Coverage", "Stretches", "host_rows", "host_work", "released", "stretches"]
+
+_FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of time in which a row is the innermost open one on its thread, in order of start.
+
+    Attributes:
+        start, end: int64 ns, start < end.
+        row: int64.
+    """
+
+    start: IntColumn
+    end: IntColumn
+    row: IntColumn
+
+    def of(self, mask: npt.NDArray[np.bool_]) -> Stretches:
+        """Some of them."""
+        return Stretches(self.start[mask], self.end[mask], self.row[mask])
+
+
+def host_rows(document: EtPlusDocument, without: IntColumn) -> IntColumn:
+    """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
+    wanted = document.timed & (document.kind != GPU)
+    wanted[without] = False
+    return np.flatnonzero(wanted)
+
+
+def stretches(document: EtPlusDocument, rows: IntColumn) -> Stretches:
+    """Cut the time of each thread into stretches by the innermost of `rows` that is open.
+
+    A row that begins inside another one on its thread is taken to end inside it, too.
+    """
+    order, _ = document.lane_order(document.thread, rows, nested=True)
+    found: list[tuple[int, int, int]] = []
+    stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
+    thread, cursor = None, 0
+
+    def close(until: int) -> int:
+        at = cursor
+        while stack and stack[-1][0] <= until:
+            end, row = stack.pop()
+            if end > at:
+                found.append((at, end, row))
+            at = max(at, end)
+        return at
+
+    columns = (document.thread, document.ts, document.finish)
+    for row, lane, ts, end in zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True):
+        if lane != thread:
+            close(_FOREVER)
+            thread = lane
+        else:
+            cursor = close(ts)
+            if stack:
+                if ts > cursor:
+                    found.append((cursor, ts, stack[-1][1]))
+                end = min(end, stack[-1][0])
+        cursor = ts
+        stack.append((end, row))
+    close(_FOREVER)
+    table = np.array(found, np.int64).reshape(-1, 3)
+    table = table[np.lexsort((table[:, 2], table[:, 0]))]
+    return Stretches(table[:, 0], table[:, 1], table[:, 2])
+
+
+def released(document: EtPlusDocument) -> IntColumn:
+    """For each row the end of the last GPU event that it waits for (`sync` edges), ns; −1 if it waits for none."""
+    sync = document.edges_of("sync")
+    sync = sync[document.kind[sync[:, 0]] == GPU]
+    last = np.full(len(document), -1, np.int64)
+    np.maximum.at(last, sync[:, 1], document.finish[sync[:, 0]])
+    return last
+
+
+def host_work(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
+    """How long each host row itself works, ns; one entry a row of the document.
+
+    That is its own time without its callees, without the time it waits for the GPU, and for an annotation also
+    without the time in which another thread is in an op: the thread inside the annotation then waits for that one.
+    """
+    all_of = stretches(document, rows)
+    start = np.where(document.ts[all_of.row] == all_of.start, released(document)[all_of.row], -1)
+    start = np.clip(start, all_of.start, all_of.end)
+    annotation = document.scope[all_of.row] == ANNOTATION_SCOPE
+    work = all_of.end - start
+    busy = Coverage.of(all_of.start[~annotation], all_of.end[~annotation])
+    work[annotation] -= busy.until(all_of.end[annotation]) - busy.until(start[annotation])
+    result = np.zeros(len(document), np.int64)
+    np.add.at(result, all_of.row, work)
+    return result
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The union of intervals.
+
+    Attributes:
+        start, end: int64 ns, disjoint and ascending.
+        before: int64 ns, total length of the intervals before each one.
+    """
+
+    start: IntColumn
+    end: IntColumn
+    before: IntColumn
+
+    @staticmethod
+    def of(start: IntColumn, end: IntColumn) -> Coverage:
+        """Unite intervals that are sorted by start."""
+        latest = np.maximum.accumulate(end) if len(end) else end
+        begins = np.ones(len(start), np.bool_)
+        begins[1:] = start[1:] > latest[:-1]
+        starts, ends = start[begins], latest[np.append(begins[1:], True)[: len(begins)]]
+        return Coverage(starts, ends, np.cumsum(ends - starts) - (ends - starts))
+
+    def until(self, t: IntColumn) -> IntColumn:
+        """How much of the time before each t is covered, ns."""
+        at = np.searchsorted(self.start, t, side="right") - 1
+        if not len(self.start):
+            return np.zeros(len(t), np.int64)
+        inside = np.minimum(t, self.end[at]) - self.start[at]
+        return np.where(at >= 0, self.before[at] + inside, 0)

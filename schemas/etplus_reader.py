@@ -1,0 +1,350 @@
+"""Reader of ET+ files, ours and those of Chakra's own linker, into the columns of an `EtPlusDocument`."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .errors import TraceFormatError
+from .etplus import EDGE_KINDS, EtPlus
+from .etplus_document import CPU, GPU, RUNTIME, Comm, EtPlusDocument, Record
+from .etplus_inferred import infer_edges
+from .files import Source, load
+from .records import UNREADABLE, IntColumn, StringTable, int_column
+
+__all__ = ["read_etplus"]
+
+_BLOCK = 4 << 20
+_CUTS_TRIED = 64
+_CUT = re.compile(rb"([}\]])\s*,\s*(?=[{\[])")
+_EXACT_US = 2.0**43
+"""Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
+_STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
+_LINK_FIRST = "link it with a Kineto trace first (trace-link)"
+_SPOILT = "make the file again with trace-link"
+
+_decode_root = msgspec.json.Decoder(Record).decode
+_decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Us = Annotated[float, msgspec.Meta(ge=0, lt=2.0**62 / 1000)]
+LongUs = Annotated[float, msgspec.Meta(gt=-(2.0**62) / 1000, lt=2.0**62 / 1000)]
+
+
+class _Attr(msgspec.Struct, gc=False):
+    name: str
+    value: Any = None
+
+
+class _Times(msgspec.Struct, gc=False):
+    ts: Us | None = None
+    dur: LongUs | None = None
+    inclusive_dur: LongUs | None = None
+    exclusive_dur: LongUs | None = None
+
+
+class _ExactTimes(msgspec.Struct, gc=False):
+    """The same with the decimals kept: epoch µs with a fraction do not fit a double."""
+
+    ts: Decimal | None = None
+    dur: Decimal | None = None
+    inclusive_dur: Decimal | None = None
+    exclusive_dur: Decimal | None = None
+
+
+class _Node(_Times, kw_only=True, gc=False):
+    id: Id
+    name: str
+    parent: Id | None = None
+    ctrl_deps: Id | None = None
+    attrs: list[_Attr] = []
+    rf_id: int = 0
+    fw_parent: int = 0
+    seq_id: int = -1
+    scope: int = 0
+    tid: int | str = 0
+    fw_tid: int = 0
+    cat: str | None = None
+    stream: Any = -1
+    device: Any = -1
+    correlation: Any = -1
+    kineto_event: Any = -1
+    inter_thread_dep: Id | None = None
+    sync_dep: list[Id] | None = None
+    comm: Comm | None = None
+    pg_name: str | int | None = None
+
+
+_ET_COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+_EVENT_COLUMNS = ("stream", "device", "correlation", "kineto_event")
+
+_decode_nodes = msgspec.json.Decoder(list[_Node]).decode
+_decode_exact_times = msgspec.json.Decoder(list[_ExactTimes]).decode
+_decode_edges = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
+
+
+class _Part(NamedTuple):
+    """A block of an array of the file: offset of its first element, its text as an array of its own."""
+
+    at: int
+    text: bytes
+    decoded: list[Any]
+
+
+def read_etplus(source: Source | EtPlus) -> EtPlusDocument:
+    """Read an ET+ file of either layout, gzipped or not, or the document that `link` returned.
+
+    Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are then inferred
+    from the times and from `inter_thread_dep` and `sync_dep`; `notes` says so.
+
+    Memory: the file's text and some 250 bytes a node.
+
+    Raises:
+        TraceFormatError: no ET+ file, a broken one, or one that contradicts itself (ids used twice, edges between
+            nodes that are not there).
+    """
+    if isinstance(source, EtPlus):
+        name, data = source.et.file, b"".join(source.chunks())
+    else:
+        blob = load(source)
+        name, data = blob.name, blob.data
+        if blob.broken_at is not None:
+            raise TraceFormatError(name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
+    return _Reader(name, data).read()
+
+
+class _Reader:
+    """Builds the columns block by block, so that no block's Python objects outlive it."""
+
+    def __init__(self, file: str, data: bytes) -> None:
+        self.file, self.data = file, data
+        self.names, self.categories = StringTable(), StringTable()
+        self.categories.codes([""])
+        self.columns: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self.sync_dep: dict[int, list[int]] = {}
+        self.comm: dict[int, Comm] = {}
+        self.runtime_tids: list[int | str] = []
+        self.flat = True
+        self.count = 0
+
+    def read(self) -> EtPlusDocument:
+        header = self._header()
+        ours = "etplus" in header
+        for key in ("nodes", "runtime"):
+            if key in header:
+                self._read_nodes(key, header.pop(key))
+        raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
+        columns: dict[str, Any] = {key: np.concatenate(parts) for key, parts in self.columns.items()}
+        if not ours and not np.any(columns["ts"] >= 0):
+            raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
+        columns |= self._relations(columns)
+        document = EtPlusDocument(
+            file=self.file, header=header, summary=self._summary(summary), flat=self.flat, data=self.data,
+            names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
+            edges=np.zeros((0, 3), np.int64), **columns,
+        )  # fmt: skip
+        if raw_edges is None:
+            return infer_edges(document)
+        return replace(document, edges=self._edges(raw_edges, columns["id"]))
+
+    def _header(self) -> Record:
+        try:
+            header = _decode_root(self.data)
+        except UNREADABLE as error:
+            raise TraceFormatError(self.file, "", f"no ET+ file ({error})", _SPOILT) from None
+        if "traceEvents" in header:
+            raise TraceFormatError(
+                self.file, "", "a Kineto trace", "link it with an Execution Trace first (trace-link)"
+            )
+        if "nodes" not in header:
+            raise TraceFormatError(self.file, "", 'no ET+ file: it has no "nodes"', "give a file written by trace-link")
+        return header
+
+    def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
+        summary = msgspec.json.decode(raw)
+        if not isinstance(summary, dict):
+            raise TraceFormatError(self.file, '"etplus"', "is no object", _SPOILT)
+        return summary
+
+    def _array(self, key: str, raw: msgspec.Raw) -> int:
+        """Offset of the "[" of a top-level array."""
+        whole, text = memoryview(self.data), memoryview(raw)
+        for found in re.finditer(rb'"%b"\s*:\s*(?=\[)' % key.encode(), self.data):
+            if whole[found.end() : found.end() + len(text)] == text:
+                return found.end()
+        raise TraceFormatError(self.file, f'"{key}"', "is no array", _SPOILT)
+
+    def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_Part]:
+        """An array in blocks of whole elements, some megabytes each.
+
+        A cut is right if the text up to it is a whole array: it began at an element.
+        """
+        at = self._array(key, raw) + 1
+        end = at + len(memoryview(raw)) - 2
+        while end - at > _BLOCK:
+            for _, cut in zip(range(_CUTS_TRIED), _CUT.finditer(self.data, at + _BLOCK, end), strict=False):
+                text = b"[" + self.data[at : cut.end(1)] + b"]"
+                try:
+                    decoded = decode(text)
+                except UNREADABLE:
+                    continue
+                yield _Part(at, text, decoded)
+                at = cut.end()
+                break
+            else:
+                break
+        text = b"[" + self.data[at:end] + b"]"
+        try:
+            yield _Part(at, text, decode(text))
+        except UNREADABLE as error:
+            raise TraceFormatError(self.file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
+
+    def _read_nodes(self, key: str, raw: msgspec.Raw) -> None:
+        first = self.count
+        for part in self._parts(key, raw, _decode_raws):
+            try:
+                nodes = _decode_nodes(part.text)
+            except UNREADABLE:
+                raise self._first_bad(key, part, self.count - first) from None
+            lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
+            start, at = np.empty(len(nodes), np.int64), part.at
+            for i, length in enumerate(lengths.tolist()):  # only white space and a comma stand between two
+                start[i] = at = self.data.find(b"{", at)
+                at += length
+            self._append({"start": start, "end": start + lengths, **_times(nodes, part.text)})
+            self._append(self._columns(nodes, key == "runtime"))
+            self.count += len(nodes)
+
+    def _first_bad(self, key: str, part: _Part, before: int) -> TraceFormatError:
+        for i, text in enumerate(part.decoded):
+            try:
+                _decode_nodes(b"[" + bytes(text) + b"]")
+            except UNREADABLE as error:
+                problem = str(error).replace("`$[0]", "`$[i]").removesuffix(" - at `$[i]`")
+                return TraceFormatError(self.file, f"{key}[{before + i}]", problem, _SPOILT)
+        return TraceFormatError(self.file, f'"{key}"', "cannot be read", _SPOILT)
+
+    def _append(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        for key, column in columns.items():
+            self.columns[key].append(column)
+
+    def _columns(self, nodes: list[_Node], runtime: bool) -> dict[str, npt.NDArray[Any]]:
+        parents = [node.parent if node.ctrl_deps is None else node.ctrl_deps for node in nodes]
+        kinds = [RUNTIME if runtime else CPU if node.cat is None else GPU for node in nodes]
+        columns: dict[str, npt.NDArray[Any]] = {
+            "id": int_column([node.id for node in nodes], -1),
+            "parent": int_column(parents, -1),
+            "kind": np.array(kinds, np.int8),
+            "name": self.names.codes([node.name for node in nodes]),
+            "category": self.categories.codes([node.cat or "" for node in nodes]),
+            "inter_thread_dep": int_column([node.inter_thread_dep for node in nodes], -1),
+        }
+        self.flat &= all(node.ctrl_deps is None for node in nodes)
+        values = [{attr.name: attr.value for attr in node.attrs} if node.attrs else node for node in nodes]
+        for column, none in _ET_COLUMNS.items():
+            columns[column] = int_column([_value(of, column, none) for of in values], none)
+        for column in _EVENT_COLUMNS:
+            columns[column] = int_column([getattr(node, column) for node in nodes], -1)
+        if runtime:
+            self.runtime_tids += [node.tid for node in nodes]
+        for row, node in enumerate(nodes, self.count):
+            if node.sync_dep:
+                self.sync_dep[row] = node.sync_dep
+            if node.comm is not None:
+                self.comm[row] = node.comm
+            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no more than that
+                self.comm[row] = Comm(pg_name=str(node.pg_name))
+        return columns
+
+    def _relations(self, columns: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The columns that follow from all rows together."""
+        ids, kind, tid = columns["id"], columns["kind"], columns.pop("tid")
+        order = np.argsort(ids, kind="stable")
+        repeated = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+        if len(repeated):
+            raise TraceFormatError(self.file, f"id {ids[order[repeated[0]]]}", "two nodes have it", _SPOILT)
+        structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in self.names.values], np.bool_)
+        parent_row = _rows_of(ids, order, columns["parent"])
+        parent_row[parent_row == np.arange(len(ids))] = -1
+        thread = np.where(kind == GPU, -1, tid)
+        thread[kind == RUNTIME] = self._runtime_threads(thread, parent_row[kind == RUNTIME])
+        structural = structural[columns["name"]] & (kind == CPU)
+        return {"structural": structural, "parent_row": parent_row, "thread": thread}
+
+    def _runtime_threads(self, thread: IntColumn, parent_row: IntColumn) -> IntColumn:
+        """Thread of each runtime call: the one of most of the ops that calls of its Kineto tid have for parents."""
+        votes: dict[int | str, Counter[int]] = {tid: Counter() for tid in self.runtime_tids}
+        for tid, row in zip(self.runtime_tids, parent_row.tolist(), strict=True):
+            if row >= 0:
+                votes[tid][int(thread[row])] += 1
+        own = itertools.count(-2, -1)
+        known = {tid: count.most_common(1)[0][0] if count else next(own) for tid, count in votes.items()}
+        return np.array([known[tid] for tid in self.runtime_tids], np.int64)
+
+    def _edges(self, raw: msgspec.Raw, ids: IntColumn) -> IntColumn:
+        """The edges as rows."""
+        codes = {kind: code for code, kind in enumerate(EDGE_KINDS)}
+        parts = [np.zeros((0, 3), np.int64)]
+        for part in self._parts("edges", raw, _decode_edges):
+            for _, _, kind in part.decoded:
+                if kind not in codes:
+                    raise TraceFormatError(self.file, '"edges"', f"unknown kind {kind[:40]!r}", "update etplus")
+            values = itertools.chain.from_iterable((a, b, codes[kind]) for a, b, kind in part.decoded)
+            try:
+                parts.append(np.fromiter(values, np.int64, 3 * len(part.decoded)).reshape(-1, 3))
+            except OverflowError:
+                raise TraceFormatError(self.file, '"edges"', "an id beyond 64 bits", _SPOILT) from None
+        edges = np.concatenate(parts)
+        ends = _rows_of(ids, np.argsort(ids), edges[:, :2].reshape(-1)).reshape(-1, 2)
+        strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
+        if len(strange):
+            a, b, kind = edges[strange[0]].tolist()
+            problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes of the file"
+            raise TraceFormatError(self.file, f"edges[{strange[0]}]", problem, _SPOILT)
+        edges[:, :2] = ends
+        return edges
+
+
+def _value(of: dict[str, Any] | _Node, column: str, none: int) -> Any:
+    """An ET column of a node, from its attributes or its own fields."""
+    return of.get(column, none) if isinstance(of, dict) else getattr(of, column)
+
+
+def _rows_of(ids: IntColumn, order: IntColumn, wanted: IntColumn) -> IntColumn:
+    """Rows of ids, −1 where no row has the id. `order` sorts `ids`."""
+    if not len(ids):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
+    return np.where(ids[order[at]] == wanted, order[at], -1)
+
+
+def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
+    """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 stands for unfinished calls."""
+    times: list[Any] = list(nodes)
+    if any(node.ts is not None and node.ts >= _EXACT_US for node in nodes):
+        times = _decode_exact_times(text)
+    missing = np.fromiter((one.ts is None for one in times), np.bool_, len(times))
+    dur = _ns([one.inclusive_dur if one.dur is None else one.dur for one in times])
+    columns = {"dur": dur, "exclusive": _ns([one.exclusive_dur for one in times])}
+    return {
+        "ts": np.where(missing, -1, _ns([one.ts for one in times])),
+        **{key: np.where(missing, 0, np.maximum(column, 0)) for key, column in columns.items()},
+    }
+
+
+def _ns(values: list[Any]) -> IntColumn:
+    """µs as doubles or Decimals, None for none, as int64 ns."""
+    if any(isinstance(value, Decimal) for value in values):
+        exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in values)
+        return np.fromiter(exact, np.int64, len(values))
+    us = np.fromiter((0.0 if value is None else value for value in values), np.float64, len(values))
+    return np.rint(us * 1000).astype(np.int64)

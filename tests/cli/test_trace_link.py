@@ -1,0 +1,399 @@
+"""`trace-link` and `etplus link` run as a user runs them: options, exit statuses, errors, interruptions."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from etplus import __version__
+from support import (
+    Document,
+    assert_valid,
+    command,
+    et_document,
+    fixture_pair,
+    kineto_document,
+    plain,
+    read_json,
+    run,
+    shared_pair,
+)
+
+ET, KINETO = fixture_pair("pairs/one_of_n")
+GPU_ET, GPU_KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
+Done = subprocess.CompletedProcess[bytes]
+
+
+def trace_link(et: Any, kineto: Any, *more: Any, **options: Any) -> Done:
+    return run("trace-link", "--et-file", et, "--kineto-file", kineto, *more, **options)
+
+
+def document_of(path: Path) -> Document:
+    document: Document = read_json(path)
+    assert_valid(document)
+    return document
+
+
+def test_the_plain_case(tmp_path: Path) -> None:
+    out = tmp_path / "plus.json"
+    done = trace_link(ET, KINETO, "--output", out)
+    assert (done.returncode, done.stdout) == (0, b"")
+    text = done.stderr.decode()
+    assert "136 of 136 ET ops (100.00%): 136 certain" in text and text.rstrip().endswith(f"wrote   {out}")
+    assert max(map(len, text.splitlines())) <= 100
+    assert document_of(out)["etplus"]["link"]["ops"]["certain"] == 136
+    assert [path.name for path in tmp_path.iterdir()] == ["plus.json"]
+
+
+def test_both_commands_do_the_same(tmp_path: Path) -> None:
+    done = run("etplus", "link", "--et-file", ET, "--kineto-file", KINETO, "--output", tmp_path / "a.json")
+    other = trace_link(ET, KINETO, "--output", tmp_path / "b.json")
+    assert done.returncode == other.returncode == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_the_default_output_lies_beside_the_et(tmp_path: Path) -> None:
+    for name, made in (("x.json", "x_plus.json"), ("y.json.gz", "y_plus.json"), ("z.et", "z.et_plus.json")):
+        path = tmp_path / name
+        path.write_bytes(plain(ET))
+        assert trace_link(path, KINETO).returncode == 0
+        assert document_of(tmp_path / made)
+
+
+def test_gzipped_output(tmp_path: Path) -> None:
+    assert trace_link(ET, KINETO, "--output", tmp_path / "plus.json.gz").returncode == 0
+    assert (tmp_path / "plus.json.gz").read_bytes().startswith(b"\x1f\x8b")
+    assert document_of(tmp_path / "plus.json.gz")
+
+
+def test_output_to_standard_output() -> None:
+    done = trace_link(ET, KINETO, "--output", "-")
+    assert done.returncode == 0 and b"linked" in done.stderr
+    assert_valid(orjson.loads(done.stdout))
+
+
+def test_the_names_that_chakra_users_type(tmp_path: Path) -> None:
+    done = run(
+        "trace-link", "--chakra-host-trace", ET, "--chakra-device-trace", KINETO, "--rank", "3",
+        "--output-file", tmp_path / "plus.json",
+    )  # fmt: skip
+    assert done.returncode == 0 and document_of(tmp_path / "plus.json")
+
+
+def test_the_rank_is_put_into_the_default_name(tmp_path: Path) -> None:
+    (tmp_path / "et.json").write_bytes(plain(ET))
+    assert trace_link(tmp_path / "et.json", KINETO, "--rank", 3).returncode == 0
+    assert (tmp_path / "et_rank3_plus.json").exists()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_standard_input(tmp_path: Path, packed: bool) -> None:
+    for name, et, kineto, given in (("a", "-", KINETO, ET), ("b", ET, "-", KINETO)):
+        data = given.read_bytes() if packed else plain(given)
+        done = trace_link(et, kineto, "--output", tmp_path / name, input=data)
+        assert done.returncode == 0
+        assert document_of(tmp_path / name)["etplus"]["link"]["ops"]["linked"] == 136
+
+
+def test_the_report_as_a_file(tmp_path: Path) -> None:
+    done = trace_link(ET, KINETO, "--output", tmp_path / "plus.json", "--report", tmp_path / "report.json")
+    assert done.returncode == 0
+    assert read_json(tmp_path / "report.json") == read_json(tmp_path / "plus.json")["etplus"]["link"]
+
+
+@pytest.mark.parametrize("method", ["auto", "ids"])
+def test_match(tmp_path: Path, method: str) -> None:
+    assert trace_link(ET, KINETO, "--output", tmp_path / "plus.json", "--match", method).returncode == 0
+    assert document_of(tmp_path / "plus.json")["etplus"]["link"]["method"] == "ids"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--exact-match"],
+        ["--strict"],
+        ["--no-progress"],
+        ["--iteration", "last"],
+        ["--iteration", "2"],
+        ["--annotation", "ProfilerStep"],
+        ["--log-level", "ERROR"],
+        ["--min-match", "1"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_change_nothing_here(tmp_path: Path, options: list[str]) -> None:
+    assert trace_link(ET, KINETO, "--output", tmp_path / "plus.json", *options).returncode == 0
+    assert document_of(tmp_path / "plus.json")["etplus"]["link"]["ops"]["certain"] == 136
+
+
+def test_renumber(tmp_path: Path) -> None:
+    assert trace_link(GPU_ET, GPU_KINETO, "--output", tmp_path / "plus.json", "--renumber").returncode == 0
+    nodes = document_of(tmp_path / "plus.json")["nodes"]
+    assert [node["id"] for node in nodes] == list(range(1, len(nodes) + 1))
+
+
+def test_an_annotation_that_does_not_occur_is_a_warning(tmp_path: Path) -> None:
+    done = trace_link(ET, KINETO, "--output", tmp_path / "plus.json", "--annotation", "nonesuch")
+    assert done.returncode == 0 and b"nonesuch" in done.stderr and b"ProfilerStep#" in done.stderr
+
+
+def small(linked: int, unlinked: int) -> tuple[bytes, bytes]:
+    """A pair in which so many calls have their event."""
+    count = linked + unlinked
+    nodes = [{"id": 3 + i, "name": f"op{i}", "rf_id": 1 + i} for i in range(count)]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": i, "dur": 1, "args": {"Record function id": 1 + i}}
+        for i in range(linked)
+    ]
+    other = {"ph": "X", "cat": "cpu_op", "name": "alien", "ts": 9999, "dur": 1}
+    return orjson.dumps(et_document(nodes)), orjson.dumps(kineto_document([*events, other]))
+
+
+@pytest.mark.parametrize(
+    ("linked", "unlinked", "options", "status"),
+    [
+        (96, 4, [], 0),
+        (94, 6, [], 3),
+        (94, 6, ["--min-match", "0.94"], 0),
+        (96, 4, ["--min-match", "1"], 3),
+        (1, 99, ["--min-match", "0"], 0),
+        (0, 5, ["--min-match", "0"], 3),
+        (0, 5, [], 3),
+    ],
+)
+def test_less_than_min_match_is_status_3_and_the_file_is_written(
+    tmp_path: Path, linked: int, unlinked: int, options: list[str], status: int
+) -> None:
+    et, kineto = small(linked, unlinked)
+    (tmp_path / "et.json").write_bytes(et)
+    (tmp_path / "kineto.json").write_bytes(kineto)
+    out = tmp_path / "plus.json"
+    done = trace_link(tmp_path / "et.json", tmp_path / "kineto.json", "--match", "ids", "--output", out, *options)
+    assert done.returncode == status
+    assert document_of(out)["etplus"]["link"]["ops"]["linked"] == linked
+
+
+def refused(done: Done, folder: Path, kept: list[str]) -> str:
+    """One line that says what is wrong, status 2, nothing written; returns the line."""
+    text = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (2, b""), text[-500:]
+    assert text.count("\n") == 1 and ": error: " in text, text[-500:]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(kept)
+    return text
+
+
+BAD: dict[str, Callable[[Path], None]] = {
+    "missing": lambda path: None,
+    "directory": lambda path: path.mkdir(),
+    "empty": lambda path: path.write_bytes(b"") and None,
+    "empty gzip": lambda path: path.write_bytes(gzip.compress(b"")) and None,
+    "white space": lambda path: path.write_bytes(b"\n\n  ") and None,
+    "text": lambda path: path.write_bytes(b"Traceback (most recent call last):\n") and None,
+    "binary": lambda path: path.write_bytes(bytes(range(256)) * 20) and None,
+    "list": lambda path: path.write_bytes(b"[1, 2]") and None,
+    "other object": lambda path: path.write_bytes(b'{"a": [{"b": 1}]}') and None,
+    "unreadable": lambda path: path.symlink_to(path),
+    "deep": lambda path: path.write_bytes(b'{"schema": "1.0.1", "nodes": ' + b"[" * 200_000) and None,
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("side", ["et", "kineto"])
+def test_bad_input(tmp_path: Path, kind: str, side: str) -> None:
+    bad = tmp_path / "bad.json"
+    BAD[kind](bad)
+    et, kineto = (bad, KINETO) if side == "et" else (ET, bad)
+    kept = [path.name for path in tmp_path.iterdir()]
+    line = refused(trace_link(et, kineto, "--output", tmp_path / "plus.json"), tmp_path, kept)
+    assert str(bad) in line
+
+
+def test_swapped_files(tmp_path: Path) -> None:
+    line = refused(trace_link(KINETO, ET, "--output", tmp_path / "plus.json"), tmp_path, [])
+    assert "this is a Kineto trace, not an Execution Trace; give it as --kineto-file" in line
+
+
+def test_the_same_file_twice(tmp_path: Path) -> None:
+    line = refused(trace_link(ET, ET, "--output", tmp_path / "plus.json"), tmp_path, [])
+    assert "this is an Execution Trace, not a Kineto trace; give it as --et-file" in line
+    refused(trace_link(KINETO, KINETO, "--output", tmp_path / "plus.json"), tmp_path, [])
+
+
+def test_an_unknown_schema_version(tmp_path: Path) -> None:
+    (tmp_path / "et.json").write_bytes(orjson.dumps({**read_json(ET), "schema": "2.0.0"}))
+    line = refused(trace_link(tmp_path / "et.json", KINETO), tmp_path, ["et.json"])
+    assert "schema '2.0.0'" in line
+
+
+def test_strict_refuses_a_broken_file(tmp_path: Path) -> None:
+    (tmp_path / "k.json").write_bytes(plain(KINETO)[:-400])
+    refused(trace_link(ET, tmp_path / "k.json", "--strict", "--output", tmp_path / "o"), tmp_path, ["k.json"])
+    done = trace_link(ET, tmp_path / "k.json", "--output", tmp_path / "o")
+    assert done.returncode == 0 and b"is broken" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--et-file", ET],
+        ["--kineto-file", KINETO],
+        ["--et-file", "-", "--kineto-file", "-", "--output", "o"],
+        ["--et-file", "-", "--kineto-file", KINETO],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "none/o"],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "."],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--iteration", "best"],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", "none/r"],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", "o"],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", "."],
+    ],
+    ids=lambda arguments: " ".join(str(a).rpartition("/")[2] for a in arguments) or "nothing",
+)
+def test_wrong_usage(tmp_path: Path, arguments: list[Any]) -> None:
+    refused(run("trace-link", *arguments, cwd=tmp_path, input=b""), tmp_path, [])
+
+
+@pytest.mark.parametrize("arguments", [["--match", "magic"], ["--min-match", "2"], ["--min-match", "x"], ["--nonesuch"],
+                                       ["--log-level", "LOUD"], ["--rank", "../../3"]])  # fmt: skip
+def test_wrong_options_get_the_usage(tmp_path: Path, arguments: list[str]) -> None:
+    done = trace_link(ET, KINETO, "--output", tmp_path / "o", *arguments)
+    assert done.returncode == 2 and list(tmp_path.iterdir()) == []
+    assert done.stderr.decode().splitlines()[-1].startswith("trace-link: error: ")
+
+
+@pytest.mark.parametrize("option", ["--output", "--report"])
+@pytest.mark.parametrize("which", ["et.json", "kineto.json"])
+@pytest.mark.parametrize("way", ["same", "other spelling", "link"])
+def test_an_output_never_replaces_an_input(tmp_path: Path, option: str, which: str, way: str) -> None:
+    inputs = {"et.json": plain(ET), "kineto.json": plain(KINETO)}
+    for name, data in inputs.items():
+        (tmp_path / name).write_bytes(data)
+    target = {"same": tmp_path / which, "other spelling": tmp_path / ".." / tmp_path.name / which, "link": tmp_path / "l"}
+    if way == "link":
+        target[way].symlink_to(tmp_path / which)
+    kept = [path.name for path in tmp_path.iterdir()]
+    others = [] if option == "--output" else ["--output", tmp_path / "plus.json"]
+    done = trace_link(tmp_path / "et.json", tmp_path / "kineto.json", option, target[way], *others)
+    assert "an input" in refused(done, tmp_path, kept)
+    assert {name: (tmp_path / name).read_bytes() for name in inputs} == inputs
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = trace_link(tmp_path / "none", KINETO, "--log-level", "DEBUG")
+    assert done.returncode == 2 and b"Traceback" in done.stderr
+    assert done.stderr.decode().splitlines()[-1].endswith("no such file; check the path")
+
+
+def test_a_name_with_odd_characters_stays_one_line(tmp_path: Path) -> None:
+    refused(trace_link(tmp_path / "new\nline\x1b[31m.json", KINETO, "--output", tmp_path / "o"), tmp_path, [])
+
+
+def test_help_has_an_example_and_the_exit_statuses() -> None:
+    done = run("trace-link", "--help")
+    text = done.stdout.decode()
+    assert done.returncode == 0 and "example:" in text and "trace-link --et-file" in text and "exit status" in text
+    for option in ("--et-file", "--kineto-file", "--annotation", "--exact-match", "--log-level", "--output", "--report",
+                   "--min-match", "--strict", "--iteration", "--renumber", "--no-progress", "--chakra-host-trace",
+                   "--chakra-device-trace", "--rank", "--output-file", "--match"):  # fmt: skip
+        assert option in text
+
+
+@pytest.mark.parametrize("name", ["trace-link", "etplus"])
+def test_version(name: str) -> None:
+    done = run(name, "--version")
+    assert (done.returncode, done.stdout.decode()) == (0, f"etplus {__version__}\n")
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    """As in `trace-link --output - | head -c 10`."""
+    arguments = [*command("trace-link"), "--et-file", str(ET), "--kineto-file", str(KINETO), "--output", "-"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.read(10)
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.wait(timeout=60)
+    assert process.returncode == 128 + signal.SIGPIPE and b"Traceback" not in errors
+
+
+def waiting_for_input(tmp_path: Path) -> subprocess.Popen[bytes]:
+    """A run that has read its ET and waits for the Kineto trace."""
+    arguments = [*command("trace-link"), "--et-file", str(ET), "--kineto-file", "-", "--output", str(tmp_path / "o.json")]
+    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(plain(KINETO)[:1000])
+    process.stdin.flush()
+    return process
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def catches(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Whether the process has its handler for a signal in place (bit set in SigCgt)."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc for the signal handlers")
+def test_interrupted_while_reading(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    with waiting_for_input(tmp_path) as process:
+        until(lambda: catches(process, signal.SIGTERM))
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == status and b"Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_writing(tmp_path: Path, number: signal.Signals) -> None:
+    """The signal comes when the temporary file is there; the run is over by then or it leaves nothing."""
+    et, kineto = shared_pair("gpu-pairs/resnet103")
+    out = tmp_path / "plus.json.gz"
+    out.write_bytes(b"old")
+    arguments = [*command("trace-link"), "--et-file", str(et), "--kineto-file", str(kineto), "--output", str(out)]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
+        until(lambda: len(list(tmp_path.iterdir())) > 1 or process.poll() is not None)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert [path.name for path in tmp_path.iterdir()] == ["plus.json.gz"]
+    assert process.returncode == 128 + number
+    assert out.read_bytes() == b"old"
+
+
+def on_a_terminal(arguments: list[str]) -> bytes:
+    """What a command writes to standard error where that is a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(arguments, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:  # Linux tells the end of a terminal so
+        pass
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return seen
+
+
+def test_short_runs_show_no_progress_even_on_a_terminal(tmp_path: Path) -> None:
+    arguments = [*command("trace-link"), "--et-file", str(ET), "--kineto-file", str(KINETO), "--output"]
+    for more in ([], ["--no-progress"]):
+        seen = on_a_terminal([*arguments, str(tmp_path / "o.json"), *more])
+        assert b"%|" not in seen and b"linked" in seen

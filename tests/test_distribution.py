@@ -1,0 +1,128 @@
+"""The distribution as users get it: built, installed into an empty environment, run from somewhere else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus import __version__
+from support import FIXTURES, ROOT, assert_valid, fixture_pair, plain
+
+pytestmark = pytest.mark.slow
+
+NOT_SOURCE = (".*", "__pycache__", "build", "dist", "*.egg-info", "demo-out")
+
+
+def execute(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout.decode()}\n{done.stderr.decode()}"
+    return done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with source distribution and wheel, the second made of the first."""
+    folder = tmp_path_factory.mktemp("built")
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*NOT_SOURCE), symlinks=True)
+    execute(sys.executable, "-m", "build", "--outdir", folder, folder / "source", cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (path,) = built.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment that has the wheel and what it asks for, and nothing else."""
+    environment = tmp_path_factory.mktemp("environment")
+    execute(sys.executable, "-m", "venv", environment, cwd=environment)
+    folder = environment / "bin"
+    execute(folder / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=environment)
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A user's project whose own modules are called like our folders."""
+    for name in ("schemas", "linker", "converters", "cli", "fixtures"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module was imported')\n")
+    return tmp_path
+
+
+def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = Parser().parsestr(archive.read(f"etplus-{__version__}.dist-info/METADATA").decode())
+    assert {name.split("/")[0] for name in names} == {"etplus", f"etplus-{__version__}.dist-info"}
+    for needed in ("py.typed", "schemas/etplus.schema.json", "schemas/chakra/et_def.proto", "schemas/chakra/et_def_pb2.pyi",
+                   "fixtures/demo/train_cpu.et.json.gz", "fixtures/demo/train_cpu.kineto.json.gz"):  # fmt: skip
+        assert f"etplus/{needed}" in names
+    assert not [name for name in names if "/tests/" in name or "/golden/" in name or "/benchmarks/" in name]
+    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == ("etplus", __version__, "Apache-2.0")
+    assert wheel.stat().st_size < 1_000_000
+
+
+def test_every_module_is_in_the_wheel(wheel: Path) -> None:
+    """A package that pyproject.toml does not list would be missing from installs alone."""
+    folders = ("schemas", "linker", "converters", "cli")
+    ours = {f"etplus/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    with zipfile.ZipFile(wheel) as archive:
+        assert not ours - set(archive.namelist())
+
+
+def test_the_source_distribution_has_licence_and_readme(built: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "README.md", "pyproject.toml", "__init__.py"} <= names
+
+
+def test_demo(scripts: Path, elsewhere: Path) -> None:
+    text = execute(scripts / "etplus", "demo", "--output", "made", cwd=elsewhere)
+    assert "(100.00%)" in text
+    (made,) = (elsewhere / "made").iterdir()
+    assert_valid(orjson.loads(plain(made)))
+
+
+def test_trace_link(scripts: Path, elsewhere: Path) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    execute(scripts / "trace-link", "--et-file", et, "--kineto-file", kineto, "--output", "plus.json.gz", cwd=elsewhere)
+    assert_valid(orjson.loads(plain(elsewhere / "plus.json.gz")))
+
+
+def test_the_library(scripts: Path, elsewhere: Path) -> None:
+    code = "import sys; from etplus.linker import link; print(link(*sys.argv[1:]).report.linked_share)"
+    pair = fixture_pair("pairs/one_of_n")
+    assert execute(scripts / "python", "-c", code, *pair, cwd=elsewhere) == "1.0\n"
+
+
+def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
+    """Nothing needs a package that the distribution does not ask for, but the script that records the fixtures."""
+    code = (
+        "import pkgutil, importlib, etplus\n"
+        "for module in pkgutil.walk_packages(etplus.__path__, 'etplus.'):\n"
+        "    if module.name != 'etplus.fixtures.record_fixtures':\n"
+        "        importlib.import_module(module.name)\n"
+    )
+    execute(scripts / "python", "-W", "error::ImportWarning", "-c", code, cwd=elsewhere)
+
+
+def test_type_information_is_there(scripts: Path, elsewhere: Path) -> None:
+    code = "from importlib.resources import files; print((files('etplus') / 'py.typed').is_file())"
+    assert execute(scripts / "python", "-c", code, cwd=elsewhere) == "True\n"
+
+
+def test_the_demo_pair_is_the_recorded_one(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for path in (FIXTURES / "demo").glob("*.json.gz"):
+            assert archive.read(f"etplus/fixtures/demo/{path.name}") == path.read_bytes()
