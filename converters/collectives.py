@@ -187,9 +187,7 @@ def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
         other = sequences.get((SEND + RECV - kind, source, target), own)
         tags[kind, source, target] = _aligned(own, other)[::-1]
     for one in ranks:
-        found = [
-            replace(comm, tag=tags[_ends(one.rank, comm)].pop()) if comm.kind < 0 else comm for comm in one.found
-        ]
+        found = [replace(comm, tag=tags[_ends(one.rank, comm)].pop()) if comm.kind < 0 else comm for comm in one.found]
         yield replace(one, found=tuple(found))
 
 

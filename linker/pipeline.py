@@ -20,6 +20,8 @@ from ..schemas.records import IntColumn
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
+from .dependencies import Dependencies, find_dependencies
+from .linked import LinkedTrace
 from .match import METHODS, match_calls
 from .match.result import CERTAIN, Match
 from .report import LinkReport, make_report
@@ -105,33 +107,48 @@ def _document(
     et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match, attachment: Attachment,
     report: LinkReport, renumber: bool,
 ) -> EtPlus:  # fmt: skip
-    events, size = kineto.events, len(et)
     at = np.flatnonzero(found.call >= 0)
+    linked = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
+    comm = comm_of_kernels(et, nodes, kineto.events, linked.gpu_row, linked.gpu_parent)
+    dependencies = find_dependencies(linked, {i: c["pg_name"] or "" for i, c in comm.items()})
     node, call = nodes.node[at], found.call[at]
-    node_of_call = np.full(len(calls), -1, np.int64)
-    node_of_call[call] = at
-    attached = np.flatnonzero(attachment.call >= 0)
-    gpu_row, gpu_parent = attachment.row[attached], node_of_call[attachment.call[attached]]
-    runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call)
+    size = len(et)
     return EtPlus(
         et=et,
-        events=events,
-        summary=_summary(kineto, report, attachment),
-        numbering=Numbering.of(et, nodes.node[gpu_parent], len(runtime_row), renumber=renumber),
-        kineto_event=_spread(size, node, events.index[calls.row[call]], -1),
+        events=kineto.events,
+        summary=_summary(kineto, report, attachment, dependencies),
+        numbering=linked.numbering,
+        kineto_event=_spread(size, node, kineto.events.index[calls.row[call]], -1),
         ts=_spread(size, node, calls.ts[call], 0),
         dur=_spread(size, node, calls.end[call] - calls.ts[call], 0),
         exclusive=_spread(size, node, exclusive_durations(calls)[call], 0),
         certain=_spread(size, node, found.link[at] == CERTAIN, False),
-        inter_thread_dep={},
-        sync_dep={},
-        gpu_row=gpu_row,
-        gpu_parent=nodes.node[gpu_parent],
-        comm=comm_of_kernels(et, nodes, events, gpu_row, gpu_parent),
-        runtime_row=runtime_row,
-        runtime_parent=np.where(runtime_parent >= 0, nodes.node[runtime_parent], -1),
-        edges=np.zeros((0, 3), np.int64),
+        inter_thread_dep=dependencies.inter_thread_dep,
+        sync_dep=dependencies.sync_dep,
+        gpu_row=linked.gpu_row,
+        gpu_parent=nodes.node[linked.gpu_parent],
+        comm=comm,
+        runtime_row=linked.runtime_row,
+        runtime_parent=np.where(linked.runtime_parent >= 0, nodes.node[linked.runtime_parent], -1),
+        edges=dependencies.edges,
     )
+
+
+def _linked_trace(
+    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match, attachment: Attachment,
+    renumber: bool,
+) -> LinkedTrace:  # fmt: skip
+    at = np.flatnonzero(found.call >= 0)
+    node_of_call = np.full(len(calls), -1, np.int64)
+    node_of_call[found.call[at]] = at
+    attached = np.flatnonzero(attachment.call >= 0)
+    gpu_parent = node_of_call[attachment.call[attached]]
+    runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call)
+    numbering = Numbering.of(et, nodes.node[gpu_parent], len(runtime_row), renumber=renumber)
+    return LinkedTrace(
+        et, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent, attachment.launcher[attached],
+        runtime_row, runtime_parent, numbering,
+    )  # fmt: skip
 
 
 def _spread(size: int, at: IntColumn, values: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
@@ -159,7 +176,9 @@ def _runtime_calls(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn
     return rows, np.where(op >= 0, node_of_call[op], -1)
 
 
-def _summary(kineto: KinetoTrace, report: LinkReport, attachment: Attachment) -> dict[str, Any]:
+def _summary(
+    kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
+) -> dict[str, Any]:
     """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
     events = kineto.events
     unattached = {
@@ -178,5 +197,10 @@ def _summary(kineto: KinetoTrace, report: LinkReport, attachment: Attachment) ->
             "distributed_info": kineto.header_value("distributedInfo"),
         },
         "unattached": unattached,
+        "dependencies": {
+            "inferred": dependencies.inferred,
+            "contradicted": dependencies.contradicted,
+            "unresolved": dependencies.unresolved,
+        },
         "link": report.to_dict(),
     }

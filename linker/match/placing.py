@@ -137,7 +137,7 @@ def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
     before = min(int(placed[0]), int(alignment.at[placed[0]]))
     after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
     missing = (1 - _MIN_DENSITY) * len(placed)
-    return bool(before + after <= missing) and len(placed) >= least * min(len(alignment.at), size)
+    return bool(before + after <= missing and len(placed) >= least * min(len(alignment.at), size))
 
 
 def _shared_grams(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:

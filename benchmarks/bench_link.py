@@ -1,0 +1,162 @@
+"""Time and memory of a whole link against merely loading the two files with orjson: `make bench`.
+
+Every figure is taken in a process of its own, the best of some runs, all in one go on one machine: the pair
+`resnet103` beside the repository where it is there (else a fixture, repeated to a like size), and ten times as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
+FIXTURE, FIXTURE_TIMES = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu", 25
+MORE = 10
+BAR_TIME, BAR_GROWTH = 0.5, 1.3
+WIDTH = 80
+
+TASKS = {
+    "load": "orjson.loads of both files",
+    "load_gc_off": "the same, garbage collector off",
+    "link": "etplus: read, link, write",
+    "command": "trace-link, the whole process",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one task took: seconds, and the process's largest resident size in MB."""
+
+    seconds: float
+    megabytes: float
+
+
+def prepare(et: str, kineto: str, times: str, folder: str) -> dict[str, Any]:
+    """Write a pair repeated; its files, a line on it, and how many nodes and events it has."""
+    from etplus.schemas.execution_trace import read_execution_trace
+    from etplus.schemas.kineto import read_kineto
+    from repeat_pair import repeat_pair
+
+    pair = repeat_pair(Path(et), Path(kineto), int(times), Path(folder))
+    nodes, events = len(read_execution_trace(pair[0])), read_kineto(pair[1]).event_count
+    sizes = [f"{path.stat().st_size / 1e6:.1f} MB" for path in pair]
+    line = f"ET {sizes[0]}, {nodes:,} nodes; Kineto {sizes[1]}, {events:,} events"
+    return {"pair": [*map(str, pair)], "line": line, "count": nodes + events}
+
+
+def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
+    """Do one task in this process; what it took."""
+    import orjson
+    from etplus.cli.main import trace_link
+    from etplus.linker import link
+
+    def load() -> list[Any]:
+        return [orjson.loads(Path(path).read_bytes()) for path in (et, kineto)]
+
+    work: dict[str, Callable[[], Any]] = {
+        "load": load,
+        "load_gc_off": load,
+        "link": lambda: link(et, kineto).write(output),
+        "command": lambda: trace_link(["--et-file", et, "--kineto-file", kineto, "--output", output]),
+    }
+    if task == "load_gc_off":
+        gc.disable()
+    start = time.perf_counter()
+    kept = work[task]()  # bound, so that its memory is not given back before the clock is read
+    seconds = time.perf_counter() - start
+    del kept
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    return {"seconds": seconds, "megabytes": peak}
+
+
+def in_child(task: str, *arguments: object) -> tuple[dict[str, Any], float]:
+    """Run `prepare` or `perform` in a new process (this one stays small: a child's peak begins with its parent's
+    size); its result, and the seconds from its start to its end."""
+    command = [sys.executable, __file__, "--child", task, *map(str, arguments)]
+    start = time.perf_counter()
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return json.loads(done.stdout.splitlines()[-1]), time.perf_counter() - start
+
+
+def measure(task: str, pair: list[str], output: Path, runs: int) -> Figure:
+    """The best of some runs, each in a new process."""
+    figures = []
+    for _ in range(runs):
+        told, whole = in_child(task, *pair, output)
+        figures.append(Figure(whole if task == "command" else told["seconds"], told["megabytes"]))
+    return Figure(min(f.seconds for f in figures), min(f.megabytes for f in figures))
+
+
+def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
+    """Seconds and their ratio to orjson's, and peak memory, for each task (rows) and size (columns)."""
+    lines = [f"{'':33}" + "".join(f"{scale:>23}" for scale in scales)]
+    lines.append(f"{'':33}" + f"{'s':>8}{'ratio':>6}{'MB':>9}" * len(scales))
+    for task, meaning in TASKS.items():
+        cells = ""
+        for figure, base in zip(figures[task], figures["load"], strict=True):
+            cells += f"{figure.seconds:8.3f}{figure.seconds / base.seconds:6.2f}{figure.megabytes:9.0f}"
+        lines.append(f"{meaning:33}{cells}")
+    return lines
+
+
+def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[str]) -> list[str]:
+    """The bars, and whether they are met."""
+    lines = []
+    for at, scale in enumerate(scales):
+        link = figures["link"][at]
+        for task, state in (("load", "on"), ("load_gc_off", "off")):
+            time_ratio, memory = link.seconds / figures[task][at].seconds, link.megabytes / figures[task][at].megabytes
+            told = f"link / orjson, collector {state}, {scale}: time {time_ratio:.2f}, memory {memory:.2f}"
+            lines.append(told + (_met(time_ratio, BAR_TIME) if task == "load" else ""))
+    each = [figure.seconds / count for figure, count in zip(figures["link"], counts, strict=True)]
+    growth = each[-1] / each[0]
+    told = f"time per event: {1e6 * each[0]:.2f} µs, at {scales[-1]} {1e6 * each[-1]:.2f} µs: {growth:.2f}"
+    return [*lines, told + _met(growth, BAR_GROWTH)]
+
+
+def _met(value: float, bar: float) -> str:
+    return f" (bar {bar}: {'met' if value <= bar else 'MISSED'})"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3, help="runs of which the best counts (default: 3)")
+    parser.add_argument("--more", type=int, default=MORE, help=f"how much larger the second pair is (default: {MORE})")
+    parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
+    parser.add_argument("--times", type=int, default=1, help="repeat that pair so often first (default: 1)")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        task, *more = arguments.child
+        print(json.dumps(prepare(*more) if task == "prepare" else perform(task, *more)), flush=True)
+        return
+    prefix, times = arguments.pair, arguments.times
+    if prefix is None:
+        prefix, times = (REAL, 1) if Path(f"{REAL}.et.json.gz").exists() else (FIXTURE, FIXTURE_TIMES)
+    print(f"{prefix.name}{f' {times} times' if times > 1 else ''}; best of {arguments.runs} runs, one process each")
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = []
+        for scale in (1, arguments.more):
+            made = f"{prefix}.et.json.gz", f"{prefix}.kineto.json.gz", times * scale, Path(folder) / str(scale)
+            pairs.append(in_child("prepare", *made)[0])
+            print(f"{scale:>3}x  {pairs[-1]['line']}"[:WIDTH], flush=True)
+        output = Path(folder) / "plus.json"
+        figures = {task: [measure(task, p["pair"], output, arguments.runs) for p in pairs] for task in TASKS}
+    scales = ["1x", f"{arguments.more}x"]
+    print("\n".join(["", *table(figures, scales), "", *verdicts(figures, [p["count"] for p in pairs], scales)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Make a large pair of a small one: the same calls again and again, later and with other ids, as a longer run has them.
+
+    python benchmarks/repeat_pair.py ET KINETO TIMES FOLDER
+
+writes FOLDER/et.json and FOLDER/kineto.json. Every copy has its own times, node ids, record function ids, sequence
+numbers, correlations and step numbers, so that the pair links like the original; the layout of the text stays, as
+the speed of a reader depends on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
+from etplus.schemas.files import load
+from etplus.schemas.kineto import KinetoTrace, read_kineto
+from etplus.schemas.records import RecordArray, locate
+
+__all__ = ["repeat_pair"]
+
+_EVENT_KEYS = re.compile(
+    rb'"(ts|id|correlation|External id|Ev Idx|Record function id|Sequence number|wait_on_cuda_event_record_corr_id)"'
+    rb'(\s*:\s*)(\d+)|"ProfilerStep#(\d+)"'
+)
+_NODE_KEYS = re.compile(
+    rb'"(id|parent|ctrl_deps|fw_parent|rf_id|seq_id)"(\s*:\s*)(\d+)|'
+    rb'("name"\s*:\s*"(rf_id|seq_id|fw_parent)"[^{}]*?"value"\s*:\s*)(\d+)|"ProfilerStep#(\d+)"'
+)
+_NUMBER_IN = {
+    "External id": re.compile(rb'"(?:External id|correlation|id)"\s*:\s*(\d+)'),
+    "Ev Idx": re.compile(rb'"Ev Idx"\s*:\s*(\d+)'),
+}
+_PAUSE_US = 100
+
+
+def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path, Path]:
+    """Write the pair repeated; returns the two files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    et_trace, kineto_trace = read_execution_trace(et), read_kineto(kineto)
+    steps = _steps(et_trace, kineto_trace, load(kineto).data)
+    targets = folder / "et.json", folder / "kineto.json"
+    _write(targets[0], load(et).data, "nodes", times, _node_mover(et_trace, steps), b"[pytorch|profiler|")
+    _write(targets[1], load(kineto).data, "traceEvents", times, _event_mover(steps), b'"ph": "M"')
+    return targets
+
+
+def _steps(et: ExecutionTrace, kineto: KinetoTrace, text: bytes) -> dict[str, int]:
+    """By how much each kind of number moves from one copy to the next."""
+    events = kineto.events
+    largest = {key: max(map(int, pattern.findall(text)), default=0) for key, pattern in _NUMBER_IN.items()}
+    timeless = {code for code, name in enumerate(events.categories) if name == "Trace"}
+    timed = [i for i, code in enumerate(events.category.tolist()) if code not in timeless]
+    span = int(events.end[timed].max() - events.ts[timed].min())
+    return {
+        "ts": span // 1000 + _PAUSE_US,
+        "id": 1 + largest["External id"],
+        "Ev Idx": 1 + largest["Ev Idx"],
+        "rf_id": 1 + max(int(et.rf_id.max()), int(events.rf_id.max())),
+        "seq_id": 1 + max(int(et.seq_id.max()), int(events.seq.max())),
+        "node": int(et.id.max()),
+        "ProfilerStep": sum(name.startswith("ProfilerStep#") for name in events.names),
+    }
+
+
+def _event_mover(steps: dict[str, int]) -> Callable[[bytes, int], bytes]:
+    by = {
+        b"ts": steps["ts"], b"id": steps["id"], b"correlation": steps["id"], b"External id": steps["id"],
+        b"wait_on_cuda_event_record_corr_id": steps["id"], b"Ev Idx": steps["Ev Idx"],
+        b"Record function id": steps["rf_id"], b"Sequence number": steps["seq_id"],
+    }  # fmt: skip
+
+    def move(text: bytes, copy: int) -> bytes:
+        def moved(found: re.Match[bytes]) -> bytes:
+            key, colon, number, step = found.groups()
+            if step:
+                return b'"ProfilerStep#%d"' % (int(step) + copy * steps["ProfilerStep"])
+            none = number == b"0" and key not in (b"ts", b"Sequence number", b"Ev Idx")
+            return found.group() if none else b'"%b"%b%d' % (key, colon, int(number) + copy * by[key])
+
+        return _EVENT_KEYS.sub(moved, text)
+
+    return move
+
+
+def _node_mover(et: ExecutionTrace, steps: dict[str, int]) -> Callable[[bytes, int], bytes]:
+    roots = set(et.id[et.structural].tolist())
+    by = {b"rf_id": steps["rf_id"], b"seq_id": steps["seq_id"]}
+
+    def move(text: bytes, copy: int) -> bytes:
+        def moved(found: re.Match[bytes]) -> bytes:
+            key, colon, number, head, attribute, value, step = found.groups()
+            if step:
+                return b'"ProfilerStep#%d"' % (int(step) + copy * steps["ProfilerStep"])
+            name, old = (key, int(number)) if key else (attribute, int(value))
+            stays = name != b"seq_id" and (old == 0 or (name not in by and old in roots))
+            new = old if stays else old + copy * by.get(name, steps["node"])
+            return b'"%b"%b%d' % (key, colon, new) if key else head + b"%d" % new
+
+        return _NODE_KEYS.sub(moved, text)
+
+    return move
+
+
+def _write(
+    path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes
+) -> None:
+    """The document with the records of its array repeated; records with `once` in them stay alone."""
+    array = locate(data, key)
+    if array is None:
+        raise SystemExit(f"{path.name}: a layout that this script does not know")
+    records = [text for block in array.blocks() for text in array.records(block).texts]
+    comma = _between(array)
+    with path.open("wb") as file:
+        file.write(data[: array.start] + comma.join(records))
+        repeated = [text for text in records if once not in text]
+        for copy in range(1, times):
+            file.write(comma + comma.join(move(text, copy) for text in repeated))
+        file.write(_tail(data, array))
+
+
+def _between(array: RecordArray) -> bytes:
+    return array.separator[1 : len(array.separator) - array.opener] or b",\n"
+
+
+def _tail(data: bytes, array: RecordArray) -> bytes:
+    """From behind the last record's brace."""
+    return data[data.rindex(b"}", array.start, array.end) + 1 :]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Repeat an ET + Kineto pair.")
+    parser.add_argument("et", type=Path)
+    parser.add_argument("kineto", type=Path)
+    parser.add_argument("times", type=int)
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    for path in repeat_pair(arguments.et, arguments.kineto, arguments.times, arguments.folder):
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The attributes that etplus itself puts on Chakra nodes, beside those that readers know: what the way back needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from ..schemas.chakra.attributes import MEMBERS, attribute
+from ..schemas.chakra.et_def_pb2 import AttributeProto, Int32List, Int64List
+
+__all__ = ["OWN_MEMBERS", "make", "shared", "values_of"]
+
+OWN_MEMBERS = {
+    "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
+    "inclusive_ns": "int64_val",  # as measured; absent if it equals duration_ns
+    "exclusive_ns": "int64_val",  # the same
+    "data_dep_kinds": "int32_list",  # one entry a data_deps entry: the kinds of edges it stands for, a bit each
+    "call_parent": "int64_val",  # id of the caller where ctrl_deps cannot hold it
+    "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
+    "device": "int64_val",
+    "correlation": "int64_val",
+    "kineto_event": "int64_val",
+    "link": "string_val",
+    "inter_thread_dep": "int64_val",
+    "sync_dep": "int64_list",
+    "kineto_tid": "string_val",  # of a runtime call, as JSON
+    "args": "string_val",  # Kineto's, as JSON
+    "comm": "string_val",  # the whole `comm` object of ET+, as JSON
+    "input_strides": "string_val",
+    "output_strides": "string_val",
+    "et_attrs": "string_val",  # further attributes of the ET node, as JSON
+    "et_fields": "string_val",  # further fields of the ET+ node, as JSON
+    "node_id": "int64_val",  # in a file with numbers of its own: the ET+ id
+}
+"""Attribute name to member, as `MEMBERS`."""
+
+
+def make(name: str, value: Any) -> AttributeProto:
+    """An attribute of either table.
+
+    Raises:
+        KeyError: a name that is in neither.
+    """
+    member = OWN_MEMBERS.get(name)
+    if member is None:
+        return attribute(name, value)
+    if member == "int32_list":
+        value = Int32List(values=value)
+    elif member == "int64_list":
+        value = Int64List(values=value)
+    return AttributeProto(name=name, **{member: value})
+
+
+@lru_cache(maxsize=1 << 14)
+def shared(name: str, value: int | str | bool) -> AttributeProto:
+    """The same for values that many nodes have. The message must not be changed."""
+    return make(name, value)
+
+
+def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
+    """Values by name; of lists the list; those in another member than the tables say are left out."""
+    values: dict[str, Any] = {}
+    for one in attributes:
+        member = OWN_MEMBERS.get(one.name) or MEMBERS.get(one.name)
+        if member is not None and one.WhichOneof("value") == member:
+            value = getattr(one, member)
+            values[one.name] = list(value.values) if member.endswith("_list") else value
+    return values

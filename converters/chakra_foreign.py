@@ -1,0 +1,86 @@
+"""Nodes of Chakra traces that other programs wrote, as ET+ nodes: what their messages and attributes tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
+from ..schemas.etplus import EDGE_KINDS
+from ..schemas.etplus_document import Comm
+from ..schemas.records import IntColumn
+from .chakra_nodes import ET_ATTRIBUTES
+
+__all__ = ["foreign_kinds", "foreign_record"]
+
+_COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+_MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+_LANES = 1 << 40
+"""A lane is class · _LANES + stream or thread; the classes: host, GPU, communication."""
+_HOST, _GPU, _COMM = 0, 1, 2
+
+
+def foreign_record(node: Node, values: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Fields of an ET+ node, and a number for where it runs (for `foreign_kinds`).
+
+    Times are `start_time_micros`, 0 where the file has none, and `duration_micros`.
+    """
+    talks, metadata = node.type in _COMM_TYPES, node.type in (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
+    on_host = metadata or (bool(values.get("is_cpu_op")) and not talks)
+    attrs = [
+        {"name": name, "type": kind, "value": values.get(name, none) if on_host else none}
+        for name, (kind, none) in ET_ATTRIBUTES.items()
+    ]
+    record: dict[str, Any] = {
+        "id": node.id,
+        "name": node.name,
+        "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0,
+        "inputs": {"values": [], "shapes": [], "types": []},
+        "outputs": {"values": [], "shapes": [], "types": []},
+        "attrs": attrs,
+    }
+    stream = values.get("stream", 0)
+    if not metadata:
+        ts, dur = (msgspec.Raw(b"%d.000" % min(us, 2**51)) for us in (node.start_time_micros, node.duration_micros))
+        record |= {"ts": ts, "dur": dur, "inclusive_dur": dur, "exclusive_dur": dur}
+    if not on_host:
+        category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
+        record |= {"cat": category, "ph": "X", "stream": stream, "device": 0, "correlation": 0, "args": {}}
+    if talks:
+        record["comm"] = _comm(node, values)
+        record["pg_name"] = record["comm"].pg_name
+    lane = values.get("tid", 0) if on_host else stream
+    return record, (_HOST if on_host else _COMM if talks else _GPU) * _LANES + lane % _LANES
+
+
+def foreign_kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
+    """Kinds of dependencies, a bit each, from where both ends run.
+
+    Args:
+        lanes: one entry a node, from `foreign_record`.
+        source, target: int64 indices of nodes.
+    """
+    a, b = lanes[source] // _LANES, lanes[target] // _LANES
+    same = lanes[source] == lanes[target]
+    kind = np.select(
+        [(a == _HOST) & (b == _HOST) & same, (a == _HOST) & (b == _HOST), a == _HOST, b == _HOST,
+         (a == _COMM) & (b == _COMM), same],
+        [EDGE_KINDS.index(name) for name in ("thread", "thread_handoff", "launch", "sync", "comm", "stream")],
+        EDGE_KINDS.index("event"),
+    )  # fmt: skip
+    return np.left_shift(1, kind.astype(np.int64))
+
+
+def _comm(node: Node, values: dict[str, Any]) -> Comm:
+    kind = values.get("comm_type")
+    names = {NodeType.COMM_SEND_NODE: "send", NodeType.COMM_RECV_NODE: "recv"}
+    known = kind in CollectiveCommType.values()
+    return Comm(
+        collective=names.get(node.type) or (CollectiveCommType.Name(kind).lower() if known else None),
+        bytes=values.get("comm_size"),
+        pg_name=values.get("pg_name"),
+        src_rank=values.get("comm_src"),
+        dst_rank=values.get("comm_dst"),
+    )

@@ -1,0 +1,178 @@
+"""The dependencies between linked nodes: all kinds of edges, checked against the measured order and against cycles.
+
+Every edge but `sync` leads from what starts earlier to what starts later, and so does the call tree. A `sync` edge
+leads to a call that waits, which may start before what it waits for; but such a call launches nothing, and no edge
+leads on from it. So there is no cycle by construction; `_check_order` verifies the property on the finished edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.errors import LinkError
+from ..schemas.etplus import EDGE_KINDS
+from ..schemas.records import IntColumn
+from .gpu_waits import GpuOrder, Waits, find_waits
+from .linked import LinkedTrace
+from .thread_order import find_handoffs, top_level_ops
+
+__all__ = ["Dependencies", "find_dependencies"]
+
+_ROUNDING_NS = 1000
+"""Times of older files are whole µs; CPU and GPU clocks agree no better."""
+_KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """Edges and what they say of single nodes.
+
+    Attributes:
+        edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
+        inter_thread_dep: by position in the ET, the id of the op on another thread that a node waits for.
+        sync_dep: by position in the ET, ids of the GPU nodes whose end a node waits for.
+        inferred: pairs of ids among the edges that no record states: guessed from the times.
+        contradicted: by kind, how many edges were left out because the measured order contradicts them.
+        unresolved: synchronisation records whose stream or event is not known.
+    """
+
+    edges: IntColumn
+    inter_thread_dep: dict[int, int]
+    sync_dep: dict[int, list[int]]
+    inferred: list[tuple[int, int]]
+    contradicted: dict[str, int]
+    unresolved: int
+
+
+@dataclass
+class _Edges:
+    """Edges gathered so far, and how many of each kind were left out."""
+
+    source: list[IntColumn] = field(default_factory=list)
+    target: list[IntColumn] = field(default_factory=list)
+    kind: list[IntColumn] = field(default_factory=list)
+    contradicted: dict[str, int] = field(default_factory=dict)
+
+    def add(self, kind: str, ends: tuple[IntColumn, IntColumn], allowed: npt.NDArray[np.bool_]) -> IntColumn:
+        """Add edges (ids of source and target) that the measured order allows; returns the positions of those."""
+        left_out = int(np.count_nonzero(~allowed))
+        if left_out:
+            self.contradicted[kind] = self.contradicted.get(kind, 0) + left_out
+        kept = np.flatnonzero(allowed)
+        self.source.append(ends[0][kept])
+        self.target.append(ends[1][kept])
+        self.kind.append(np.full(len(kept), _KIND[kind], np.int64))
+        return kept
+
+    def table(self) -> IntColumn:
+        """All edges, (m, 3), sorted, each once."""
+        parts = [np.concatenate(column) for column in (self.source, self.target, self.kind)]
+        return np.unique(np.stack(parts, axis=1), axis=0) if len(parts[0]) else np.zeros((0, 3), np.int64)
+
+
+def find_dependencies(linked: LinkedTrace, comm_groups: dict[int, str]) -> Dependencies:
+    """Find the edges of every kind.
+
+    Args:
+        comm_groups: by position in `linked.gpu_row`, the process group of each communication kernel.
+
+    Raises:
+        LinkError: the finished edges could hold a cycle, which is a defect of this program.
+    """
+    edges, gpu = _Edges(), GpuOrder.of(linked)
+    _add_launches(linked, edges)
+    _add_streams(linked, gpu, edges)
+    _add_comm(linked, comm_groups, edges)
+    inter_thread = _add_threads(linked, edges)
+    waits = find_waits(linked, gpu)
+    sync_dep = _add_waits(linked, waits, edges)
+    table = edges.table()
+    _check_order(linked, table)
+    kept = {(a, b) for a, b, _ in table.tolist()}
+    inferred = sorted(pair for pair in waits.inferred if pair in kept)
+    return Dependencies(table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved)
+
+
+def _add_launches(linked: LinkedTrace, edges: _Edges) -> None:
+    """Launching call → GPU event, from the runtime call where the window has it, else from the parent op."""
+    events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
+    ids = np.full(len(events) + 1, -1, np.int64)
+    ids[linked.runtime_row] = linked.numbering.runtime
+    source = np.where(ids[launcher] >= 0, ids[launcher], linked.node_id(linked.gpu_parent))
+    begin = np.where(launcher >= 0, events.ts[launcher], events.ts[rows])
+    edges.add("launch", (source, linked.numbering.gpu), begin <= events.ts[rows])
+
+
+def _add_streams(linked: LinkedTrace, gpu: GpuOrder, edges: _Edges) -> None:
+    """Consecutive GPU events of a stream, by start; they may overlap by what the hardware lets them."""
+    ids = linked.numbering.gpu
+    order = np.argsort(gpu.stream, kind="stable")
+    before, after = order[:-1], order[1:]
+    same = gpu.stream[before] == gpu.stream[after]
+    edges.add("stream", (ids[before[same]], ids[after[same]]), np.ones(np.count_nonzero(same), np.bool_))
+
+
+def _add_comm(linked: LinkedTrace, groups: dict[int, str], edges: _Edges) -> None:
+    """Consecutive collectives of one process group, by start."""
+    last: dict[str, int] = {}
+    pairs = []
+    for i in sorted(groups):
+        if groups[i] in last:
+            pairs.append((last[groups[i]], i))
+        last[groups[i]] = i
+    before, after = np.array(pairs, np.int64).reshape(-1, 2).T
+    events, ids, rows = linked.kineto.events, linked.numbering.gpu, linked.gpu_row
+    in_order = events.end[rows[before]] <= events.ts[rows[after]] + _ROUNDING_NS
+    edges.add("comm", (ids[before], ids[after]), in_order)
+
+
+def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
+    """Top-level ops in the order of each thread, and handoffs between threads; returns `inter_thread_dep`."""
+    calls, top = linked.calls, top_level_ops(linked)
+    ids, ts, end = linked.node_id(linked.node_of_call[top]), calls.ts[top], calls.end[top]
+    i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
+    edges.add("thread", (ids[i], ids[i + 1]), end[i] <= ts[i + 1] + _ROUNDING_NS)
+    source, target = find_handoffs(calls, top)
+    in_order = (end[source] <= ts[target] + _ROUNDING_NS) & (ts[source] < ts[target])
+    kept = edges.add("thread_handoff", (ids[source], ids[target]), in_order)
+    nodes = linked.nodes.node[linked.node_of_call[top[target[kept]]]]
+    return dict(zip(nodes.tolist(), ids[source[kept]].tolist(), strict=True))
+
+
+def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, list[int]]:
+    """Stream waits and synchronisations; returns `sync_dep`."""
+    events, gpu_id, runtime_id = linked.kineto.events, linked.numbering.gpu, linked.numbering.runtime
+    ts, end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
+    before, after = waits.event.T
+    in_order = (end[before] <= ts[after] + _ROUNDING_NS) & (ts[before] < ts[after])
+    edges.add("event", (gpu_id[before], gpu_id[after]), in_order)
+    source, call = waits.sync.T
+    row = linked.runtime_row[call]
+    launches = np.isin(row, linked.gpu_launcher)
+    edges.add("sync", (gpu_id[source], runtime_id[call]), (end[source] <= events.end[row] + _ROUNDING_NS) & ~launches)
+    source, call = waits.blocking.T
+    start = events.ts[linked.runtime_row[call]]
+    in_order = (end[source] <= start + _ROUNDING_NS) & (ts[source] < start)
+    edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
+    result: dict[int, set[int]] = {}
+    for g, position in waits.released.tolist():
+        result.setdefault(int(linked.nodes.node[position]), set()).add(int(gpu_id[g]))
+    return {node: sorted(result[node]) for node in sorted(result)}
+
+
+def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:
+    """The property that excludes cycles, on the edges as they are written."""
+    events, numbering = linked.kineto.events, linked.numbering
+    at = np.flatnonzero(linked.node_of_call >= 0)
+    ids = np.concatenate([linked.node_id(linked.node_of_call[at]), numbering.gpu, numbering.runtime])
+    start = np.concatenate([linked.calls.ts[at], events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
+    order = np.argsort(ids)
+    ids, start = ids[order], start[order]
+    source, target, kind = edges.T
+    begin, end = start[np.searchsorted(ids, source)], start[np.searchsorted(ids, target)]
+    back = end < begin
+    if np.any(back & (kind != _KIND["sync"])) or np.isin(target[back], source).any():
+        raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")

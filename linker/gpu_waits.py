@@ -1,0 +1,283 @@
+"""Who waits for which GPU event: streams for events of other streams, CPU calls for streams, events and copies.
+
+Records of category `cuda_sync` tell (they exist only if the profiler was asked for them); without them the names of
+the runtime calls and the times do, and what is guessed from times alone is marked as inferred.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.records import IntColumn
+from .linked import LinkedTrace
+
+__all__ = ["GpuOrder", "Waits", "find_waits"]
+
+_DEVICE_SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context)Synchronize")
+_SYNCHRONIZE = re.compile(r"(?:Stream|Event)Synchronize")
+_STREAM_WAIT = re.compile(r"StreamWaitEvent")
+_ROUNDING_NS = 1000
+_LATE_NS = 5_000
+"""A kernel that starts so much later than its launch and its stream allow has waited for something."""
+_JUST_ENDED_NS = 30_000
+"""What it has waited for ended at most so long before."""
+_USUAL_LATENCY_NS = 10_000
+
+
+class _SyncArgs(msgspec.Struct):
+    kind: str = msgspec.field(default="", name="cuda_sync_kind")
+    stream: Any = -1
+    correlation: Any = -1
+    device: Any = -1
+    wait_on_stream: Any = -1
+    record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+
+
+@dataclass(frozen=True)
+class GpuOrder:
+    """GPU events of a linked trace by stream and launch.
+
+    Attributes:
+        stream: int64, one code a (device, stream) pair for each GPU event.
+        key: (device, stream) by code.
+        launch: int64 ns, when each was launched (its own start if no launch is known).
+        free: int64 ns, when the stream had done what started before each; 0 for the first.
+        queue: by code, positions in order of launch.
+    """
+
+    stream: IntColumn
+    key: list[tuple[int, int]]
+    launch: IntColumn
+    free: IntColumn
+    queue: list[IntColumn]
+
+    @staticmethod
+    def of(linked: LinkedTrace) -> GpuOrder:
+        """Sort the attached GPU events."""
+        events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
+        pairs, code = np.unique(
+            np.stack([events.device[rows], events.stream[rows]], axis=1), axis=0, return_inverse=True
+        )
+        launch = np.where(launcher >= 0, events.ts[launcher], events.ts[rows]) if len(rows) else events.ts[rows]
+        code = code.reshape(-1)
+        by_launch = np.lexsort((events.ts[rows], launch))
+        queue = [by_launch[code[by_launch] == k] for k in range(len(pairs))]
+        free = np.zeros(len(rows), np.int64)
+        for k in range(len(pairs)):
+            members = np.flatnonzero(code == k)
+            free[members[1:]] = np.maximum.accumulate(events.end[rows[members]])[:-1]
+        return GpuOrder(code, [(int(d), int(s)) for d, s in pairs], launch, free, queue)
+
+    def last_before(self, stream: int, ts: int) -> int:
+        """Position of the last event of a stream launched before a time, −1 for none."""
+        queue = self.queue[stream]
+        k = int(np.searchsorted(self.launch[queue], ts))
+        return int(queue[k - 1]) if k else -1
+
+    def first_after(self, stream: int, ts: int) -> int:
+        """Position of the first event of a stream launched after a time, −1 for none."""
+        queue = self.queue[stream]
+        k = int(np.searchsorted(self.launch[queue], ts, side="right"))
+        return int(queue[k]) if k < len(queue) else -1
+
+    def streams(self, device: int, stream: int) -> list[int]:
+        """Codes of the streams with that number on that device; −1 stands for any."""
+        return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Pairs, each an int64 array (m, 2).
+
+    Attributes:
+        event: GPU event → GPU event of another stream that waits for it (positions in `gpu_row`).
+        sync: GPU event → position in `runtime_row` of the call that ends when it has ended.
+        blocking: copied by a blocking call: GPU event → position in `runtime_row` of the next call of that thread.
+        released: GPU event → position in `EtCalls` of the first op after the call that waited.
+        inferred: pairs of output ids that are guessed from times.
+        unresolved: records that name no stream or event of the trace.
+    """
+
+    event: IntColumn
+    sync: IntColumn
+    blocking: IntColumn
+    released: IntColumn
+    inferred: set[tuple[int, int]]
+    unresolved: int
+
+
+def find_waits(linked: LinkedTrace, gpu: GpuOrder) -> Waits:
+    """Find every wait; see the module's docstring for the sources."""
+    finder = _Finder(linked, gpu)
+    told = finder.from_records()
+    finder.from_runtime_calls(told)
+    finder.from_blocking_copies()
+    return Waits(
+        _pairs(finder.event), _pairs(finder.sync), _pairs(finder.blocking), _pairs(finder.released),
+        finder.inferred, finder.unresolved,
+    )  # fmt: skip
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> IntColumn:
+    return np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
+
+
+class _Finder:
+    """Gathers the pairs; everything is looked up in sorted arrays, so that the work is n log n."""
+
+    def __init__(self, linked: LinkedTrace, gpu: GpuOrder) -> None:
+        self.linked, self.gpu = linked, gpu
+        events = linked.kineto.events
+        self.start, self.end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
+        self.by_end = np.argsort(self.end, kind="stable")
+        self.runtime_ts, self.runtime_end = events.ts[linked.runtime_row], events.end[linked.runtime_row]
+        self.runtime_thread = events.thread[linked.runtime_row]
+        self.runtime_of = _by_value(self.runtime_thread)
+        launch_order = np.argsort(gpu.launch, kind="stable")
+        launch_order = launch_order[linked.gpu_launcher[launch_order] >= 0]
+        self.launched_by = _by_value(events.thread[linked.gpu_launcher[launch_order]], launch_order)
+        self.by_correlation = {c: r for r, c in enumerate(events.correlation[linked.runtime_row].tolist()) if c > 0}
+        self.linked_calls = np.flatnonzero(linked.node_of_call >= 0)
+        self.event: list[tuple[int, int]] = []
+        self.sync: list[tuple[int, int]] = []
+        self.blocking: list[tuple[int, int]] = []
+        self.released: list[tuple[int, int]] = []
+        self.inferred: set[tuple[int, int]] = set()
+        self.unresolved = 0
+
+    def from_records(self) -> set[int]:
+        """Use the cuda_sync records; returns the runtime calls (positions) that they speak of."""
+        events, told = self.linked.kineto.events, set[int]()
+        for row in events.rows("cuda_sync").tolist():
+            try:
+                args = msgspec.json.decode(events.args(row), type=_SyncArgs)
+            except msgspec.MsgspecError:
+                continue
+            call = self.by_correlation.get(args.correlation) if isinstance(args.correlation, int) else None
+            if call is None:  # outside the window
+                continue
+            told.add(call)
+            device = args.device if isinstance(args.device, int) else -1
+            if args.kind == "Context Sync":
+                self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in self.gpu.streams(device, -1)])
+            elif args.kind == "Stream Sync":
+                self._wait_for(call, self._on_stream(device, args.stream, self._ts(call)))
+            elif args.kind in ("Event Sync", "Stream Wait Event"):
+                record = self.by_correlation.get(args.record) if isinstance(args.record, int) else None
+                recorded = [] if record is None else self._on_stream(device, args.wait_on_stream, self._ts(record))
+                if not recorded:
+                    self.unresolved += 1
+                elif args.kind == "Event Sync":
+                    self._wait_for(call, recorded)
+                else:
+                    waiting = [self.gpu.first_after(k, self._ts(call)) for k in self._streams(device, args.stream)]
+                    self.event += [(a, b) for a in recorded for b in waiting if b >= 0 and a != b]
+        return told
+
+    def from_runtime_calls(self, told: set[int]) -> None:
+        """Synchronising and stream-wait calls that no record speaks of."""
+        events = self.linked.kineto.events
+        waits_are_recorded = "Stream Wait Event" in events.names
+        whole, part, wait = (
+            {code for code, name in enumerate(events.names) if pattern.search(name)}
+            for pattern in (_DEVICE_SYNCHRONIZE, _SYNCHRONIZE, _STREAM_WAIT)
+        )
+        names = events.name[self.linked.runtime_row]
+        for call in np.flatnonzero(np.isin(names, list(whole | part | wait))).tolist():
+            if call in told:
+                continue
+            if names[call] in whole:
+                self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in range(len(self.gpu.key))])
+            elif names[call] in part:
+                self._infer_pending(call)
+            elif not waits_are_recorded:
+                self._infer_stream_wait(call)
+
+    def from_blocking_copies(self) -> None:
+        """Copies that had ended when their call returned: the thread went on only then."""
+        events, linked = self.linked.kineto.events, self.linked
+        copies = events.mask(frozenset({"gpu_memcpy"}))[linked.gpu_row] & (linked.gpu_launcher >= 0)
+        copies &= self.end <= events.end[linked.gpu_launcher] + _ROUNDING_NS
+        for i in np.flatnonzero(copies).tolist():
+            launcher = int(linked.gpu_launcher[i])
+            thread, returned = int(events.thread[launcher]), int(events.end[launcher])
+            mine = self.runtime_of.get(thread, linked.runtime_row[:0])
+            k = int(np.searchsorted(self.runtime_ts[mine], returned))
+            if k < len(mine):
+                self.blocking.append((i, int(mine[k])))
+            self._release(i, thread, returned)
+
+    def _ts(self, call: int) -> int:
+        return int(self.runtime_ts[call])
+
+    def _streams(self, device: int, stream: Any) -> list[int]:
+        return self.gpu.streams(device, stream) if isinstance(stream, int) and stream >= 0 else []
+
+    def _on_stream(self, device: int, stream: Any, ts: int) -> list[int]:
+        """The last event launched on a stream before a time."""
+        return [i for i in (self.gpu.last_before(k, ts) for k in self._streams(device, stream)) if i >= 0]
+
+    def _wait_for(self, call: int, gpu_events: list[int], inferred: bool = False) -> None:
+        call_end, thread = int(self.runtime_end[call]), int(self.runtime_thread[call])
+        numbering = self.linked.numbering
+        for i in gpu_events:
+            if i < 0 or self.end[i] > call_end + _ROUNDING_NS:
+                continue
+            self.sync.append((i, call))
+            self._release(i, thread, call_end)
+            if inferred:
+                self.inferred.add((int(numbering.gpu[i]), int(numbering.runtime[call])))
+
+    def _release(self, gpu_event: int, thread: int, ts: int) -> None:
+        """The first linked op that a thread starts after it has waited."""
+        calls, mine = self.linked.calls, self.linked_calls
+        begin, stop = np.searchsorted(calls.thread[mine], [thread, thread + 1])
+        k = begin + int(np.searchsorted(calls.ts[mine[begin:stop]], ts))
+        if k < stop:
+            self.released.append((gpu_event, int(self.linked.node_of_call[mine[k]])))
+
+    def _ended(self, after: int, until: int) -> IntColumn:
+        """GPU events that ended in a span of time, the last one first."""
+        ends = self.end[self.by_end]
+        a, b = np.searchsorted(ends, after, side="right"), np.searchsorted(ends, until, side="right")
+        return self.by_end[a:b][::-1]
+
+    def _infer_pending(self, call: int) -> None:
+        """A call that waits for a stream or event of which nothing is told: for what ended last while it waited."""
+        for i in self._ended(self._ts(call), int(self.runtime_end[call]) + _ROUNDING_NS).tolist():
+            if self.gpu.launch[i] < self._ts(call):
+                self._wait_for(call, [i], inferred=True)
+                return
+
+    def _infer_stream_wait(self, call: int) -> None:
+        """The next event launched by the thread after a stream wait, if it starts late, waits for what has just ended
+        on another stream."""
+        mine = self.launched_by.get(int(self.runtime_thread[call]), self.by_end[:0])
+        k = int(np.searchsorted(self.gpu.launch[mine], self._ts(call), side="right"))
+        if k == len(mine):
+            return
+        i = int(mine[k])
+        free = max(int(self.gpu.launch[i]) + _USUAL_LATENCY_NS, int(self.gpu.free[i]))
+        if self.start[i] - free <= _LATE_NS:
+            return
+        for source in self._ended(int(self.start[i]) - _JUST_ENDED_NS, int(self.start[i])).tolist():
+            if self.gpu.stream[source] != self.gpu.stream[i]:
+                self.event.append((source, i))
+                ids = self.linked.numbering.gpu
+                self.inferred.add((int(ids[source]), int(ids[i])))
+                return
+
+
+def _by_value(values: npt.NDArray[np.integer], positions: IntColumn | None = None) -> dict[int, IntColumn]:
+    """Positions of each value, in their order."""
+    positions = np.arange(len(values)) if positions is None else positions
+    order = np.argsort(values, kind="stable")
+    cuts = np.flatnonzero(np.diff(values[order])) + 1
+    groups = np.split(order, cuts) if len(values) else []
+    return {int(values[group[0]]): positions[group] for group in groups}

@@ -1,0 +1,44 @@
+"""The linked trace as one value: both tables, who is linked to whom, and the ids that everything has in the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..schemas.etplus import Numbering
+from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.kineto import KinetoTrace
+from ..schemas.records import IntColumn
+from .calls import CpuCalls, EtCalls
+
+__all__ = ["LinkedTrace"]
+
+
+@dataclass(frozen=True)
+class LinkedTrace:
+    """What the stages after attachment work on.
+
+    Attributes:
+        node_of_call: int64, for each of `calls` the position in `nodes` that is linked to it, −1 for none.
+        gpu_row: int64, event row of each attached GPU event, in order of GPU start.
+        gpu_parent: int64, position in `nodes` of each one's parent.
+        gpu_launcher: int64, event row of the runtime call that launched each, −1 for none.
+        runtime_row: int64, event row of each runtime call in the window, in order of start.
+        runtime_parent: int64, position in `nodes` of each one's innermost linked caller, −1 for none.
+        numbering: ids in the output.
+    """
+
+    et: ExecutionTrace
+    kineto: KinetoTrace
+    nodes: EtCalls
+    calls: CpuCalls
+    node_of_call: IntColumn
+    gpu_row: IntColumn
+    gpu_parent: IntColumn
+    gpu_launcher: IntColumn
+    runtime_row: IntColumn
+    runtime_parent: IntColumn
+    numbering: Numbering
+
+    def node_id(self, position: IntColumn) -> IntColumn:
+        """Ids of calls of `nodes`."""
+        return self.numbering.node[self.nodes.node[position]]

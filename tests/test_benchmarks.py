@@ -1,0 +1,46 @@
+"""The benchmark runs, and the pair that it makes of a small one is a sound one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from etplus.linker import link
+from support import ROOT, assert_valid, fixture_pair, shared_pair
+
+BENCHMARKS = ROOT / "benchmarks"
+
+
+def execute(script: str, *arguments: str | Path) -> str:
+    command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout.decode()
+
+
+@pytest.mark.parametrize("name", ["demo/train_cpu", "pairs/gpu_shaped_from_cpu"])
+def test_a_repeated_pair_links_like_the_original(tmp_path: Path, name: str) -> None:
+    one = link(*fixture_pair(name)).report
+    execute("repeat_pair.py", *fixture_pair(name), "3", tmp_path)
+    result = link(tmp_path / "et.json", tmp_path / "kineto.json")
+    assert_valid(result.document.to_dict())
+    report = result.report
+    assert (report.ops["certain"], report.linked_share, report.method) == (3 * one.ops["certain"], 1.0, "ids")
+    for category, counts in one.gpu["categories"].items():
+        many = report.gpu["categories"][category]
+        assert (many["total"], many["attached"]) == (3 * counts["total"], 3 * counts["attached"])
+    assert not report.warnings
+
+
+def test_a_repeated_pair_without_ids_links_by_its_numbers(tmp_path: Path) -> None:
+    execute("repeat_pair.py", *shared_pair("gpu-pairs/dlrm.rank0"), "3", tmp_path)
+    report = link(tmp_path / "et.json", tmp_path / "kineto.json").report
+    assert report.linked_share == 1.0 and not report.warnings
+
+
+def test_the_benchmark_prints_its_table() -> None:
+    pair = str(fixture_pair("demo/train_cpu")[0]).removesuffix(".et.json.gz")
+    text = execute("bench_link.py", "--pair", pair, "--runs", "1", "--more", "2")
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("orjson.loads of both files", "garbage collector off", "read, link, write", "time per event", "bar 0.5"):
+        assert part in text
