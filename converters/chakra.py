@@ -21,7 +21,7 @@ from .comm_types import RECV, SEND
 from .dependencies import Dependencies, dependencies
 from .host import host_rows, host_work
 
-__all__ = ["CHAKRA_VERSION", "Written", "chakra_nodes", "comm_attributes", "rounded", "write_et"]
+__all__ = ["CHAKRA_VERSION", "Written", "chakra_nodes", "comm_attributes", "comm_node_type", "rounded", "write_et"]
 
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
@@ -108,6 +108,12 @@ def chakra_nodes(
         yield node
 
 
+def comm_node_type(comm: Communication) -> NodeType:
+    """Type of the node of a communication."""
+    types = {SEND: NodeType.COMM_SEND_NODE, RECV: NodeType.COMM_RECV_NODE}
+    return types.get(comm.kind, NodeType.COMM_COLL_NODE)
+
+
 def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
     """What readers need to know of a communication."""
     if comm.kind >= 0:
@@ -157,9 +163,7 @@ def _lanes(document: EtPlusDocument) -> IntColumn:
 
 def _node_type(document: EtPlusDocument, row: int, comm: Communication | None, memory_nodes: bool) -> NodeType:
     if comm is not None:
-        if comm.kind == SEND:
-            return NodeType.COMM_SEND_NODE
-        return NodeType.COMM_RECV_NODE if comm.kind == RECV else NodeType.COMM_COLL_NODE
+        return comm_node_type(comm)
     if document.structural[row]:
         return NodeType.METADATA_NODE
     if memory_nodes and document.categories[document.category[row]] in _COPIES:

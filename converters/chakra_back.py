@@ -27,6 +27,8 @@ __all__ = ["etplus_chunks", "read_et", "write_etplus"]
 
 _SEPARATOR = b",\n    "
 _FOREIGN_SCHEMA = "1.1.0-chakra.0.0.4"
+_TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
+_AGAIN = "convert the ET+ file again"
 _CHECK = "`etplus check` tells more"
 
 _encode = msgspec.json.Encoder().encode
@@ -94,7 +96,7 @@ class _Back:
             kinds = values.get("data_dep_kinds", [])
             if len(kinds) != len(node.data_deps):
                 problem = f"{len(node.data_deps)} data_deps but {len(kinds)} kinds"
-                raise TraceFormatError(self.file, f"node {node.id}", problem, "convert the ET+ file again")
+                raise TraceFormatError(self.file, f"node {node.id}", problem, _AGAIN)
             record = self._record(node, values)
             deps = node.data_deps
         else:
@@ -159,9 +161,10 @@ class _Back:
         if "cat" not in values:
             if "start_ns" not in values:
                 return {}
-            record = self._times(values, ("ts", "dur", "inclusive_dur", "exclusive_dur"))
+            record = self._times(values, _TIMES)
             record |= {name: values[name] for name in ("kineto_event", "link") if name in values}
-            return record | {"inter_thread_dep": values.get("inter_thread_dep"), "sync_dep": values.get("sync_dep", [])}
+            waits = {"inter_thread_dep": values.get("inter_thread_dep"), "sync_dep": values.get("sync_dep", [])}
+            return record | waits
         record = {
             "cat": values["cat"],
             "ph": "X",

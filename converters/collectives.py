@@ -13,6 +13,7 @@ import numpy as np
 from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument, Record
 from ..schemas.records import IntColumn
 from .comm_types import HOST_COLLECTIVE, RECV, SEND, collective_type, is_comm_kernel, message_bytes
+from .host import issue_times
 
 __all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]
 
@@ -99,7 +100,7 @@ def comm_rows(document: EtPlusDocument) -> IntColumn:
 def survey(document: EtPlusDocument, rank: int) -> RankComms:
     """Find the communications of a rank."""
     rows = comm_rows(document)
-    rows = rows[np.lexsort((document.id[rows], _issued(document, rows)))]
+    rows = rows[np.lexsort((document.id[rows], issue_times(document, rows)[rows]))]
     counts: Counter[str] = Counter()
     found = []
     for row in rows.tolist():
@@ -205,28 +206,6 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
     for ordinal, i in enumerate(order):
         ordinals[i] = ordinal
     return ordinals
-
-
-def _issued(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
-    """When the host issued each of some rows, ns: start of the launch, else of the calling op, else its own.
-
-    Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
-    before them in the order of calls (of ids), which all ranks have in common.
-    """
-    issued = document.ts.copy()
-    parent = document.parent_row
-    called = (parent >= 0) & document.timed[parent]
-    issued[called] = np.minimum(issued[called], document.ts[parent[called]])
-    launches = document.edges_of("launch")
-    issued[launches[:, 1]] = document.ts[launches[:, 0]]
-    calls = np.flatnonzero((document.kind == CPU) & document.timed)
-    calls = calls[np.lexsort((document.id[calls], document.thread[calls]))]
-    on_host = np.isin(calls, rows)
-    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(document.thread[calls])) + 1):
-        latest = np.maximum.accumulate(np.where(on_host[lane], -1, document.ts[calls[lane]]))
-        late = on_host[lane] & (latest >= 0)
-        issued[calls[lane][late]] = latest[late]
-    return issued[rows]
 
 
 def _group(document: EtPlusDocument, comm: Comm) -> Group:

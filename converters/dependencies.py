@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,13 @@ from ..schemas.records import IntColumn
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 
-__all__ = ["ORDER", "Dependencies", "dependencies", "sequence_edges", "topological"]
+__all__ = ["ORDER", "Dependencies", "dependencies", "issuable", "sequence_edges", "start_order"]
 
 ORDER = 1 << len(EDGE_KINDS)
 """Bit of a dependency that is not in ET+ `edges`; bit k stands for the k-th of EDGE_KINDS."""
 
 _SHOWN = 6
+_FOREVER = 2**62
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,26 @@ def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependen
     target = np.concatenate([document.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([1 << document.edges[:, 2], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    order, kept = topological(document, source, target, kinds != ORDER)
+    by_start = start_order(document)
+    place = np.empty(count, np.int64)
+    place[by_start] = np.arange(count)
+    callees = np.flatnonzero(document.parent_row >= 0)
+    order, kept = issuable(
+        count,
+        np.concatenate([place[source], place[document.parent_row[callees]]]),
+        np.concatenate([place[target], place[callees]]),
+        np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
+        lambda cycle: _explain(document, by_start[cycle]),
+    )
+    kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
     first = np.searchsorted(target, np.arange(count + 1))
-    return Dependencies(order, first, source, kinds, int(np.count_nonzero(~kept)))
+    return Dependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
+
+
+def _explain(document: EtPlusDocument, cycle: IntColumn) -> str:
+    ids = [str(document.id[row]) for row in cycle[:_SHOWN].tolist()]
+    return f"{document.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
 
 
 def sequence_edges(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
@@ -93,35 +111,42 @@ def sequence_edges(document: EtPlusDocument, communicating: IntColumn) -> IntCol
     return found[found[:, 0] >= 0]
 
 
-def topological(
-    document: EtPlusDocument, source: IntColumn, target: IntColumn, given: npt.NDArray[np.bool_]
+def issuable(
+    count: int,
+    source: IntColumn,
+    target: IntColumn,
+    optional: npt.NDArray[np.bool_],
+    explain: Callable[[list[int]], str],
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """All rows in an order of issue, and which of the dependencies that the document does not have itself to keep.
+    """An order of issue, and which dependencies to keep: all but the optional ones between nodes on cycles.
+
+    Args:
+        count: nodes are 0 to count - 1 in the order that is wanted as far as dependencies allow it.
+        source, target: `target` waits for `source`.
+        explain: makes a message of the nodes of a cycle.
 
     Raises:
-        ConvertError: the given dependencies and the calls form a cycle.
+        ConvertError: there is a cycle of dependencies that are not optional.
     """
-    count = len(document)
-    by_start = np.lexsort((document.id, -document.finish, _starts(document)))
-    place = np.empty(count, np.int64)
-    place[by_start] = np.arange(count)
-    callees = np.flatnonzero(document.parent_row >= 0)
-    callers = place[document.parent_row[callees]]
     kept = np.ones(len(source), np.bool_)
     while True:
-        a = np.concatenate([place[source[kept]], callers])
-        b = np.concatenate([place[target[kept]], place[callees]])
+        a, b = source[kept], target[kept]
         order = issue_order(count, a, b)
         if len(order) == count:
-            return by_start[order], kept
+            return order, kept
         left = np.ones(count, np.bool_)
         left[order] = False
-        doubtful = kept & ~given & left[place[source]] & left[place[target]]
+        doubtful = kept & optional & left[source] & left[target]
         if not doubtful.any():
-            cycle = document.id[by_start[find_cycle(count, a, b, order)]].tolist()
-            shown = " -> ".join(map(str, [*cycle[:_SHOWN], *(["..."] if len(cycle) > _SHOWN else [cycle[0]])]))
-            raise ConvertError(f"{document.file}: nodes wait for each other: {shown}; make the file with trace-link")
+            raise ConvertError(explain(find_cycle(count, a, b, order)))
         kept &= ~doubtful
+
+
+def start_order(document: EtPlusDocument) -> IntColumn:
+    """All rows in order of start; those that start together the longest first, callers before callees."""
+    starts = _starts(document)
+    longest = np.where(document.timed, -document.finish, -_FOREVER)
+    return np.lexsort((document.id, longest, starts))
 
 
 def _starts(document: EtPlusDocument) -> IntColumn:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.records import IntColumn
 
-__all__ = ["Coverage", "Stretches", "host_rows", "host_work", "released", "stretches"]
+__all__ = ["Coverage", "Stretches", "host_rows", "host_work", "issue_times", "stretches", "waits"]
 
 _FOREVER = 2**63 - 1
 
@@ -79,13 +79,26 @@ def stretches(document: EtPlusDocument, rows: IntColumn) -> Stretches:
     return Stretches(table[:, 0], table[:, 1], table[:, 2])
 
 
-def released(document: EtPlusDocument) -> IntColumn:
-    """For each row the end of the last GPU event that it waits for (`sync` edges), ns; −1 if it waits for none."""
+def waits(document: EtPlusDocument) -> tuple[IntColumn, IntColumn]:
+    """From when to when each row waits for the GPU (`sync` edges), int64 ns; (0, 0) for one that does not.
+
+    A synchronising call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
+    for its own: then the call after it has the edge, and the launching call waits from the event's start to its end.
+    """
+    begin, end = np.zeros(len(document), np.int64), np.zeros(len(document), np.int64)
     sync = document.edges_of("sync")
     sync = sync[document.kind[sync[:, 0]] == GPU]
-    last = np.full(len(document), -1, np.int64)
-    np.maximum.at(last, sync[:, 1], document.finish[sync[:, 0]])
-    return last
+    source, target = sync[:, 0], sync[:, 1]
+    inside = document.finish[source] > document.ts[target]
+    begin[target[inside]] = document.ts[target[inside]]
+    np.maximum.at(end, target[inside], document.finish[source[inside]])
+    launcher = np.full(len(document), -1, np.int64)
+    launches = document.edges_of("launch")
+    launcher[launches[:, 1]] = launches[:, 0]
+    copies = source[~inside & (launcher[source] >= 0)]
+    copies = copies[document.finish[launcher[copies]] >= document.finish[copies]]
+    begin[launcher[copies]], end[launcher[copies]] = document.ts[copies], document.finish[copies]
+    return begin, end
 
 
 def host_work(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
@@ -95,15 +108,37 @@ def host_work(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
     without the time in which another thread is in an op: the thread inside the annotation then waits for that one.
     """
     all_of = stretches(document, rows)
-    start = np.where(document.ts[all_of.row] == all_of.start, released(document)[all_of.row], -1)
-    start = np.clip(start, all_of.start, all_of.end)
+    wait_begin, wait_end = (column[all_of.row] for column in waits(document))
+    waited = np.minimum(all_of.end, wait_end) - np.maximum(all_of.start, wait_begin)
+    work = all_of.end - all_of.start - np.maximum(waited, 0)
     annotation = document.scope[all_of.row] == ANNOTATION_SCOPE
-    work = all_of.end - start
     busy = Coverage.of(all_of.start[~annotation], all_of.end[~annotation])
-    work[annotation] -= busy.until(all_of.end[annotation]) - busy.until(start[annotation])
+    work[annotation] -= busy.until(all_of.end[annotation]) - busy.until(all_of.start[annotation])
     result = np.zeros(len(document), np.int64)
-    np.add.at(result, all_of.row, work)
+    np.add.at(result, all_of.row, np.maximum(work, 0))
     return result
+
+
+def issue_times(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+    """When the host issued each row, ns: start of the launch, else of the calling op, else its own.
+
+    Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
+    before them in the order of calls (of ids), which all ranks have in common.
+    """
+    issued = document.ts.copy()
+    parent = document.parent_row
+    called = (parent >= 0) & document.timed[parent]
+    issued[called] = np.minimum(issued[called], document.ts[parent[called]])
+    launches = document.edges_of("launch")
+    issued[launches[:, 1]] = document.ts[launches[:, 0]]
+    calls = np.flatnonzero((document.kind == CPU) & document.timed)
+    calls = calls[np.lexsort((document.id[calls], document.thread[calls]))]
+    on_host = np.isin(calls, communicating)
+    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(document.thread[calls])) + 1):
+        latest = np.maximum.accumulate(np.where(on_host[lane], -1, document.ts[calls[lane]]))
+        late = on_host[lane] & (latest >= 0)
+        issued[calls[lane][late]] = latest[late]
+    return issued
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,12 @@ class _Edges:
 
     def table(self) -> IntColumn:
         """All edges, (m, 3), sorted, each once."""
-        parts = [np.concatenate(column) for column in (self.source, self.target, self.kind)]
-        return np.unique(np.stack(parts, axis=1), axis=0) if len(parts[0]) else np.zeros((0, 3), np.int64)
+        source, target, kind = (np.concatenate(column) for column in (self.source, self.target, self.kind))
+        order = np.lexsort((kind, target, source))
+        table = np.stack([source, target, kind], axis=1)[order]
+        new = np.ones(len(table), np.bool_)
+        new[1:] = (table[1:] != table[:-1]).any(axis=1)
+        return table[new]
 
 
 def find_dependencies(linked: LinkedTrace, comm_groups: dict[int, str]) -> Dependencies:
@@ -91,8 +95,8 @@ def find_dependencies(linked: LinkedTrace, comm_groups: dict[int, str]) -> Depen
     sync_dep = _add_waits(linked, waits, edges)
     table = edges.table()
     _check_order(linked, table)
-    kept = {(a, b) for a, b, _ in table.tolist()}
-    inferred = sorted(pair for pair in waits.inferred if pair in kept)
+    kept = {(a, b) for a, b, _ in table.tolist()} if waits.inferred else set()
+    inferred = sorted(waits.inferred & kept)
     return Dependencies(table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved)
 
 

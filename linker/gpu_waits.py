@@ -61,11 +61,10 @@ class GpuOrder:
     def of(linked: LinkedTrace) -> GpuOrder:
         """Sort the attached GPU events."""
         events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
-        pairs, code = np.unique(
-            np.stack([events.device[rows], events.stream[rows]], axis=1), axis=0, return_inverse=True
-        )
+        packed = (events.device[rows] << 32) + events.stream[rows]
+        _, first, code = np.unique(packed, return_index=True, return_inverse=True)
+        pairs = np.stack([events.device[rows[first]], events.stream[rows[first]]], axis=1)
         launch = np.where(launcher >= 0, events.ts[launcher], events.ts[rows]) if len(rows) else events.ts[rows]
-        code = code.reshape(-1)
         by_launch = np.lexsort((events.ts[rows], launch))
         queue = [by_launch[code[by_launch] == k] for k in range(len(pairs))]
         free = np.zeros(len(rows), np.int64)
@@ -136,6 +135,7 @@ class _Finder:
         events = linked.kineto.events
         self.start, self.end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
         self.by_end = np.argsort(self.end, kind="stable")
+        self.ends = self.end[self.by_end]
         self.runtime_ts, self.runtime_end = events.ts[linked.runtime_row], events.end[linked.runtime_row]
         self.runtime_thread = events.thread[linked.runtime_row]
         self.runtime_of = _by_value(self.runtime_thread)
@@ -244,8 +244,7 @@ class _Finder:
 
     def _ended(self, after: int, until: int) -> IntColumn:
         """GPU events that ended in a span of time, the last one first."""
-        ends = self.end[self.by_end]
-        a, b = np.searchsorted(ends, after, side="right"), np.searchsorted(ends, until, side="right")
+        a, b = (int(np.searchsorted(self.ends, ts, side="right")) for ts in (after, until))
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int) -> None:

@@ -22,6 +22,7 @@ _EVEN_SPACING = 0.5
 """An annotation marks iterations if the spread of its distances is below this share of their median."""
 _MIN_RECURRENCES = 3
 _MAX_NAMES_TOLD = 8
+_NAME_TOLD = 60
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
         marked = _containing(kineto, calls, annotation)
         if len(marked):
             return _ending_with(kineto, calls, marked, annotation)
-        told = ", ".join(repr(n) for n, _ in Counter(map(_family, names)).most_common(_MAX_NAMES_TOLD))
-        notes = (f"no event is named like {annotation!r}; annotations in the trace: {told or 'none'}",)
+        told = ", ".join(repr(shortened(n)) for n, _ in Counter(map(_family, names)).most_common(_MAX_NAMES_TOLD))
+        notes = (f"no event is named like {shortened(annotation)!r}; annotations in the trace: {told or 'none'}",)
     steps = [i for i, name in enumerate(names) if _STEP.fullmatch(name)]
     if steps:
         return _starting_with(kineto, annotations[steps], [names[i] for i in steps], "ProfilerStep", notes)
@@ -79,6 +80,11 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
             return _starting_with(kineto, rows, [str(i) for i in range(len(rows))], family, notes)
     nothing = np.zeros(0, np.int64)
     return Iterations(nothing, nothing, [], nothing, "", notes)
+
+
+def shortened(name: str) -> str:
+    """A name of any length for a sentence."""
+    return name if len(name) <= _NAME_TOLD else f"{name[: _NAME_TOLD - 1]}…"
 
 
 def _containing(kineto: KinetoTrace, calls: CpuCalls, part: str) -> IntColumn:

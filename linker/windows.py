@@ -9,7 +9,7 @@ import numpy as np
 from ..schemas.records import IntColumn
 from .calls import CpuCalls, EtCalls
 from .match.result import Match
-from .segment import Iterations
+from .segment import Iterations, shortened
 
 __all__ = ["describe_windows"]
 
@@ -36,7 +36,7 @@ def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: 
         covered = _covered(calls, call, iterations)
         windows["linked_iterations"] = [iterations.label[k] for k in covered]
         if len(iterations) > 1:
-            notes += _iteration_note(covered, iterations, windows["linked_sequence"])
+            notes += _iteration_note(covered, iterations, windows["linked_sequence"], _is_sure(found))
     notes += _offset_note(found, windows["et_sequence"], windows["kineto_sequence"])
     notes += _choice_note(found)
     return {**windows, "notes": notes}
@@ -59,28 +59,38 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
     return [int(k) for k in np.flatnonzero(counts > _STRAY * len(call))]
 
 
-def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None) -> list[str]:
+def _is_sure(found: Match) -> bool:
+    """Whether the iteration linked is the ET's own: one place, and no other sequence numbers."""
+    threads = found.facts.get("threads", [])
+    return all(thread["equal_places"] == 1 and not thread["sequence_offset"] for thread in threads)
+
+
+def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
     total = len(iterations)
     numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
     if not covered or len(covered) == total:
         return []
     if len(covered) == 1:
-        label = iterations.label[covered[0]]
+        label = shortened(iterations.label[covered[0]])
         called = "" if label.isdecimal() else f", {label}"
-        return [f"the ET is iteration {covered[0]} of {total}, counted from 0{called}{numbers}"]
+        return [
+            f"{'the ET is' if sure else 'the ET is linked to'} iteration {covered[0]} of {total}, counted from 0{called}{numbers}"
+        ]
     steady = covered[-1] - covered[0] + 1 == len(covered)
     told = f"{covered[0]} to {covered[-1]}" if steady else ", ".join(map(str, covered))
-    return [f"the ET covers iterations {told} of {total}, counted from 0{numbers}"]
+    return [
+        f"{'the ET covers' if sure else 'the ET is linked to'} iterations {told} of {total}, counted from 0{numbers}"
+    ]
 
 
 def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None) -> list[str]:
     offsets = {thread["sequence_offset"] for thread in found.facts.get("threads", []) if thread["sequence_offset"]}
     if len(offsets) != 1 or ours is None or theirs is None:
         return []
-    when = "later" if next(iter(offsets)) > 0 else "earlier"
+    when = "a later" if next(iter(offsets)) > 0 else "an earlier"
     return [
         f"the ET covers sequence {ours[0]}–{ours[1]}, the Kineto trace {theirs[0]}–{theirs[1]}: "
-        f"same structure, durations are those of a {when} iteration"
+        f"same structure, durations are those of {when} iteration"
     ]
 
 

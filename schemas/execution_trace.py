@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from types import GenericAlias
 from typing import Any
 
@@ -29,8 +30,10 @@ ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
 
 _STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
-_COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""The attributes that linking needs, in the order in which PyTorch writes them, with the value for "none"."""
+_ORDER = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid")
+"""The first attributes of a node, in the order in which PyTorch writes them."""
+_COLUMNS = {"rf_id": 0, "seq_id": -1, "scope": 0, "tid": 0}
+"""The attributes that linking needs, with the value for "none"."""
 
 
 class _FlatNode(msgspec.Struct, gc=False):
@@ -38,11 +41,9 @@ class _FlatNode(msgspec.Struct, gc=False):
     name: str
     parent: int
     rf_id: int = 0
-    fw_parent: int = 0
     seq_id: int = -1
     scope: int = 0
     tid: int = 0
-    fw_tid: int = 0
 
 
 class _Attr(msgspec.Struct, gc=False):
@@ -59,9 +60,9 @@ class _Node(msgspec.Struct, gc=False):
     attrs: list[_Attr]
 
     def in_usual_order(self) -> _Node:
-        """Itself with the attributes of `_COLUMNS` alone, in that order."""
+        """Itself with the attributes of `_ORDER` alone, in that order."""
         given = {attr.name: attr for attr in self.attrs}
-        self.attrs = [given.get(column) or _Attr(column, none) for column, none in _COLUMNS.items()]
+        self.attrs = [given.get(name) or _Attr(name, _COLUMNS.get(name)) for name in _ORDER]
         return self
 
 
@@ -74,8 +75,11 @@ def _usual_node(attr_count: int) -> type[Any]:
 
     The attributes' names are the tags of six struct types, so that a node with another order does not decode.
     """
-    columns = [msgspec.defstruct(f"_{c}", [("value", int)], tag_field="name", tag=c, gc=False) for c in _COLUMNS]
-    attrs = GenericAlias(tuple, (*columns, *[_Skipped] * (attr_count - len(columns))))
+    first = [
+        msgspec.defstruct(f"_{n}", [("value", int)] if n in _COLUMNS else [], tag_field="name", tag=n, gc=False)
+        for n in _ORDER
+    ]
+    attrs = GenericAlias(tuple, (*first, *[_Skipped] * (attr_count - len(first))))
     return msgspec.defstruct("_UsualNode", [("id", int), ("name", str), ("ctrl_deps", int), ("attrs", attrs)], gc=False)
 
 
@@ -91,7 +95,7 @@ class ExecutionTrace:
         data: the whole document.
         body: offsets in `data` just after the "[" of `nodes` and of its "]".
         start, end: span of each node's text in `data`, braces included.
-        id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: int64; seq_id −1 and rf_id 0 mean "none".
+        id, parent, rf_id, seq_id, scope, tid: int64; seq_id −1 and rf_id 0 mean "none".
         name: int32 code into `names`.
         names: distinct node names.
         structural: True for the process and thread nodes, which are no calls.
@@ -109,11 +113,9 @@ class ExecutionTrace:
     id: IntColumn
     parent: IntColumn
     rf_id: IntColumn
-    fw_parent: IntColumn
     seq_id: IntColumn
     scope: IntColumn
     tid: IntColumn
-    fw_tid: IntColumn
     name: npt.NDArray[np.int32]
     names: list[str]
     structural: npt.NDArray[np.bool_]
@@ -179,7 +181,7 @@ def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
     schema, pid = values.get("schema"), values.get("pid")
     if not isinstance(schema, str):
         raise TraceFormatError(file, "", 'no "schema" version', "give an Execution Trace written by PyTorch")
-    if not schema.startswith("1."):
+    if not re.fullmatch(r"1\.[\w.-]{1,40}", schema):
         raise TraceFormatError(
             file, "", f"unknown Execution Trace schema {schema[:60]!r}", "this release reads schemas 1.x"
         )
@@ -187,8 +189,8 @@ def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
 
 
 def _decode(texts: list[bytes], document: Document) -> list[Any]:
-    """Nodes with id, name, ctrl_deps and attrs[0..5] in the order of `_COLUMNS`; None for one that is dropped."""
-    usual: Callable[[bytes], Any] = msgspec.json.Decoder(_usual_node(max(_attr_count(texts), len(_COLUMNS)))).decode
+    """Nodes with id, name, ctrl_deps and attrs in the order of `_ORDER`; None for one that is dropped."""
+    usual: Callable[[bytes], Any] = msgspec.json.Decoder(_usual_node(max(_attr_count(texts), len(_ORDER)))).decode
     general = msgspec.json.Decoder(_Node).decode
 
     def decode(text: bytes) -> Any:
@@ -235,13 +237,15 @@ def _columns(nodes: list[Any]) -> dict[str, Any]:
         "id": int_column([n.id for n in nodes], 0),
         "parent": int_column([n.ctrl_deps for n in nodes], 0),
     }
-    for k, (column, none) in enumerate(_COLUMNS.items()):
-        columns[column] = int_column([n.attrs[k].value for n in nodes], none)
+    attrs = [n.attrs for n in nodes]
+    for column, none in _COLUMNS.items():
+        k = _ORDER.index(column)
+        columns[column] = int_column([a[k].value for a in attrs], none)
     return columns
 
 
 def _flat_columns(nodes: list[Any]) -> dict[str, Any]:
     columns = {"id": int_column([n.id for n in nodes], 0), "parent": int_column([n.parent for n in nodes], 0)}
     for column, none in _COLUMNS.items():
-        columns[column] = int_column([getattr(n, column) for n in nodes], none)
+        columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
     return columns

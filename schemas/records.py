@@ -28,7 +28,7 @@ IntColumn = npt.NDArray[np.int64]
 UNREADABLE = (msgspec.MsgspecError, RecursionError)
 """What msgspec raises on text that it cannot take; the second for nesting without end."""
 
-_BLOCK = 4 << 20
+_BLOCK = 1 << 20
 _CLOSERS_TRIED = 64
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODE_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -102,16 +102,17 @@ def locate(data: bytes, key: str) -> RecordArray | None:
         data: a JSON document.
         key: "nodes" or "traceEvents".
     """
-    opening = re.search(rb'"%b"\s*:\s*\[' % key.encode(), data)
-    if not opening:
+    try:
+        body = _opening(data, key)
+    except msgspec.ValidationError:
         return None
-    head = data[: opening.end()]
+    head = data[:body]
     end = len(data)
     for _ in range(_CLOSERS_TRIED):
-        end = data.rfind(b"]", opening.end(), end)
+        end = data.rfind(b"]", body, end)
         if end < 0:
             return None
-        if not _RECORD_CLOSE.search(data, max(opening.end() - 1, end - 64), end):
+        if not _RECORD_CLOSE.search(data, max(body - 1, end - 64), end):
             continue
         try:
             header = _DECODE_OBJECT(head + data[end:])
@@ -122,14 +123,14 @@ def locate(data: bytes, key: str) -> RecordArray | None:
         return None
     if header.pop(key, None) is None:
         return None
-    first = _FIRST_RECORD.match(data, opening.end(), end)
+    first = _FIRST_RECORD.match(data, body, end)
     if not first:
-        return None if data[opening.end() : end].strip() else RecordArray(data, opening.end(), end, end, b"", 0, header)
+        return None if data[body:end].strip() else RecordArray(data, body, end, end, b"", 0, header)
     opener = first.group(1)
     pattern = rb"\}\s*,\s*" + re.escape(opener)
     between = re.compile(pattern).search(data, first.end(), end)
     separator = between.group() if between else b""
-    return RecordArray(data, opening.end(), first.start(1), end, separator, len(opener), header)
+    return RecordArray(data, body, first.start(1), end, separator, len(opener), header)
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Records, tuple[int, int]]:
@@ -161,7 +162,7 @@ def _opening(data: bytes, key: str) -> int:
         with contextlib.suppress(*UNREADABLE):
             if key in _DECODE_OBJECT(data[: found.end()] + b"]}"):
                 return found.end()
-    raise msgspec.ValidationError(f"`{key}` is written with escapes")
+    raise msgspec.ValidationError(f"no top-level array `{key}`")
 
 
 class StringTable:

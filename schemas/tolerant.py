@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -83,7 +85,8 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
             )
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
-        return read(Document(blob.name, data, losses=losses))
+        with _collector_paused():
+            return read(Document(blob.name, data, losses=losses))
     except UNREADABLE as error:
         _refuse_other_kind(blob.name, data, key)
         if strict:
@@ -93,6 +96,18 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
         return read(Document(blob.name, recovered.data, True, losses + recovered.losses))
     except UNREADABLE as error:
         raise _not_readable(blob.name, error, expected, "record it again") from None
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Decoding makes hundreds of thousands of objects, none of them in a cycle; looking for cycles takes as long again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _refuse_other_kind(name: str, data: bytes, key: str) -> None:

@@ -184,4 +184,3 @@ def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.Complet
     """Run a console script as a process to its end."""
     options = {"capture_output": True, "timeout": 120, "check": False, **options}
     return subprocess.run([*command(name), *map(str, arguments)], **options)
-

@@ -42,5 +42,11 @@ def test_the_benchmark_prints_its_table() -> None:
     pair = str(fixture_pair("demo/train_cpu")[0]).removesuffix(".et.json.gz")
     text = execute("bench_link.py", "--pair", pair, "--runs", "1", "--more", "2")
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("orjson.loads of both files", "garbage collector off", "read, link, write", "time per event", "bar 0.5"):
+    for part in (
+        "orjson.loads of both files",
+        "garbage collector off",
+        "read, link, write",
+        "time per event",
+        "bar 0.5",
+    ):
         assert part in text

@@ -68,7 +68,11 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
                    "fixtures/demo/train_cpu.et.json.gz", "fixtures/demo/train_cpu.kineto.json.gz"):  # fmt: skip
         assert f"etplus/{needed}" in names
     assert not [name for name in names if "/tests/" in name or "/golden/" in name or "/benchmarks/" in name]
-    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == ("etplus", __version__, "Apache-2.0")
+    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == (
+        "etplus",
+        __version__,
+        "Apache-2.0",
+    )
     assert wheel.stat().st_size < 1_000_000
 
 

@@ -12,13 +12,25 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.schemas.execution_trace import read_execution_trace
-from support import GPU_CATEGORIES, SHARED, Document, assert_valid, cpu_pairs, plain, read_json, shared_pair, shared_trace
+from support import (
+    GPU_CATEGORIES,
+    SHARED,
+    Document,
+    assert_valid,
+    cpu_pairs,
+    plain,
+    read_json,
+    shared_pair,
+    shared_trace,
+)
 
 
 def score(plus: Path, links: Path) -> dict[str, Any]:
     """One run of the tool, as a process."""
     tool = SHARED / "tools" / "score_links.py"
-    done = subprocess.run([sys.executable, str(tool), str(plus), str(links)], capture_output=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(tool), str(plus), str(links)], capture_output=True, check=True, timeout=60
+    )
     result: dict[str, Any] = orjson.loads(done.stdout)
     return result
 
@@ -26,7 +38,9 @@ def score(plus: Path, links: Path) -> dict[str, Any]:
 def linked(name: str, tmp_path: Path, **options: Any) -> tuple[Path, Document, Path]:
     """Link a recorded pair; the file, its content, and the true links. Cycles of one run share the ET."""
     folder = "cpu-pairs"
-    et, kineto = (shared_trace(f"{folder}/{n}.json.gz") for n in (f"{name.removesuffix('.cycle1')}.et", f"{name}.kineto"))
+    et, kineto = (
+        shared_trace(f"{folder}/{n}.json.gz") for n in (f"{name.removesuffix('.cycle1')}.et", f"{name}.kineto")
+    )
     result = link(et, kineto, **options)
     result.write(tmp_path / "plus.json")
     document = read_json(tmp_path / "plus.json")

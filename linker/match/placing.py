@@ -122,7 +122,7 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
 
 def _dense(alignment: Alignment) -> bool:
     placed = np.flatnonzero(alignment.at >= 0)
-    return len(placed) >= _MIN_DENSITY * (placed[-1] - placed[0] + 1)
+    return len(placed) >= _MIN_DENSITY * int(placed[-1] - placed[0] + 1)
 
 
 def _one_vocabulary(pattern: IntColumn, text: IntColumn) -> bool:

@@ -277,7 +277,11 @@ def test_an_output_never_replaces_an_input(tmp_path: Path, option: str, which: s
     inputs = {"et.json": plain(ET), "kineto.json": plain(KINETO)}
     for name, data in inputs.items():
         (tmp_path / name).write_bytes(data)
-    target = {"same": tmp_path / which, "other spelling": tmp_path / ".." / tmp_path.name / which, "link": tmp_path / "l"}
+    target = {
+        "same": tmp_path / which,
+        "other spelling": tmp_path / ".." / tmp_path.name / which,
+        "link": tmp_path / "l",
+    }
     if way == "link":
         target[way].symlink_to(tmp_path / which)
     kept = [path.name for path in tmp_path.iterdir()]
@@ -327,7 +331,15 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 
 def waiting_for_input(tmp_path: Path) -> subprocess.Popen[bytes]:
     """A run that has read its ET and waits for the Kineto trace."""
-    arguments = [*command("trace-link"), "--et-file", str(ET), "--kineto-file", "-", "--output", str(tmp_path / "o.json")]
+    arguments = [
+        *command("trace-link"),
+        "--et-file",
+        str(ET),
+        "--kineto-file",
+        "-",
+        "--output",
+        str(tmp_path / "o.json"),
+    ]
     process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin
     process.stdin.write(plain(KINETO)[:1000])

@@ -116,7 +116,10 @@ def test_the_fixture_with_a_gpu_against_its_truth() -> None:
     nodes = {node["id"]: node for node in document["nodes"]}
     found = {n["kineto_event"]: nodes[n["ctrl_deps"]]["kineto_event"] for n in nodes.values() if "cat" in n}
     assert found == {int(i): about["parent"] for i, about in truth.items() if about["parent"] is not None}
-    reasons = {"no launcher in the trace": "no launcher in the trace", "launched outside any op": "launcher outside any op"}
+    reasons = {
+        "no launcher in the trace": "no launcher in the trace",
+        "launched outside any op": "launcher outside any op",
+    }
     expected: dict[str, list[int]] = defaultdict(list)
     for index, about in truth.items():
         if about["reason"]:

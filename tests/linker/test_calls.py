@@ -158,7 +158,9 @@ def test_callers_of_recorded_calls_are_the_callers_in_the_et(name: str) -> None:
     truth = truth_of(name)
     calls = cpu_calls(read_kineto(kineto))
     rows = read_kineto(kineto).events.index[calls.row].tolist()
-    caller = {row: rows[parent] if parent >= 0 else None for row, parent in zip(rows, calls.parent.tolist(), strict=True)}
+    caller = {
+        row: rows[parent] if parent >= 0 else None for row, parent in zip(rows, calls.parent.tolist(), strict=True)
+    }
     nodes = {str(node["id"]): node for node in read_json(et)["nodes"]}
     checked = 0
     for node, (index, _) in truth.items():
@@ -240,7 +242,9 @@ def test_cycles_and_callers_younger_than_their_callees_are_cut() -> None:
 
 
 def test_repeated_ids_do_not_hang_or_fail() -> None:
-    _, _, calls = both([{"id": 5, "name": "a"}, {"id": 5, "name": "b"}, {"id": 6, "name": "c", "parent": 5}], named("a"))
+    _, _, calls = both(
+        [{"id": 5, "name": "a"}, {"id": 5, "name": "b"}, {"id": 6, "name": "c", "parent": 5}], named("a")
+    )
     assert len(calls) == 3 and calls.parent.tolist()[2] in (0, 1)
 
 

@@ -31,7 +31,11 @@ EXPECTED = linked_events(link(ET, KINETO))
 
 
 def test_paths_bytes_and_file_objects_give_the_same_links() -> None:
-    for et, kineto in ((str(ET), str(KINETO)), (plain(ET), plain(KINETO)), (ET.read_bytes(), io.BytesIO(plain(KINETO)))):
+    for et, kineto in (
+        (str(ET), str(KINETO)),
+        (plain(ET), plain(KINETO)),
+        (ET.read_bytes(), io.BytesIO(plain(KINETO))),
+    ):
         assert linked_events(link(et, kineto)) == EXPECTED  # type: ignore[arg-type]
     with ET.open("rb") as et_file, gzip.open(KINETO) as kineto_file:
         assert linked_events(link(et_file, kineto_file)) == EXPECTED  # type: ignore[arg-type]
@@ -58,7 +62,9 @@ def test_linking_needs_no_torch() -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from etplus.linker import link; print(link(*sys.argv[1:]).report.linked_share)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(ET), str(KINETO)], capture_output=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ET), str(KINETO)], capture_output=True, check=True, timeout=60
+    )
     assert done.stdout == b"1.0\n"
 
 

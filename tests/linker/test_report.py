@@ -108,13 +108,19 @@ def test_names_from_strangers_cannot_drive_the_terminal() -> None:
     report = link(orjson.dumps(et), orjson.dumps(kineto_document(events)), annotation="nonesuch").report
     check(report)
     text = report.to_text()
-    assert "\x1b" not in text and "\r" not in text and not any(line.startswith("ET      forged") for line in text.splitlines())
+    assert (
+        "\x1b" not in text
+        and "\r" not in text
+        and not any(line.startswith("ET      forged") for line in text.splitlines())
+    )
 
 
 def test_long_names_do_not_flood_the_screen() -> None:
     events = [{"ph": "X", "cat": "user_annotation", "name": f"{c}" * 100_000, "ts": i, "dur": 1}
               for i, c in enumerate("abcdef")]  # fmt: skip
-    report = link(fixture_pair("demo/train_cpu")[0], orjson.dumps(kineto_document(events)), annotation="nonesuch").report
+    report = link(
+        fixture_pair("demo/train_cpu")[0], orjson.dumps(kineto_document(events)), annotation="nonesuch"
+    ).report
     assert len(report.to_text()) < 20_000
 
 
@@ -127,6 +133,8 @@ def test_losses_of_broken_files_are_warnings() -> None:
 
 
 def test_orphans_are_counted() -> None:
-    et = et_document([{"id": 8, "name": "a", "parent": 5}, {"id": 9, "name": "b", "parent": 8}, {"id": 10, "name": "c"}])
+    et = et_document(
+        [{"id": 8, "name": "a", "parent": 5}, {"id": 9, "name": "b", "parent": 8}, {"id": 10, "name": "c"}]
+    )
     report = link(orjson.dumps(et), orjson.dumps(stranger())).report
     assert report.et["orphans"] == 1 and report.et["threads"] == 1

@@ -13,8 +13,11 @@ import orjson
 import pytest
 from etplus import __version__
 from etplus.linker import link
+from etplus.linker.attach import ATTACH_METHODS, UNATTACHED_REASONS
+from etplus.linker.match.result import REASONS
 from etplus.schemas import etplus as module
 from etplus.schemas.execution_trace import read_execution_trace
+from etplus.schemas.kineto import GPU_CATEGORIES
 from support import (
     FIXTURE_PAIRS,
     ROOT,
@@ -55,8 +58,12 @@ def test_the_schema_is_a_schema_and_is_packaged() -> None:
     schema = orjson.loads(SCHEMA.read_bytes())
     jsonschema_rs.meta.validate(schema)
     assert (Path(module.__file__).parent / SCHEMA.name).samefile(SCHEMA)
-    kinds = schema["$defs"]["edge"]["prefixItems"][2]["enum"]
+    kinds = schema["$defs"]["edgeKind"]["enum"]
     assert tuple(kinds) == module.EDGE_KINDS
+    assert tuple(schema["$defs"]["unlinkedReason"]["enum"]) == REASONS[1:]
+    assert tuple(schema["$defs"]["unattachedReason"]["enum"]) == UNATTACHED_REASONS[1:]
+    assert tuple(schema["$defs"]["attachMethod"]["enum"]) == ATTACH_METHODS
+    assert set(schema["$defs"]["gpuCategory"]["enum"]) == GPU_CATEGORIES
     assert re.match(schema["$defs"]["summary"]["properties"]["version"]["pattern"], module.FORMAT_VERSION)
 
 
@@ -255,7 +262,10 @@ def renamed(document: Document) -> tuple[Any, ...]:
 
 def test_renumbering_keeps_strangers_out(tmp_path: Path) -> None:
     """A reference to a node that the file does not have must not come to mean another one."""
-    nodes = [{"id": 8, "name": "aten::mm", "rf_id": 1, "parent": 4, "fw_parent": 3}, {"id": 9, "name": "x", "parent": 5}]
+    nodes = [
+        {"id": 8, "name": "aten::mm", "rf_id": 1, "parent": 4, "fw_parent": 3},
+        {"id": 9, "name": "x", "parent": 5},
+    ]
     _, document = written(tmp_path, orjson.dumps(et_document(nodes)), orjson.dumps(one_kernel()), renumber=True)
     process, thread, op, kernel, other = document["nodes"]
     ids = {node["id"] for node in document["nodes"]}

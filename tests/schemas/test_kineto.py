@@ -102,10 +102,14 @@ def test_time_is_wall_clock_in_either_generation() -> None:
     assert len({trace.base_time_ns + int(trace.events.ts[0]) for trace in traces}) == 1
 
 
-@pytest.mark.parametrize("us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5", "4503599627370497"])
+@pytest.mark.parametrize(
+    "us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5", "4503599627370497"]
+)
 def test_epoch_us_with_decimals_are_exact(us: str) -> None:
     """A double would be off by up to a quarter of a µs."""
-    text = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": %s, "dur": 0.125, "pid": 1, "tid": 1}]}' % us
+    text = (
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": %s, "dur": 0.125, "pid": 1, "tid": 1}]}' % us
+    )
     assert read_kineto(text.encode()).events.ts.tolist() == [exact_ns(us)]
     check(text.encode())
 
@@ -180,7 +184,9 @@ def test_args_are_kept_as_they_stand() -> None:
 
 def test_rows_and_masks() -> None:
     events = check(
-        events_of(*({"ph": "X", "cat": cat, "ts": 1, "dur": 1} for cat in ("kernel", "cpu_op", "cuda_driver", "kernel")))
+        events_of(
+            *({"ph": "X", "cat": cat, "ts": 1, "dur": 1} for cat in ("kernel", "cpu_op", "cuda_driver", "kernel"))
+        )
     ).events
     assert events.rows("kernel").tolist() == [0, 3]
     assert events.rows("cpu_op", "kernel").tolist() == [0, 1, 3]

@@ -116,7 +116,9 @@ def test_lists_behind_the_array(tail: Any) -> None:
         check(data, "nodes", {"tail": tail}, RECORDS)
 
 
-@pytest.mark.parametrize("front", [[{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['], ids=json.dumps)
+@pytest.mark.parametrize(
+    "front", [[{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['], ids=json.dumps
+)
 def test_lookalikes_before_the_array(front: Any) -> None:
     data = json.dumps({"front": front, "nodes": RECORDS}).encode()
     check(data, "nodes", {"front": front}, RECORDS)
@@ -165,7 +167,9 @@ def test_what_is_no_such_document() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "nodes", "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "nodes", "x"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_size=3)

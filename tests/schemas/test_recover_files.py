@@ -1,0 +1,253 @@
+"""Tolerant reading of whole files: sound, cut, damaged all over, with broken headers, or no traces at all."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import orjson
+import pytest
+from broken_records import KEY, SOUND, document, event, fixture, kinds, node, records, recovered, spans, three
+from etplus.schemas.errors import TraceFormatError
+from etplus.schemas.recover import Recovered, recover
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import plain, shared_trace
+
+
+@pytest.mark.parametrize(("name", "kind"), SOUND)
+def test_a_sound_file_is_returned_as_it_is(name: str, kind: str) -> None:
+    text = fixture(name, kind)
+    assert recover(text, KEY[kind]) == Recovered(text, ())
+
+
+@pytest.mark.parametrize("dump", [
+    lambda d: json.dumps(d).encode(),
+    lambda d: json.dumps(d, sort_keys=True, indent=1).encode(),
+    lambda d: orjson.dumps(d),
+    lambda d: json.dumps(d, indent=4).replace("\n", "\r\n").encode(),
+], ids=["one line", "sorted", "compact", "CRLF"])  # fmt: skip
+@pytest.mark.parametrize("kind", KEY)
+def test_other_layouts_are_sound_too(kind: str, dump: Any) -> None:
+    text = dump(orjson.loads(fixture("pairs/one_of_n", kind)))
+    assert recover(text, KEY[kind]) == Recovered(text, ())
+
+
+def test_records_that_begin_with_keys_never_seen() -> None:
+    text = (
+        b'{"traceEvents": [{"zz": 1, "ph": "X"}, {"yy": [{"ph": "X"}, {"ph": 2}]}, {"ph": "i", "name": "a"}, {"x": 1}]}'
+    )
+    assert recover(text, "traceEvents") == Recovered(text, ())
+
+
+@pytest.mark.parametrize("pair", ["weird_quotes", "weird_names"])
+@pytest.mark.parametrize("kind", KEY)
+def test_files_that_pytorch_wrote_broken(pair: str, kind: str) -> None:
+    text = plain(shared_trace(f"cpu-pairs/{pair}.{kind}.json.gz"))
+    result, _ = recovered(text, KEY[kind])
+    assert not result.lost_records and not any(loss.loses_data for loss in result.losses)
+    names = {record["name"] for record in orjson.loads(result.data)[KEY[kind]]}
+    expected = {
+        ("weird_quotes", "et"): {'say "hi"', "back\\slash", "new\nline", "plain"},
+        ("weird_quotes", "kineto"): {'say "hi"', "back/slash", "plain"},
+        ("weird_names", "et"): {"tab\tname", "unicode é中😀", "", "a<b>&c"},
+        ("weird_names", "kineto"): {"", "a<b>&c"},
+    }
+    assert expected[pair, kind] <= names
+
+
+@pytest.mark.parametrize(("name", "kind"), SOUND)
+def test_all_whole_records_before_a_cut_survive(name: str, kind: str) -> None:
+    text = fixture(name, kind)
+    where = spans(text, KEY[kind])
+    rng = random.Random(f"{name} {kind}")
+    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(12)]
+    cuts += [where[0][0], where[3][1], where[3][1] + 1, where[-1][1] - 1, where[-1][1], len(text) - 1]
+    for cut in cuts:
+        result, found = recovered(text[:cut], KEY[kind])
+        assert found == [text[begin:end] for begin, end in where if end <= cut]
+        assert "truncated" in kinds(result)
+        assert result.lost_records == any(begin < cut < end for begin, end in where)
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_a_real_file_cut_in_the_middle(kind: str) -> None:
+    text = plain(shared_trace(f"gpu-pairs/dlrm.rank0.{kind}.json.gz"))
+    where = spans(text, KEY[kind])
+    _, found = recovered(text[: len(text) // 2], KEY[kind])
+    assert found == [text[begin:end] for begin, end in where if end <= len(text) // 2]
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_a_hole_of_zero_bytes(kind: str) -> None:
+    """A block that the disk lost: the records that it touches are gone, and only they."""
+    text = fixture("pairs/one_of_n", kind)
+    where = spans(text, KEY[kind])
+    begin = where[10][0] + 40
+    end = where[12][0] + 60
+    result, found = recovered(text[:begin] + bytes(end - begin) + text[end:], KEY[kind])
+    whole = [text[a:b] for a, b in where]
+    assert found[:10] == whole[:10] and found[-len(whole[13:]) :] == whole[13:]
+    assert result.lost_records and "truncated" not in kinds(result)
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_every_broken_record_costs_only_itself(kind: str) -> None:
+    """Many flaws of all kinds in one real file; a file of several blocks, broken in each."""
+    text = fixture("demo/train_cpu", kind)
+    body = document(kind, records(text, KEY[kind]) * 8)
+    where = spans(body, KEY[kind])
+    rng = random.Random(1)
+    chosen = sorted(rng.sample(range(len(where)), 60))
+    pieces, at = [], 0
+    for i in chosen:
+        begin, end = where[i]
+        name = re.compile(rb'"name"\s*:\s*"').search(body, begin, end)
+        assert name
+        pieces += [body[at : name.end()], rng.choice([b'"', b'a "b" ', b"\n", rb"\d", b"\xff"])]
+        at = name.end()
+    result, found = recovered(b"".join([*pieces, body[at:]]), KEY[kind])
+    assert len(found) == len(where) and not result.lost_records
+    same = [i for i, (begin, end) in enumerate(where) if body[begin:end] == found[i]]
+    assert sorted({*range(len(where))} - {*same}) == chosen
+    for i in chosen:
+        before, after = orjson.loads(body[slice(*where[i])]), orjson.loads(found[i])
+        assert after.pop("name").endswith(before.pop("name"))
+        assert after == before
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_flipped_bits_cost_one_record(kind: str) -> None:
+    text = fixture("pairs/one_of_n", kind)
+    where = spans(text, KEY[kind])
+    whole = [text[begin:end] for begin, end in where]
+    rng = random.Random(kind)
+    for _ in range(150):
+        i = rng.randrange(len(where))
+        at = rng.randrange(*where[i])
+        flipped = text[:at] + bytes([text[at] ^ 1 << rng.randrange(8)]) + text[at + 1 :]
+        result, found = recovered(flipped, KEY[kind])
+        assert result.lost_records <= 1
+        if kind == "kineto" or len(found) == len(whole):
+            assert found[:i] == whole[:i] and found[i + 1 :] == whole[i + 1 :]
+        else:
+            assert found == whole[:i] + whole[i + 1 :]
+
+
+# The header and the ends of the document
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_of_two_documents_the_first_counts(kind: str) -> None:
+    text = fixture("pairs/one_of_n", kind)
+    result, _ = recovered(text + text, KEY[kind])
+    assert orjson.loads(result.data) == orjson.loads(text)
+    assert kinds(result) == {"trailing_data"}
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_a_second_document_that_begins_inside_the_first(kind: str) -> None:
+    """Two processes that wrote to one file."""
+    text = fixture("pairs/one_of_n", kind)
+    where = spans(text, KEY[kind])
+    cut = where[20][0] + 30
+    result, found = recovered(text[:cut] + text, KEY[kind])
+    whole = [text[begin:end] for begin, end in where]
+    assert found[:20] == whole[:20] and found[-len(whole) + 1 :] == whole[1:]
+    assert result.lost_records
+
+
+@pytest.mark.parametrize("kind", KEY)
+def test_zero_bytes_and_a_byte_order_mark_around_the_document(kind: str) -> None:
+    text = fixture("pairs/one_of_n", kind)
+    result, _ = recovered(b"\xef\xbb\xbf" + text.replace(b"}", b"},", 1) + bytes(100), KEY[kind])
+    assert orjson.loads(result.data).keys() == orjson.loads(text).keys()
+
+
+def test_a_closing_bracket_of_the_array_that_is_missing() -> None:
+    text = fixture("pairs/one_of_n", "et")
+    where = spans(text, "nodes")
+    assert text.count(b"]", where[-1][1]) == 1
+    broken = text[: where[-1][1]] + text[where[-1][1] :].replace(b"]", b"")
+    result, found = recovered(broken, "nodes")
+    assert found == [text[begin:end] for begin, end in where]
+    assert kinds(result) == {"unbalanced_bracket"}
+    assert orjson.loads(result.data)["finish_ts"] == orjson.loads(text)["finish_ts"]
+
+
+def test_quotes_in_the_header() -> None:
+    devices = b'"deviceProperties": [{"id": 0, "name": "GPU "X""}]'
+    text = b'{"schemaVersion": 1, %b,\n"traceEvents": [%b],"traceName": "a"b" }' % (devices, event(b"a"))
+    result, found = recovered(text, "traceEvents")
+    header = orjson.loads(result.data)
+    assert found == [event(b"a")]
+    assert header["deviceProperties"] == [{"id": 0, "name": 'GPU "X"'}] and header["traceName"] == 'a"b'
+
+
+def test_a_header_beyond_repair_keeps_its_simple_fields() -> None:
+    text = b'{"schema": "1.0.1", "pid": 7, "x": [}{]:, "start_ts": 3, "nodes": [%b], "finish_ts": 4, "y": :' % node(
+        b"a"
+    )
+    result, found = recovered(text, "nodes")
+    document = orjson.loads(result.data)
+    del document["nodes"]
+    assert found == [node(b"a")]
+    assert document == {"schema": "1.0.1", "pid": 7, "start_ts": 3, "finish_ts": 4}
+    assert {"header", "truncated"} <= kinds(result)
+
+
+def test_an_array_of_the_same_name_inside_the_header() -> None:
+    text = b'{"distributedInfo": {"nodes": [{"id": 9}]}, "schema": "1.0.1", "nodes": [%b,,%b]}' % (
+        node(b"a"),
+        node(b"b"),
+    )
+    result = recover(text, "nodes")
+    assert result.data == text.replace(b",,", b",\n")
+    assert kinds(result) == {"extra_comma"}
+
+
+def test_text_between_records() -> None:
+    text = document("kineto", [event(b"a", i) for i in range(3)]).replace(b"},\n  {", b"},\nWARNING: slow disk\n  {", 1)
+    result, found = recovered(text, "traceEvents")
+    assert found == [event(b"a", i) for i in range(3)]
+    assert kinds(result) == {"garbage"}
+
+
+def test_values_that_are_no_events_keep_their_places() -> None:
+    values = [b"null", b"[1, [2]]", b'"x"', b"3.5"]
+    text = document("kineto", [event(b"a"), *values, event(b"b"), values[1], event(b"c")])
+    result, found = recovered(text, "traceEvents")
+    assert found == [event(b"a"), *[b"{}"] * 4, event(b"b"), b"{}", event(b"c")]
+    assert kinds(result) == {"dropped_record"} and result.lost_records == 5
+
+
+@pytest.mark.parametrize("text", [
+    b"", b"hello", b"[1, 2]", b'{"a": 1}', b'{"nodes": {}}', b'{"nodes": null}', b'{"schema": "1.0', b"\x00\xff",
+    b"[" * 9999,
+])  # fmt: skip
+def test_without_the_array_nothing_can_be_saved(text: bytes) -> None:
+    with pytest.raises(TraceFormatError, match=r'^a\.json: byte \d+: no "nodes" array'):
+        recover(text, "nodes", "a.json")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pieces=st.lists(
+        st.sampled_from([
+            b'{"ph": "X", ', b'{"id": 1, ', b'"name": ', b'"a"', b", ", b"}", b"{", b"]", b"[", b'"', b"\n", b'"ts": 1',
+            b"nan", b"\\", b"\xff", b"\x00" * 5, b": ", b'"traceEvents": [', event(b"x"), b"0",
+        ]),
+        max_size=40,
+    )
+)  # fmt: skip
+def test_garbage_becomes_a_valid_document(pieces: list[bytes]) -> None:
+    result = recover(b'{"traceEvents": [' + b"".join(pieces), "traceEvents")
+    assert isinstance(orjson.loads(result.data)["traceEvents"], list)
+    assert result.data.count(event(b"x")) <= b"".join(pieces).count(event(b"x"))
+
+
+def test_a_loss_reads_as_a_sentence() -> None:
+    loss = recover(three("et", node(b'say "hi"')), "nodes").losses[0]
+    assert str(loss).startswith("1 × unescaped_quote (") and str(loss).endswith("""'say "hi"'""")
