@@ -8,6 +8,7 @@ leads on from it. So there is no cycle by construction; `_check_order` verifies 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,16 @@ class Dependencies:
     inferred: list[tuple[int, int]]
     contradicted: dict[str, int]
     unresolved: int
+
+    def counts(self) -> dict[str, Any]:
+        """For the report: edges by kind, and what was left out, inferred or not resolved."""
+        by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
+        return {
+            "edges": {kind: count for kind, count in zip(EDGE_KINDS, by_kind, strict=True) if count},
+            "contradicted": self.contradicted,
+            "inferred": len(self.inferred),
+            "unresolved": self.unresolved,
+        }
 
 
 @dataclass

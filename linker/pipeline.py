@@ -99,37 +99,41 @@ def _link(
     linked = np.zeros(len(calls), np.bool_)
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)
-    report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows)
-    return LinkResult(_document(et, kineto, nodes, calls, found, attachment, report, renumber), report)
+    trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
+    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
+    dependencies = find_dependencies(trace, {i: c["pg_name"] or "" for i, c in comm.items()})
+    report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
+    summary = _summary(kineto, report, attachment, dependencies)
+    return LinkResult(_document(trace, found, comm, dependencies, summary), report)
 
 
 def _document(
-    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match, attachment: Attachment,
-    report: LinkReport, renumber: bool,
-) -> EtPlus:  # fmt: skip
+    trace: LinkedTrace,
+    found: Match,
+    comm: dict[int, dict[str, Any]],
+    dependencies: Dependencies,
+    summary: dict[str, Any],
+) -> EtPlus:
+    nodes, calls, events, size = trace.nodes, trace.calls, trace.kineto.events, len(trace.et)
     at = np.flatnonzero(found.call >= 0)
-    linked = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
-    comm = comm_of_kernels(et, nodes, kineto.events, linked.gpu_row, linked.gpu_parent)
-    dependencies = find_dependencies(linked, {i: c["pg_name"] or "" for i, c in comm.items()})
     node, call = nodes.node[at], found.call[at]
-    size = len(et)
     return EtPlus(
-        et=et,
-        events=kineto.events,
-        summary=_summary(kineto, report, attachment, dependencies),
-        numbering=linked.numbering,
-        kineto_event=_spread(size, node, kineto.events.index[calls.row[call]], -1),
+        et=trace.et,
+        events=events,
+        summary=summary,
+        numbering=trace.numbering,
+        kineto_event=_spread(size, node, events.index[calls.row[call]], -1),
         ts=_spread(size, node, calls.ts[call], 0),
         dur=_spread(size, node, calls.end[call] - calls.ts[call], 0),
         exclusive=_spread(size, node, exclusive_durations(calls)[call], 0),
         certain=_spread(size, node, found.link[at] == CERTAIN, False),
         inter_thread_dep=dependencies.inter_thread_dep,
         sync_dep=dependencies.sync_dep,
-        gpu_row=linked.gpu_row,
-        gpu_parent=nodes.node[linked.gpu_parent],
+        gpu_row=trace.gpu_row,
+        gpu_parent=nodes.node[trace.gpu_parent],
         comm=comm,
-        runtime_row=linked.runtime_row,
-        runtime_parent=np.where(linked.runtime_parent >= 0, nodes.node[linked.runtime_parent], -1),
+        runtime_row=trace.runtime_row,
+        runtime_parent=np.where(trace.runtime_parent >= 0, nodes.node[trace.runtime_parent], -1),
         edges=dependencies.edges,
     )
 
@@ -197,10 +201,6 @@ def _summary(
             "distributed_info": kineto.header_value("distributedInfo"),
         },
         "unattached": unattached,
-        "dependencies": {
-            "inferred": dependencies.inferred,
-            "contradicted": dependencies.contradicted,
-            "unresolved": dependencies.unresolved,
-        },
+        "inferred_edges": dependencies.inferred,
         "link": report.to_dict(),
     }

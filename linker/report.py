@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class LinkReport:
         method: the matching method whose links stand; considered: what each method found, in words.
         windows: iterations, sequence numbers, pids, and what they say about "same run".
         gpu: per category, attached by method and unattached by reason; and coverage of GPU time.
+        dependencies: edges by kind, those that the measured order contradicts, inferred ones, unresolved records.
         warnings: sentences a user should read.
     """
 
@@ -42,6 +43,7 @@ class LinkReport:
     considered: tuple[str, ...]
     windows: dict[str, Any]
     gpu: dict[str, Any]
+    dependencies: dict[str, Any]
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -57,40 +59,46 @@ class LinkReport:
         return {
             "et": self.et, "kineto": self.kineto, "ops": self.ops, "method": self.method,
             "considered": list(self.considered), "windows": self.windows, "gpu": self.gpu,
+            "dependencies": self.dependencies,
             "warnings": list(self.warnings), "facts": self.facts,
         }  # fmt: skip
 
     def to_text(self) -> str:
         """One screen of text, 79 columns."""
-        ops, lines = self.ops, []
+        ops, gpu = self.ops, self.gpu
         share = f"{100 * self.linked_share:.2f}%"
-        lines.append(
-            f"ET      {self.et['file']}: schema {self.et['schema']}, {self.et['ops']:,} ops, pid {self.et['pid']}"
-        )
-        lines.append(
-            f"Kineto  {self.kineto['file']}: {self.kineto['events']:,} events, {self.kineto['cpu_ops']:,} CPU calls"
-        )
-        lines.append(
-            f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({share}): {ops['certain']:,} certain, "
-            f"{ops['equivalent']:,} equivalent; by {self.method or 'no method'}"
-        )
-        lines += [f"        {count:,} unlinked: {reason}" for reason, count in ops["unlinked"].items()]
-        for category, counts in self.gpu["categories"].items():
-            lines.append(f"GPU     {category}: {counts['attached']:,} of {counts['total']:,} attached")
-            lines += [f"        {count:,} not: {reason}" for reason, count in counts["unattached"].items()]
-        if self.gpu["time_ns"]:
-            lines.append(
-                f"        {100 * self.gpu['attached_time_ns'] / self.gpu['time_ns']:.2f}% of GPU time attached"
-            )
+        lines = [
+            ("ET", f"{self.et['file']}: schema {self.et['schema']}, {self.et['ops']:,} ops, pid {self.et['pid']}"),
+            (
+                "Kineto",
+                f"{self.kineto['file']}: {self.kineto['events']:,} events, {self.kineto['cpu_ops']:,} CPU calls",
+            ),
+            ("linked", f"{ops['linked']:,} of {ops['total']:,} ET ops ({share}) by {self.method or 'no method'}"),
+            ("", f"{ops['certain']:,} certain, {ops['equivalent']:,} equivalent"),
+            *(("", f"{count:,} unlinked: {reason}") for reason, count in ops["unlinked"].items()),
+        ]
+        for category, counts in gpu["categories"].items():
+            lines.append(("GPU", f"{category}: {counts['attached']:,} of {counts['total']:,} attached"))
+            lines += [("", f"{count:,} not: {reason}") for reason, count in counts["unattached"].items()]
+        if gpu["time_ns"]:
+            lines.append(("", f"{100 * gpu['attached_time_ns'] / gpu['time_ns']:.2f}% of GPU time attached"))
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.dependencies["edges"].items())
+        lines.append(("edges", kinds or "none"))
+        lines += [
+            ("", f"{n:,} left out: {k} against the measured order")
+            for k, n in self.dependencies["contradicted"].items()
+        ]
         for title, sentences in (
             ("window", self.windows["notes"]),
             ("tried", self.considered),
             ("warning", self.warnings),
         ):
-            for sentence in sentences:
-                first, *rest = wrap(sentence, _WIDTH - 8) or [""]
-                lines += [f"{title:<8}{first}", *(f"        {line}" for line in rest)]
-        return "\n".join(_printable(line) for line in lines)
+            lines += [(title, sentence) for sentence in sentences]
+        return "\n".join(_wrapped(title, _printable(text)) for title, text in lines)
+
+
+def _wrapped(title: str, text: str) -> str:
+    return fill(text, _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8)
 
 
 def make_report(
@@ -102,6 +110,7 @@ def make_report(
     attachment: Attachment,
     considered: Sequence[str],
     windows: dict[str, Any],
+    dependencies: dict[str, Any],
 ) -> LinkReport:
     """Gather the stages' findings."""
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
@@ -135,6 +144,7 @@ def make_report(
         considered=tuple(considered),
         windows=windows,
         gpu=_gpu(kineto, attachment),
+        dependencies=dependencies,
         warnings=tuple(warnings),
         facts=match.facts,
     )  # fmt: skip

@@ -73,14 +73,12 @@ def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[i
     if len(covered) == 1:
         label = shortened(iterations.label[covered[0]])
         called = "" if label.isdecimal() else f", {label}"
-        return [
-            f"{'the ET is' if sure else 'the ET is linked to'} iteration {covered[0]} of {total}, counted from 0{called}{numbers}"
-        ]
+        verb = "is" if sure else "is linked to"
+        return [f"the ET {verb} iteration {covered[0]} of {total}, counted from 0{called}{numbers}"]
     steady = covered[-1] - covered[0] + 1 == len(covered)
     told = f"{covered[0]} to {covered[-1]}" if steady else ", ".join(map(str, covered))
-    return [
-        f"{'the ET covers' if sure else 'the ET is linked to'} iterations {told} of {total}, counted from 0{numbers}"
-    ]
+    verb = "covers" if sure else "is linked to"
+    return [f"the ET {verb} iterations {told} of {total}, counted from 0{numbers}"]
 
 
 def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None) -> list[str]:

@@ -100,7 +100,7 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Decoding makes hundreds of thousands of objects, none of them in a cycle; looking for cycles takes as long again."""
+    """Decoding makes hundreds of thousands of objects, none in a cycle; looking for cycles takes as long again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -6,6 +6,7 @@ import gzip
 import itertools
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 import pytest
+from etplus.schemas.etplus import EDGE_KINDS
 
 __all__ = [
     "FIXTURES",
@@ -108,7 +110,13 @@ def assert_valid(document: Document) -> None:
     assert {node.get("parent", node.get("ctrl_deps")) for node in gpu} <= ids
     assert {call["parent"] for call in document["runtime"]} <= ids | {None}
     assert {end for source, target, _ in document["edges"] for end in (source, target)} <= own
-    assert all(one < other for one, other in itertools.pairwise(document["edges"]))
+    kinds = {kind: i for i, kind in enumerate(EDGE_KINDS)}
+    edges = [(source, target, kinds[kind]) for source, target, kind in document["edges"]]
+    assert all(one < other for one, other in itertools.pairwise(edges)), "edges are sorted and none is there twice"
+    told = document["etplus"]["link"]["dependencies"]
+    assert Counter(kind for _, _, kind in document["edges"]) == told["edges"]
+    inferred = [tuple(edge) for edge in document["etplus"]["inferred_edges"]]
+    assert len(inferred) == told["inferred"] and set(inferred) <= {(source, target) for source, target, _ in edges}
 
 
 def ns(us: float) -> int:

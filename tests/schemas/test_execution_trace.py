@@ -24,7 +24,7 @@ from support import (
     shared_trace,
 )
 
-COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+COLUMNS = {"rf_id": 0, "seq_id": -1, "scope": 0, "tid": 0}
 FIRST_ATTRS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
 COMM_ATTRS = {
     "collective_name": "allreduce", "dtype": "Float", "in_msg_nelems": 99, "out_msg_nelems": 99, "in_split_size": "[]",
@@ -152,7 +152,7 @@ def test_unknown_minor_versions_are_read() -> None:
         assert check(document, json.dumps(document).encode()).schema == version
 
 
-@pytest.mark.parametrize("version", ["2.0.0", "0.9", "chakra", "10.0.1", "1"])
+@pytest.mark.parametrize("version", ["2.0.0", "0.9", "chakra", "10.0.1", "1", "1.", "1.0 beta"])
 def test_an_unknown_layout_is_an_error_that_names_it(version: str) -> None:
     document = et_document([{"id": 3, "name": "aten::mm"}], schema=version)
     with pytest.raises(TraceFormatError, match=f"schema '{version}'"):
@@ -201,11 +201,11 @@ def test_names_with_everything_in_them() -> None:
 def test_odd_values_become_none() -> None:
     """A value that is no 64-bit integer does not stop the reading, and does not depend on the other nodes."""
     nodes = [{"id": 3, "name": "a", "rf_id": "12", "seq_id": 2.5}, {"id": 4, "name": "b", "tid": None}]
-    huge = {"id": 5, "name": "c", "rf_id": 2**64, "fw_parent": -(2**65)}
+    huge = {"id": 5, "name": "c", "rf_id": 2**64, "tid": -(2**65)}
     for given in (nodes, [*nodes, huge]):
         et = read_execution_trace(json.dumps(et_document(given)).encode())
         assert len(et) == len(given) + 2
-        assert not et.rf_id.any() and set(et.seq_id.tolist()) == {-1}
+        assert not et.rf_id.any() and set(et.seq_id.tolist()) == {-1} and set(et.tid.tolist()) == {0, 1}
 
 
 def test_an_et_plus_file_is_told_apart() -> None:

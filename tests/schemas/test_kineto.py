@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from support import FIXTURE_PAIRS, Document, fixture_pair, kineto_document, plain, shared_trace
 
 ARGS = {
-    "correlation": ("correlation", -1),
     "external_id": ("External id", -1),
     "rf_id": ("Record function id", 0),
     "seq": ("Sequence number", -1),
+    "correlation": ("correlation", -1),
     "stream": ("stream", -1),
     "device": ("device", -1),
 }
+CPU_ARGS, OTHER_ARGS = {"external_id", "rf_id", "seq"}, {"external_id", "correlation", "stream", "device"}
+"""What operators and annotations can have, and what all other events can have: nothing else is read from them."""
 GPU_FILES = ["alexnet", "cuda_event_sync", "h100_bert", "mi210_gpu_only", "mi250_minitoy", "mi300_bert",
              "sglang_decode_graph", "torch_compile_triton", "triton_example"]  # fmt: skip
 
@@ -47,7 +49,9 @@ def check(data: bytes) -> KinetoTrace:
     assert [events.names[c] for c in events.name] == [e.get("name", "") for _, e in wanted]
     assert [events.threads[c] for c in events.thread] == [(e.get("pid", -1), e.get("tid", -1)) for _, e in wanted]
     for column, (key, none) in ARGS.items():
-        values = [(e.get("args") or {}).get(key, none) for _, e in wanted]
+        kinds = [CPU_ARGS if e.get("cat") in ("cpu_op", "user_annotation") else OTHER_ARGS for _, e in wanted]
+        given = [(e.get("args") or {}).get(key, none) for _, e in wanted]
+        values = [value if column in kind else none for value, kind in zip(given, kinds, strict=True)]
         expected = [v if type(v) is int and -(2**63) <= v < 2**63 else none for v in values]
         assert getattr(events, column).tolist() == expected, column
     for row, (_, event) in enumerate(wanted):
@@ -158,10 +162,11 @@ def test_runtime_calls_of_amd_with_texts_for_stream_and_size() -> None:
 
 @pytest.mark.parametrize("odd", ["5", 5.0, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1])
 def test_a_number_that_is_none_counts_as_missing_whatever_stands_beside_it(odd: Any) -> None:
-    event = {"ph": "X", "cat": "kernel", "ts": 1, "dur": 1}
-    alone = [{**event, "args": {key: odd for key, _ in ARGS.values()}}]
-    check(events_of(*alone))
-    check(events_of(*alone, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
+    for category in ("kernel", "cpu_op"):
+        event = {"ph": "X", "cat": category, "ts": 1, "dur": 1}
+        alone = {**event, "args": {key: odd for key, _ in ARGS.values()}}
+        check(events_of(alone))
+        check(events_of(alone, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
 
 
 def test_missing_args_and_fields() -> None:

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""How often the parent of a GPU event is wrong if it is taken to be the last op started before the launch.
+
+usage: python benchmarks/parent_rule.py KINETO...
+
+Compares, for every GPU event with a launching call, the last CPU op started on the launching thread before the call
+with the innermost one that is open then. Prints a line a file.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from etplus.linker.attach import attach_gpu_events
+from etplus.linker.calls import cpu_calls
+from etplus.schemas.kineto import read_kineto
+
+
+def wrong_parents(path: str) -> tuple[int, int]:
+    """Count the GPU events launched inside an op, and those of them to which the last op started is no parent."""
+    kineto = read_kineto(path)
+    calls, events = cpu_calls(kineto), kineto.events
+    found = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))
+    wrong = total = 0
+    for launcher, op in zip(found.launcher.tolist(), found.op.tolist(), strict=True):
+        if launcher < 0 or op < 0:
+            continue
+        begin, end = np.searchsorted(calls.thread, [events.thread[launcher], events.thread[launcher] + 1])
+        last = begin + int(np.searchsorted(calls.ts[begin:end], events.ts[launcher], side="right")) - 1
+        total += 1
+        wrong += last != op
+    return wrong, total
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    for path in sys.argv[1:]:
+        wrong, total = wrong_parents(path)
+        share = f"{100 * wrong / total:.1f}%" if total else "-"
+        print(f"{Path(path).name:<40} {wrong:>6} of {total:>6} GPU events  {share:>6}")
+
+
+if __name__ == "__main__":
+    main()
