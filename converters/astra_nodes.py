@@ -41,9 +41,7 @@ class SimNode(NamedTuple):
     comm: Communication | None = None
 
 
-def write_nodes(
-    document: EtPlusDocument, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int
-) -> int:
+def write_nodes(document: EtPlusDocument, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
     """Write a file; returns the number of nodes. Raises as `write_chakra` does."""
     messages = (_message(document, node, rank) for node in nodes)
     return write_chakra(path, GlobalMetadata(version=CHAKRA_VERSION), messages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 def read_et(path: str | os.PathLike[str]) -> EtPlusDocument:
     """Read an .et file as an ET+ document; raises as `etplus_chunks` does."""
-    document = read_etplus(b"".join(etplus_chunks(path)))
-    object.__setattr__(document, "file", os.fspath(path))
-    return document
+    return replace(read_etplus(b"".join(etplus_chunks(path))), file=os.fspath(path))
 
 
 def write_etplus(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
@@ -98,7 +97,7 @@ class _Back:
                 problem = f"{len(node.data_deps)} data_deps but {len(kinds)} kinds"
                 raise TraceFormatError(self.file, f"node {node.id}", problem, _AGAIN)
             record = self._record(node, values)
-            deps = node.data_deps
+            deps = list(node.data_deps)
         else:
             record, lane = foreign_record(node, values)
             self.lanes.append(lane)
@@ -134,7 +133,7 @@ class _Back:
     def _tensors(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}
         for side, flat_keys in FLAT_TENSORS.items():
-            if not node.HasField(side):  # type: ignore[arg-type]
+            if not node.HasField(side):
                 continue
             texts = [self._raw(getattr(getattr(node, side), key), node) for key in TENSOR_KEYS]
             if self.flat:

@@ -74,7 +74,7 @@ def foreign_kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> Int
 
 
 def _comm(node: Node, values: dict[str, Any]) -> Comm:
-    kind = values.get("comm_type")
+    kind: int = values.get("comm_type", -1)
     names = {NodeType.COMM_SEND_NODE: "send", NodeType.COMM_RECV_NODE: "recv"}
     known = kind in CollectiveCommType.values()
     return Comm(

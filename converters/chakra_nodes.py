@@ -118,7 +118,7 @@ def _et_attributes(document: EtPlusDocument, row: int, record: Record) -> list[A
 
 def _take_flat(record: Record, values: dict[str, int | str]) -> tuple[str, None]:
     for name, value in values.items():
-        if name in record and bytes(record[name]) == b"%d" % value:
+        if name in record and _text(record[name]) == str(value):
             del record[name]
     schema = _text(record.get("op_schema", _NONE)).startswith('"')
     return _decode_str(record.pop("op_schema")) if schema else "", None

@@ -15,7 +15,10 @@ from ..schemas.records import IntColumn
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 
-__all__ = ["ORDER", "Dependencies", "dependencies", "issuable", "sequence_edges", "start_order"]
+__all__ = [
+    "ORDER", "Dependencies", "dependencies", "explain_cycle", "host_collective_order", "issuable", "start_order",
+    "stream_order",
+]  # fmt: skip
 
 ORDER = 1 << len(EDGE_KINDS)
 """Bit of a dependency that is not in ET+ `edges`; bit k stands for the k-th of EDGE_KINDS."""
@@ -58,7 +61,11 @@ def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependen
         ConvertError: edges and calls form a cycle.
     """
     count = len(document)
-    extra = sequence_edges(document, communicating)
+    extra = np.concatenate([
+        thread_order(document, communicating),
+        stream_order(document),
+        host_collective_order(document, communicating),
+    ])  # fmt: skip
     source = np.concatenate([document.edges[:, 0], extra[:, 0]])
     target = np.concatenate([document.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([1 << document.edges[:, 2], np.full(len(extra), ORDER, np.int64)])
@@ -72,7 +79,7 @@ def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependen
         np.concatenate([place[source], place[document.parent_row[callees]]]),
         np.concatenate([place[target], place[callees]]),
         np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
-        lambda cycle: _explain(document, by_start[cycle]),
+        lambda cycle: explain_cycle(document, by_start[cycle]),
     )
     kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
@@ -80,35 +87,42 @@ def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependen
     return Dependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
 
 
-def _explain(document: EtPlusDocument, cycle: IntColumn) -> str:
+def explain_cycle(document: EtPlusDocument, cycle: IntColumn) -> str:
+    """A message about rows that wait for each other."""
     ids = [str(document.id[row]) for row in cycle[:_SHOWN].tolist()]
     return f"{document.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
 
 
-def sequence_edges(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
-    """Pairs of rows that follow each other, int64 (m, 2).
+def thread_order(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+    """Pairs of ops, callees or not, that begin one after the other on a thread, int64 (m, 2).
 
-    On a thread each op, callee or not, follows the one that started before it, since a simulator would otherwise begin
-    the next op while a callee of the last one still waits. On a stream each GPU event follows the one before. A
-    collective on the host comes after the op before it and before the next one that begins after its end.
+    A simulator that had only the order of top-level ops would begin the next one while a callee of the last one waits.
     """
-    rows = host_rows(document, communicating)
-    order, before = document.lane_order(document.thread, rows, nested=True)
-    streams, stream_before = document.lane_order(
-        document.stream_lane, np.flatnonzero(document.kind == GPU), nested=False
-    )
-    pairs = [np.stack([before, order], axis=1), np.stack([stream_before, streams], axis=1)]
-    on_host = communicating[document.kind[communicating] == CPU]
+    order, before = document.lane_order(document.thread, host_rows(document, communicating), nested=True)
+    return np.stack([before, order], axis=1)[before >= 0]
+
+
+def stream_order(document: EtPlusDocument) -> IntColumn:
+    """Pairs of GPU events that follow each other on a stream, int64 (m, 2)."""
+    rows = np.flatnonzero((document.kind == GPU) & document.timed)
+    order, before = document.lane_order(document.stream_lane, rows, nested=False)
+    return np.stack([before, order], axis=1)[before >= 0]
+
+
+def host_collective_order(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+    """Pairs that place collectives on the host: after the op that began before, before the next one after their end."""
+    order, _ = document.lane_order(document.thread, host_rows(document, communicating), nested=True)
     threads = document.thread[order]
-    for row in on_host.tolist():
+    pairs: list[tuple[int, int]] = []
+    for row in communicating[document.kind[communicating] == CPU].tolist():
         a, b = np.searchsorted(threads, [document.thread[row], document.thread[row] + 1])
-        lane, starts = order[a:b], document.ts[order[a:b]]
-        at, after = np.searchsorted(starts, [document.ts[row], document.finish[row]])
-        near = [(int(lane[at - 1]), row)] if at else []
-        near += [(row, int(lane[after]))] if after < len(lane) and document.dur[row] else []
-        pairs.append(np.array(near, np.int64).reshape(-1, 2))
-    found = np.concatenate(pairs)
-    return found[found[:, 0] >= 0]
+        lane = order[a:b]
+        before, after = np.searchsorted(document.ts[lane], [document.ts[row], document.finish[row]])
+        if before > 0:
+            pairs.append((int(lane[before - 1]), row))
+        if after < len(lane) and document.dur[row]:
+            pairs.append((row, int(lane[after])))
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def issuable(

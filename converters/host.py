@@ -169,4 +169,5 @@ class Coverage:
         if not len(self.start):
             return np.zeros(len(t), np.int64)
         inside = np.minimum(t, self.end[at]) - self.start[at]
-        return np.where(at >= 0, self.before[at] + inside, 0)
+        covered: IntColumn = np.where(at >= 0, self.before[at] + inside, 0)
+        return covered

@@ -262,7 +262,7 @@ class EtPlus:
     def _runtime_texts(self) -> list[bytes]:
         events, at = self.events, self.runtime_row
         parents = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
-        threads = [orjson.dumps(tid) for _, tid in events.threads]
+        threads = [msgspec.json.encode(tid) for _, tid in events.threads]
         parts = [
             b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
             b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),

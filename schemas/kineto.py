@@ -189,8 +189,10 @@ class KinetoTrace:
     losses: tuple[Loss, ...] = ()
 
     def header_value(self, key: str) -> Any:
-        """A decoded header field, None if there is none."""
-        return msgspec.json.decode(self.header[key]) if key in self.header else None
+        """A decoded header field, None if there is none that can be read."""
+        with contextlib.suppress(KeyError, *UNREADABLE):
+            return msgspec.json.decode(self.header[key])
+        return None
 
     @property
     def modern(self) -> bool:

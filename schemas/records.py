@@ -25,7 +25,7 @@ __all__ = ["UNREADABLE", "IntColumn", "RecordArray", "Records", "StringTable", "
 
 IntColumn = npt.NDArray[np.int64]
 
-UNREADABLE = (msgspec.MsgspecError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What msgspec raises on text that it cannot take; the second for nesting without end."""
 
 _BLOCK = 1 << 20

@@ -52,7 +52,7 @@ def microseconds(ns: IntColumn) -> _Matrix:
 
 def choice(index: npt.NDArray[np.integer], texts: Sequence[bytes]) -> _Matrix:
     """For each row the text with its index, padded with spaces on the right."""
-    width = max(map(len, texts))
+    width = max(map(len, texts), default=0)
     table = np.frombuffer(b"".join(text.ljust(width) for text in texts), np.uint8).reshape(len(texts), width)
     return table[index]
 

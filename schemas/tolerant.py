@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gc
 import re
@@ -18,6 +19,7 @@ __all__ = ["Document", "Dropped", "read_tolerantly"]
 
 T = TypeVar("T")
 
+_BLOCK = 1 << 20
 _KINDS = {
     "nodes": ("an Execution Trace", "--et-file"),
     "traceEvents": ("a Kineto trace", "--kineto-file"),
@@ -86,6 +88,7 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
         with _collector_paused():
+            _check_utf8(data)
             return read(Document(blob.name, data, losses=losses))
     except UNREADABLE as error:
         _refuse_other_kind(blob.name, data, key)
@@ -96,6 +99,20 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
         return read(Document(blob.name, recovered.data, True, losses + recovered.losses))
     except UNREADABLE as error:
         raise _not_readable(blob.name, error, expected, "record it again") from None
+
+
+def _check_utf8(data: bytes) -> None:
+    """msgspec does not look into texts that it skips.
+
+    Raises:
+        UnicodeDecodeError: not UTF-8.
+    """
+    if data.isascii():
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for at in range(0, len(data), _BLOCK):
+        decoder.decode(data[at : at + _BLOCK])
+    decoder.decode(b"", final=True)
 
 
 @contextlib.contextmanager

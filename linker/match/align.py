@@ -20,6 +20,8 @@ __all__ = ["Alignment", "Calls", "align_at_anchors", "align_from", "occurrences"
 _MAX_DIFFERENCES = 1500
 """A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
 _MAX_OCCURRENCES = 4096
+_SPARE = 8
+"""By how many calls what stands before the first or after the last anchor may be displaced, if nothing is missing."""
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 
@@ -137,7 +139,7 @@ def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) ->
     at[first[0] - 1 - head[0]] = first[1] - 1 - head[1]
     tail = shortest_edit(pattern.slice(last[0] + 1, len(pattern)), text.slice(last[1] + 1, len(text)))
     at[last[0] + 1 + tail[0]] = last[1] + 1 + tail[1]
-    return Alignment(at, _unsure(pattern, text, at), len(i))
+    return Alignment(at, _unsure(pattern, text, at, i), len(i))
 
 
 def align_from(pattern: Calls, text: Calls, i: int, j: int) -> Alignment:
@@ -242,31 +244,58 @@ def _walk_back(trail: list[dict[int, int]], x: int, y: int, d: int) -> tuple[Int
     return np.array(left[::-1], np.int64), np.array(right[::-1], np.int64)
 
 
-def _unsure(pattern: Calls, text: Calls, at: IntColumn) -> npt.NDArray[np.bool_]:
-    """Calls next to a gap of either side which, by their names, could as well lie on its other side."""
+def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
+    """Calls that, by their names and numbers, could as well stand elsewhere between the anchors beside them.
+
+    Between two anchors, what is matched is embedded as far left and as far right as it fits, in the text and the other
+    way round in the pattern: what has only one place is sure. Runs without a gap need no look. Before the first and
+    after the last anchor the text goes on; there a call may be displaced by a few more than are known to be missing.
+    """
     unsure = np.zeros(len(pattern), np.bool_)
-    placed = np.flatnonzero(at >= 0)
-    here, there = placed[:-1], placed[1:]
-    for i, k in zip(
-        *(side[(there - here != 1) | (at[there] - at[here] != 1)].tolist() for side in (here, there)), strict=True
-    ):
-        _slide(pattern, text, unsure, (i, int(at[k]) - 1), (i, int(at[i])), -1)
-        _slide(pattern, text, unsure, (k, int(at[i]) + 1), (k, int(at[k])), 1)
-        _slide(pattern, text, unsure, (k - 1, int(at[i])), (i, int(at[i])), -1)
-        _slide(pattern, text, unsure, (i + 1, int(at[k])), (k, int(at[k])), 1)
+    steady = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
+    for a, b in zip(anchors[:-1].tolist(), anchors[1:].tolist(), strict=True):
+        if steady[a] != steady[b]:
+            _mark_displaceable(pattern, text, at, unsure, (a + 1, b), (int(at[a]) + 1, int(at[b])))
+    for begin, end in ((0, int(anchors[0])), (int(anchors[-1]) + 1, len(pattern))):
+        placed = begin + np.flatnonzero(at[begin:end] >= 0)
+        if not len(placed):
+            continue
+        low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
+        if begin:
+            spare = 2 * (high - int(at[begin - 1]) - 1 - len(placed)) + _SPARE
+            bounds = (int(at[begin - 1]) + 1, min(len(text), high + spare))
+        else:
+            spare = 2 * (int(at[end]) - low - len(placed)) + _SPARE
+            bounds = (max(0, low - spare), int(at[end]))
+        _mark_displaceable(pattern, text, at, unsure, (begin, end), bounds)
     return unsure
 
 
-def _slide(
-    pattern: Calls, text: Calls, unsure: npt.NDArray[np.bool_], other: tuple[int, int], own: tuple[int, int], step: int
-) -> None:
-    """Mark calls as unsure from `own` on, for as long as the pairs from `other` on would fit as well."""
-    (i, j), (mark, place) = other, own
-    if (i, j) == (mark, place):
+def _mark_displaceable(
+    pattern: Calls, text: Calls, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
+    theirs: tuple[int, int],
+) -> None:  # fmt: skip
+    placed = ours[0] + np.flatnonzero(at[slice(*ours)] >= 0)
+    if not len(placed):
         return
-    while 0 <= i < len(pattern) and 0 <= j < len(text) and 0 <= mark < len(pattern):
-        a, b = pattern.seq[i], text.seq[j]
-        if pattern.name[i] != text.name[j] or (a >= 0 and b >= 0 and a != b):
-            return
-        unsure[mark] = True
-        i, j, mark = i + step, j + step, mark + step
+    mine, there = _members(pattern, placed), _members(text, at[placed])
+    for members, side, (begin, end) in ((mine, text, theirs), (there, pattern, ours)):
+        other = _members(side, np.arange(begin, end))
+        left = _leftmost(members, other)
+        right = [len(other) - 1 - k for k in _leftmost(members[::-1], other[::-1])][::-1]
+        unsure[placed] |= np.array(left) != np.array(right)
+
+
+def _members(calls: Calls, positions: IntColumn) -> list[tuple[int, int]]:
+    return list(zip(calls.name[positions].tolist(), calls.seq[positions].tolist(), strict=True))
+
+
+def _leftmost(members: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[int]:
+    """Where each member stands if all are embedded in order and as early as possible; they are known to fit."""
+    result, k = [], 0
+    for name, seq in members:
+        while k < len(other) - 1 and not (name == other[k][0] and (seq == other[k][1] or seq < 0 or other[k][1] < 0)):
+            k += 1
+        result.append(k)
+        k += 1
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -104,8 +105,9 @@ def test_names_from_strangers_cannot_drive_the_terminal() -> None:
         {"ph": "X", "cat": "user_annotation", "name": evil, "ts": 3, "dur": 1},
         {"ph": "X", "cat": evil, "name": "b", "ts": 5, "dur": 1},
     ]
-    et = et_document([{"id": 3, "name": "a"}], schema="1.0.3\x1b[2J")
-    report = link(orjson.dumps(et), orjson.dumps(kineto_document(events)), annotation="nonesuch").report
+    et = io.BytesIO(orjson.dumps(et_document([{"id": 3, "name": "a"}])))
+    et.name = "et\x1b[2J\n.json"  # type: ignore[misc]
+    report = link(et, orjson.dumps(kineto_document(events)), annotation="nonesuch").report
     check(report)
     text = report.to_text()
     assert (
