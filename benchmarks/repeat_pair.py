@@ -104,9 +104,7 @@ def _node_mover(et: ExecutionTrace, steps: dict[str, int]) -> Callable[[bytes, i
     return move
 
 
-def _write(
-    path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes
-) -> None:
+def _write(path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes) -> None:
     """The document with the records of its array repeated; records with `once` in them stay alone."""
     array = locate(data, key)
     if array is None:

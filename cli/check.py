@@ -21,6 +21,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "Check Chakra traces for what makes readers and simulators fail, hang or mislead. "
         "Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace."
     )
+    parser.epilog = "example:\n  etplus check traces/job --profile astra-sim"
     parser.add_argument(
         "source",
         nargs="+",

@@ -21,11 +21,12 @@ from .comm_types import RECV, SEND
 from .dependencies import Dependencies, dependencies
 from .host import host_rows, host_work
 
-__all__ = ["CHAKRA_VERSION", "Written", "chakra_nodes", "comm_attributes", "comm_node_type", "rounded", "write_et"]
+__all__ = ["CHAKRA_VERSION", "Written", "chakra_messages", "comm_attributes", "comm_node_type", "rounded", "write_et"]
 
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
-_COPIES = {"gpu_memcpy": "copies", "gpu_memset": "fills"}
+_LEFT_OUT = "dependencies by order of threads and streams left out, since edges contradict them"
+_COPIES = ("gpu_memcpy", "gpu_memset")
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,25 @@ def write_et(
         ConvertError: the document's edges form a cycle, or a node is too large for the format.
         UsageError: the file cannot be written.
     """
+    metadata, nodes, counts = chakra_messages(document, comms=comms, memory_nodes=memory_nodes)
+    return Written(write_chakra(path, metadata, nodes), counts)
+
+
+def chakra_messages(
+    document: EtPlusDocument, *, comms: RankComms | None = None, memory_nodes: bool = False
+) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
+    """The messages of `write_et`, the nodes' made one by one, and what was given up."""
     if comms is None:
         rank = document.rank or 0
         comms = agree([survey(document, rank)]).ranks[rank]
     needs = dependencies(document, comm_rows(document))
-    nodes = chakra_nodes(document, needs, comms, memory_nodes=memory_nodes)
     counts = Counter(comms.counts)
     if needs.left_out:
-        counts["dependencies by order of threads and streams left out, since edges contradict them"] = needs.left_out
-    return Written(write_chakra(path, _metadata(document), nodes), counts)
+        counts[_LEFT_OUT] = needs.left_out
+    return _metadata(document), _nodes(document, needs, comms, memory_nodes), counts
 
 
-def chakra_nodes(
-    document: EtPlusDocument, needs: Dependencies, comms: RankComms, *, memory_nodes: bool = False
-) -> Iterator[Node]:
-    """The messages, made one by one."""
+def _nodes(document: EtPlusDocument, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> Iterator[Node]:
     talks = {comm.row: comm for comm in comms.found}
     durations = _durations(document)
     micros = rounded(durations, _lanes(document), np.where(document.ts >= 0, document.ts, 0))

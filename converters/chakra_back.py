@@ -24,7 +24,7 @@ from .chakra_attributes import values_of
 from .chakra_foreign import foreign_kinds, foreign_record
 from .chakra_nodes import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 
-__all__ = ["etplus_chunks", "read_et", "write_etplus"]
+__all__ = ["etplus_chunks", "read_et", "write_etplus", "write_messages"]
 
 _SEPARATOR = b",\n    "
 _FOREIGN_SCHEMA = "1.1.0-chakra.0.0.4"
@@ -42,11 +42,21 @@ def read_et(path: str | os.PathLike[str]) -> EtPlusDocument:
     return replace(read_etplus(b"".join(etplus_chunks(path))), file=os.fspath(path))
 
 
-def write_etplus(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
-    """Write an .et file as ET+; raises as `etplus_chunks` does, and UsageError if the output cannot be written."""
-    with open_output(output) as file:
-        for chunk in etplus_chunks(path):
-            file.write(chunk)
+def write_etplus(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> int:
+    """Write an .et file as ET+ and return the number of nodes and runtime calls.
+
+    Raises as `etplus_chunks` does, and UsageError if the output cannot be written.
+    """
+    return write_messages(os.fspath(path), *read_chakra(path), output)
+
+
+def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
+    """The same from messages; `file` names their source in errors."""
+    back = _Back(file, metadata)
+    with open_output(output) as out:
+        for chunk in back.chunks(nodes):
+            out.write(chunk)
+    return len(back.ids)
 
 
 def etplus_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:

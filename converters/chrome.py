@@ -216,5 +216,6 @@ def _by_row(rows: IntColumn) -> dict[int, list[int]]:
 def _category(document: EtPlusDocument, row: int) -> str:
     kind = document.kind[row]
     if kind == GPU:
-        return document.categories[document.category[row]]
+        category: str = document.categories[document.category[row]]
+        return category
     return "runtime" if kind == RUNTIME else "cpu_op"

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeGuard
 
+from ..schemas.chakra.stream import read_chakra
 from ..schemas.errors import UsageError
 from ..schemas.etplus import EtPlus
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
-from .chakra_back import read_et, write_as_etplus, write_etplus
+from .chakra_back import read_et, write_etplus, write_messages
 from .chrome import write_chrome
-from .collectives import Agreement, agree, survey
-from .graph import GRAPH_FORMATS, write_graph
+from .collectives import RankComms, agree, survey
+from .graph import write_graph
 from .jsonize import write_json
 
 __all__ = ["FORMATS", "Conversion", "convert", "open_document"]
@@ -40,8 +42,9 @@ FORMATS = {
 
 _PER_RANK = ("chakra", "astra-sim")
 _ONE_ONLY = ("json", "jsonl", "etplus")
-_RANK_IN_NAME = re.compile(r"(?:rank|[._-])_?(\d{1,6})(?=[._-]|$)", re.ASCII | re.IGNORECASE)
-_SUFFIX = re.compile(r"(?:\.(?:0|[1-9]\d*))?\.et(?:\.gz)?$|\.et(?:\.gz)?$", re.ASCII)
+_RANK_IN_NAME = re.compile(r"rank[_-]?(\d{1,6})|\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
+_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
+_NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
 Input = str | os.PathLike[str] | EtPlus
 
@@ -77,8 +80,8 @@ def convert(
 ) -> Conversion:
     """Convert ET+ or Chakra files.
 
-    Several files are the ranks of one job. A file's rank is what Kineto's `distributedInfo` in it tells, else the number
-    in its name ("rank3", ".3.et"), else its place among the files.
+    Several files are the ranks of one job. A file's rank is what Kineto's `distributedInfo` in it tells, else the
+    number in its name ("rank3", ".3.et"), else its place among the files.
 
     Args:
         sources: files, or the document that `link` returned.
@@ -102,22 +105,21 @@ def convert(
     inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlus)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
-    ranks = _Ranks(inputs, rank)
-    _refuse_overwriting(inputs, output)
-    if to in _PER_RANK:
-        prefix = len(ranks) > 1 if as_prefix is None else as_prefix
-        if len(ranks) > 1 and not prefix:
-            raise UsageError(f"{len(ranks)} ranks need as many files; give --out PREFIX")
-        write = partial(write_astra_sim, host=host) if to == "astra-sim" else partial(_write_et, memory_nodes)
-        return _per_rank(ranks, output, write, prefix=prefix, simulator=to == "astra-sim")
     if to in _ONE_ONLY:
-        return _one(ranks, output, to)
-    documents = dict(ranks.documents())
-    notes = _notes(documents)
+        return _one(_only(inputs, rank, to), output, to)
+    if to in _PER_RANK:
+        write = (
+            partial(write_astra_sim, host=host) if to == "astra-sim" else partial(write_et, memory_nodes=memory_nodes)
+        )
+        prefix = len(inputs) > 1 and rank is None if as_prefix is None else as_prefix
+        return _per_rank(inputs, rank, os.fspath(output), write, prefix=prefix, simulator=to == "astra-sim")
+    _refuse_overwriting(inputs, [output])
+    documents = dict(_documents(inputs, rank))
+    notes = tuple(f"{one.file}: {note}" for one in documents.values() for note in one.notes)
     if to == "chrome":
         trace = write_chrome(documents, output)
-        unseen = {"edges left out, since a node of theirs has no time": trace.left_out} if trace.left_out else {}
-        return Conversion((os.fspath(output),), trace.slices, Counter(unseen), notes)
+        counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
+        return Conversion((os.fspath(output),), trace.slices, counts, notes)
     graph = write_graph(documents, output, to, subtree=subtree, max_nodes=max_nodes)
     total = sum(map(len, documents.values()))
     if len(graph) < total:
@@ -127,6 +129,107 @@ def convert(
 
 def open_document(source: Input) -> EtPlusDocument:
     """Read a file of either kind: Chakra where the name ends in .et or .et.gz, else ET+."""
-    if not isinstance(source, EtPlus) and _SUFFIX.search(os.fspath(source)):
-        return read_et(source)
-    return read_etplus(source)
+    return read_et(source) if _is_chakra(source) else read_etplus(source)
+
+
+def _is_chakra(source: Input) -> TypeGuard[str | os.PathLike[str]]:
+    return not isinstance(source, EtPlus) and os.fspath(source).endswith((".et", ".et.gz"))
+
+
+def _documents(inputs: Sequence[Input], rank: int | None) -> Iterator[tuple[int, EtPlusDocument]]:
+    """Ranks and documents one by one, or of one rank only.
+
+    Raises:
+        UsageError: two files of a rank, or none of the one that is wanted.
+    """
+    files: dict[int, str] = {}
+    for place, source in enumerate(inputs):
+        document = open_document(source)
+        own = _rank_of(document, source, place)
+        if own in files:
+            raise UsageError(f"{files[own]} and {document.file} are both of rank {own}; give one of them")
+        files[own] = document.file
+        if rank is None or rank == own:
+            yield own, document
+    if rank is not None and rank not in files:
+        raise UsageError(f"no file of rank {rank}; there are ranks {', '.join(map(str, sorted(files)))}")
+
+
+def _rank_of(document: EtPlusDocument, source: Input, place: int) -> int:
+    if document.rank is not None:
+        return document.rank
+    named = _RANK_IN_NAME.search("" if isinstance(source, EtPlus) else Path(source).name)
+    return int(named[1] or named[2]) if named else place
+
+
+def _only(inputs: Sequence[Input], rank: int | None, to: str) -> Input:
+    """The one input of formats that hold one rank."""
+    if rank is None and len(inputs) > 1:
+        raise UsageError(f"{to} holds one rank; give one file, or choose one with --rank")
+    if len(inputs) == 1:
+        return inputs[0]
+    for place, source in enumerate(inputs):
+        if _rank_of(open_document(source), source, place) == rank:
+            return source
+    raise UsageError(f"no file of rank {rank}")
+
+
+def _one(source: Input, output: str | os.PathLike[str], to: str) -> Conversion:
+    _refuse_overwriting([source], [output])
+    files = (os.fspath(output),)
+    if _is_chakra(source):
+        if to == "etplus":
+            return Conversion(files, write_etplus(source, output))
+        return Conversion(files, write_json(output, *read_chakra(source), lines=to == "jsonl"))
+    document = open_document(source)
+    metadata, nodes, counts = chakra_messages(document)
+    if to == "etplus":
+        return Conversion(files, write_messages(document.file, metadata, nodes, output), counts, document.notes)
+    return Conversion(files, write_json(output, metadata, nodes, lines=to == "jsonl"), counts, document.notes)
+
+
+def _per_rank(
+    inputs: Sequence[Input],
+    rank: int | None,
+    output: str,
+    write: Callable[..., Written],
+    *,
+    prefix: bool,
+    simulator: bool,
+) -> Conversion:
+    """Read every rank for what ranks have to agree on, then (unless there is only one) again to write it."""
+    found: list[RankComms] = []
+    notes: list[str] = []
+    last: tuple[int, EtPlusDocument] | None = None
+    for last in _documents(inputs, rank):
+        found.append(survey(last[1], last[0]))
+        notes += [f"{last[1].file}: {note}" for note in last[1].notes]
+    ranks = sorted(one.rank for one in found)
+    if len(ranks) > 1 and not prefix:
+        raise UsageError(f"{len(ranks)} ranks make as many files; give a prefix for their names (--out PREFIX)")
+    if simulator and len(ranks) > 1 and ranks != list(range(len(ranks))):
+        missing = next(one for one in range(len(ranks)) if one not in ranks)
+        raise UsageError(f"rank {missing} is missing; ASTRA-sim needs all ranks from 0 on")
+    agreement = agree(found)
+    if simulator:
+        agreement = for_simulator(agreement)
+    stem = output if prefix else _SUFFIX.sub("", output)
+    paths = {one: f"{output}.{one}.et" if prefix else output for one in ranks}
+    _refuse_overwriting(inputs, paths.values())
+    counts: Counter[str] = Counter()
+    nodes = 0
+    for own, document in [last] if len(ranks) == 1 and last else _documents(inputs, rank):
+        written = write(document, paths[own], comms=agreement.ranks[own])
+        nodes += written.nodes
+        counts += written.counts
+    files = [paths[one] for one in ranks]
+    if agreement.groups and (prefix or simulator):
+        files += write_groups(agreement, stem)
+    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes))
+
+
+def _refuse_overwriting(inputs: Sequence[Input], outputs: Iterable[str | os.PathLike[str]]) -> None:
+    for output in map(Path, outputs):
+        for source in inputs:
+            if not isinstance(source, EtPlus) and output.exists() and Path(source).exists() and output.samefile(source):
+                raise UsageError(f"{output}: the output would replace an input; choose another name")

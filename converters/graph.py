@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
 import numpy as np
@@ -22,7 +22,10 @@ from ..schemas.records import IntColumn
 
 __all__ = ["GRAPH_FORMATS", "PICTURES", "select_rows", "to_networkx", "write_graph"]
 
-Graph = nx.DiGraph
+if TYPE_CHECKING:
+    Graph = nx.DiGraph[Any]
+else:
+    Graph = nx.DiGraph
 PICTURES = (".svg", ".pdf", ".png")
 _CALL = "call"
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}
@@ -38,7 +41,7 @@ def to_networkx(document: EtPlusDocument, rows: IntColumn | None = None) -> Grap
     Args:
         rows: int64, only these rows and what lies between them; all by default.
     """
-    graph = nx.DiGraph()
+    graph: Graph = nx.DiGraph()
     wanted = np.zeros(len(document), np.bool_)
     wanted[np.arange(len(document)) if rows is None else rows] = True
     graph.add_nodes_from(_nodes(document, np.flatnonzero(wanted)))
@@ -96,7 +99,8 @@ def write_graph(documents: Mapping[int, EtPlusDocument], path: str | os.PathLike
         (graph,) = parts.values()
     else:
         names = ({node: f"{rank}:{node}" for node in part} for rank, part in parts.items())
-        graph = nx.union_all(nx.relabel_nodes(part, of) for part, of in zip(parts.values(), names, strict=True))
+        renamed = [nx.relabel_nodes(part, of) for part, of in zip(parts.values(), names, strict=True)]
+        graph = cast("Graph", nx.union_all(renamed))
     suffix = Path(path).suffix.lower()
     text = GRAPH_FORMATS[to](graph)
     if to == "dot" and suffix in PICTURES:
@@ -150,7 +154,7 @@ def _graphml(graph: Graph) -> bytes:
 
 
 def _gexf(graph: Graph) -> bytes:
-    labelled = nx.DiGraph()
+    labelled: Graph = nx.DiGraph()
     labelled.add_nodes_from((node, {"label": _xml(of["name"]), **of}) for node, of in graph.nodes(data=True))
     labelled.add_edges_from(graph.edges(data=True))
     return _written(nx.write_gexf, labelled)
@@ -158,7 +162,7 @@ def _gexf(graph: Graph) -> bytes:
 
 def _written(write: Callable[..., None], graph: Graph) -> bytes:
     """What a networkx writer of XML makes of a graph whose texts XML can hold."""
-    clean = nx.DiGraph()
+    clean: Graph = nx.DiGraph()
     clean.add_nodes_from((node, {key: _xml(v) for key, v in of.items()}) for node, of in graph.nodes(data=True))
     clean.add_edges_from(graph.edges(data=True))
     buffer = io.BytesIO()

@@ -125,7 +125,7 @@ def issue_times(document: EtPlusDocument, communicating: IntColumn) -> IntColumn
     Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
     before them in the order of calls (of ids), which all ranks have in common.
     """
-    issued = document.ts.copy()
+    issued: IntColumn = document.ts.copy()
     parent = document.parent_row
     called = (parent >= 0) & document.timed[parent]
     issued[called] = np.minimum(issued[called], document.ts[parent[called]])

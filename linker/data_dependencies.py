@@ -43,7 +43,7 @@ _PIECES_PER_ACCESS = 16
 _OPEN, _CLOSE, _COMMA, _QUOTE = 1, 2, 3, 4
 _KIND = {"[": _OPEN, "{": _OPEN, "]": _CLOSE, "}": _CLOSE, ",": _COMMA, '"': _QUOTE}
 _KINDS = bytes(_KIND.get(chr(byte), 0) for byte in range(256))
-_DEPTH = np.array([0, 1, -1, 0, 0], np.int64)
+_DEPTH = np.array([0, 1, -1, 0, 0], np.int32)
 _TENSOR = (_OPEN, *[_COMMA] * 5, _QUOTE, _QUOTE, _CLOSE)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _BETWEEN_ARGUMENTS = re.compile(r",\s*(?![^(\[]*[)\]])")
@@ -128,17 +128,17 @@ def _tensors(et: ExecutionTrace, nodes: EtCalls) -> _Tensors:
     text = b"[" + b"][".join(_values(et, nodes.node[calls])) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
     kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
-    at = np.flatnonzero(kinds)
+    at = np.flatnonzero(kinds.astype(np.bool_))
     kind = kinds[at]
     quote = kind == _QUOTE
-    outside = quote | (np.cumsum(quote) & 1 == 0)
+    outside = quote | ~np.logical_xor.accumulate(quote)
     at, kind = at[outside], kind[outside]
-    depth = np.cumsum(_DEPTH[kind])
+    depth = np.cumsum(_DEPTH.take(kind), dtype=np.int32)
     first = _occurrences(kind)
     first = first[depth[first] > 2]
     begins = (kind == _OPEN) & (depth == 1)
-    section = np.cumsum(begins)[first] - 1
-    commas = np.cumsum((kind == _COMMA) & (depth == 2))
+    section = np.cumsum(begins, dtype=np.int32)[first] - 1
+    commas = np.cumsum((kind == _COMMA) & (depth == 2), dtype=np.int32)
     argument = commas[first] - commas[begins][section]
     data = np.frombuffer(text, np.uint8)
     numbers = [_integers(data, at[first + i] + 1, at[first + i + 1]) for i in range(5)]
@@ -198,7 +198,7 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, metadata: _Flags) -> _Accesses
     tensors = _tensors(et, nodes)
     call, given = tensors.call, ~tensors.output
     key = call * _MAX_STORAGE + tensors.storage
-    fresh = tensors.output & ~np.isin(key, key[given])
+    fresh = tensors.output & ~_within(key, np.sort(key[given]))
     returns, creates = np.zeros((2, len(nodes)), np.bool_)
     returns[call[tensors.output]] = True
     creates[call[fresh]] = True
@@ -224,7 +224,7 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
     call_of_node = np.full(len(et), -1, np.int64)
     call_of_node[nodes.node] = np.arange(len(nodes))
     data, known, stop = et.data, dict[bytes, tuple[str, int, int]](), -1
-    marks = np.array([found.start() for found in re.finditer(b"!", data)], np.int64)
+    marks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("!"))
     owner = np.searchsorted(et.start, marks, side="right") - 1
     within = (owner >= 0) & (marks < et.end[owner])
     for at, node in zip(marks[within].tolist(), owner[within].tolist(), strict=True):
@@ -265,9 +265,9 @@ def _cut(tensors: _Tensors, read: _Flags, write: _Flags) -> _Accesses:
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
     call, storage = tensors.call[which], tensors.storage[which]
-    offsets = np.unique(np.concatenate((tensors.begin[which], tensors.end[which])))
+    offsets = _distinct(np.concatenate((tensors.begin[which], tensors.end[which])))
     begin, end = (storage * len(offsets) + np.searchsorted(offsets, side[which]) for side in tensors[4:])
-    cuts = np.unique(np.concatenate((begin, end)))
+    cuts = _distinct(np.concatenate((begin, end)))
     first = np.searchsorted(cuts, begin)
     count = np.searchsorted(cuts, end) - first
     limit = max(_MAX_PIECES, _PIECES_PER_ACCESS * len(which))
@@ -286,6 +286,20 @@ def _cut(tensors: _Tensors, read: _Flags, write: _Flags) -> _Accesses:
     row = np.repeat(np.arange(len(call)), count)
     piece = np.arange(len(row)) - np.repeat(np.cumsum(count) - count - first, count)
     return _Accesses(call[row], writes[row], piece)
+
+
+def _distinct(values: IntColumn) -> IntColumn:
+    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
+    values = np.sort(values)
+    return values[np.concatenate((values[:1] == values[:1], values[1:] != values[:-1]))]
+
+
+def _within(values: IntColumn, ordered: IntColumn) -> _Flags:
+    """Which values are among the sorted ones."""
+    at = np.searchsorted(ordered, values)
+    found = at < len(ordered)
+    found[found] = ordered[at[found]] == values[found]
+    return found
 
 
 def _left_to_callees(accesses: _Accesses, parent: IntColumn, counting: _Flags) -> _Flags:
@@ -337,11 +351,11 @@ def _last_writers(accesses: _Accesses, parent: IntColumn) -> tuple[IntColumn, In
     call_at[starts] = call_at[ends] = np.arange(size)
     write_at[ends] = True
     moment = np.where(accesses.write, ends[accesses.call], starts[accesses.call])
-    piece, moment = np.divmod(np.unique(accesses.piece * (2 * size) + moment), 2 * size)
+    piece, moment = np.divmod(_distinct(accesses.piece * (2 * size) + moment), 2 * size)
     write = write_at[moment]
     latest = np.maximum.accumulate(np.where(write, np.arange(len(write)), 0))
     reads = np.flatnonzero(~write & write[latest] & (piece[latest] == piece))
-    pairs = np.unique(call_at[moment[latest[reads]]] * size + call_at[moment[reads]])
+    pairs = _distinct(call_at[moment[latest[reads]]] * size + call_at[moment[reads]])
     source, target = np.divmod(pairs, size)
     return source, target
 

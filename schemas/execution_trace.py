@@ -136,14 +136,15 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
     Raises:
         TraceFormatError: not an ET, an unknown schema version, or broken beyond (or, if strict, before) recovery.
     """
-    return read_tolerantly(load(source, progress=progress), "nodes", _read, strict=strict)
+    return read_tolerantly(load(source, progress=progress), "nodes", _read, strict=strict, progress=progress)
 
 
 def _read(document: Document) -> ExecutionTrace:
     array = locate(document.data, "nodes")
     if array is not None and "schema" in array.header and not document.lenient:
         with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser tells
-            return _build(document, array.header, (array.body, array.end), map(array.records, array.blocks()))
+            blocks = array.blocks(document.task, document.progress)
+            return _build(document, array.header, (array.body, array.end), map(array.records, blocks))
     header, records, body = parse_records(document.data, "nodes")
     return _build(document, header, body, [records])
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, NoReturn, cast
 
 from isal import igzip, isal_zlib
 from tqdm import tqdm
@@ -17,7 +17,7 @@ from tqdm import tqdm
 from .errors import EtplusError, TraceFormatError, UsageError
 from .inflate import decompress_tolerant
 
-__all__ = ["Blob", "Source", "load", "open_output"]
+__all__ = ["Blob", "Source", "load", "open_output", "progress_bar"]
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
@@ -89,12 +89,8 @@ def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
     """Decompress all members; a damaged stream gives what can be saved and the place of the damage."""
     out: list[bytes] = []
     size, start = 0, 0
-    bar = tqdm(
-        total=len(raw), desc=f"read {Path(name).name}", unit="B", unit_scale=True, leave=False,
-        delay=_PROGRESS_DELAY_S, disable=None if progress else True,
-    )  # fmt: skip
     limit = _MAX_EXPANSION * len(raw) + _BLOCK
-    with bar:
+    with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
         while raw.startswith(_GZIP_MAGIC, start):
             inflate, at = isal_zlib.decompressobj(wbits=31), start
             while not inflate.eof:
@@ -113,6 +109,14 @@ def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
                     raise TraceFormatError(name, f"byte {at}", "expands without end", "this is no trace file")
             start = at - len(inflate.unused_data)
     return b"".join(out), None
+
+
+def progress_bar(total: int, what: str, wanted: bool) -> tqdm[NoReturn]:
+    """A bar of bytes on standard error, shown after two seconds and only on a terminal."""
+    return tqdm(
+        total=total, desc=what, unit="B", unit_scale=True, leave=False, delay=_PROGRESS_DELAY_S,
+        disable=None if wanted else True,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

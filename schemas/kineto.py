@@ -211,15 +211,15 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False)
     Raises:
         TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
     """
-    return read_tolerantly(load(source, progress=progress), "traceEvents", _read, strict=strict)
+    return read_tolerantly(load(source, progress=progress), "traceEvents", _read, strict=strict, progress=progress)
 
 
 def _read(document: Document) -> KinetoTrace:
     array = locate(document.data, "traceEvents")
     if array is not None and not document.lenient:
         with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser tells
-            data = document.data
-            return _build(document, array.header, (b"[" + data[a:b] + b"]" for a, b in array.blocks()))
+            data, blocks = document.data, array.blocks(document.task, document.progress)
+            return _build(document, array.header, (b"[" + data[a:b] + b"]" for a, b in blocks))
     header, records, _ = parse_records(document.data, "traceEvents")
     texts = _well_formed(records.texts, document) if document.lenient else records.texts
     return _build(document, header, [b"[" + b",".join(texts) + b"]"])

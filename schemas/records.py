@@ -21,6 +21,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .files import progress_bar
+
 __all__ = ["UNREADABLE", "IntColumn", "RecordArray", "Records", "StringTable", "int_column", "locate", "parse_records"]
 
 IntColumn = npt.NDArray[np.int64]
@@ -66,18 +68,24 @@ class RecordArray:
     opener: int
     header: dict[str, msgspec.Raw]
 
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Spans of whole records, each some megabytes long, without the comma between spans."""
+    def blocks(self, what: str = "", progress: bool = False) -> Iterator[tuple[int, int]]:
+        """Spans of whole records, each about a megabyte long, without the comma between spans.
+
+        Args:
+            what: says on the progress bar, if one is wanted, what is done with them.
+        """
         at = self.start
-        while at < self.end:
-            cut = -1
-            if self.separator and at + _BLOCK < self.end:
-                cut = self.data.find(self.separator, at + _BLOCK, self.end)
-            if cut < 0:
-                yield at, at + len(self.data[at : self.end].rstrip())
-                return
-            yield at, cut + 1
-            at = cut + len(self.separator) - self.opener
+        with progress_bar(self.end - self.start, what, progress) as bar:
+            while at < self.end:
+                cut = -1
+                if self.separator and at + _BLOCK < self.end:
+                    cut = self.data.find(self.separator, at + _BLOCK, self.end)
+                if cut < 0:
+                    yield at, at + len(self.data[at : self.end].rstrip())
+                    return
+                yield at, cut + 1
+                bar.update(cut + 1 - at)
+                at = cut + len(self.separator) - self.opener
 
     def records(self, block: tuple[int, int]) -> Records:
         """The records of one of `blocks`."""

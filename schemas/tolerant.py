@@ -8,6 +8,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from .errors import TraceFormatError
@@ -48,6 +49,7 @@ class Document:
         data: the text.
         lenient: leave out records of the wrong form, counted in `dropped`, instead of failing on the first.
         losses: what recovery repaired or lost so far.
+        progress: show a bar for reading that takes over two seconds.
         dropped: filled by the reader if lenient.
     """
 
@@ -55,7 +57,13 @@ class Document:
     data: bytes
     lenient: bool = False
     losses: tuple[Loss, ...] = ()
+    progress: bool = False
     dropped: Dropped = field(default_factory=Dropped)
+
+    @property
+    def task(self) -> str:
+        """What a progress bar says."""
+        return f"parse {Path(self.name).name}"
 
     def all_losses(self) -> tuple[Loss, ...]:
         """`losses` and the dropped records."""
@@ -64,7 +72,7 @@ class Document:
         return (*self.losses, Loss("dropped_record", self.dropped.count, -1, self.dropped.example))
 
 
-def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, strict: bool) -> T:
+def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False) -> T:
     """Run a reader on a file, once strictly and, where that fails, on the recovered text.
 
     Args:
@@ -89,7 +97,7 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
     try:
         with _collector_paused():
             _check_utf8(data)
-            return read(Document(blob.name, data, losses=losses))
+            return read(Document(blob.name, data, losses=losses, progress=progress))
     except UNREADABLE as error:
         _refuse_other_kind(blob.name, data, key)
         if strict:

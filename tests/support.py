@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import math
 import subprocess
 import sys
 from collections import Counter
@@ -120,8 +121,9 @@ def assert_valid(document: Document) -> None:
 
 
 def ns(us: float) -> int:
-    """A file's µs as whole ns."""
-    return round(us * 1000)
+    """A file's µs as whole ns; exact for epoch µs, too, where us * 1000 would not be."""
+    whole = math.floor(us)
+    return whole * 1000 + round((us - whole) * 1000)
 
 
 def attr_of(node: Document, name: str) -> Any:
@@ -180,7 +182,7 @@ def kineto_document(events: list[Document], **header: Any) -> Document:
 
 
 def command(name: str) -> list[str]:
-    """How to start a console script: as installed beside this Python, else (in a checkout on the path) by its target."""
+    """How to start a console script: as installed beside this Python, else, in a mere checkout, by its target."""
     script = Path(sys.executable).with_name(name)
     if script.exists():
         return [str(script)]

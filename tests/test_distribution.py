@@ -64,8 +64,9 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
         names = archive.namelist()
         metadata = Parser().parsestr(archive.read(f"etplus-{__version__}.dist-info/METADATA").decode())
     assert {name.split("/")[0] for name in names} == {"etplus", f"etplus-{__version__}.dist-info"}
-    for needed in ("py.typed", "schemas/etplus.schema.json", "schemas/chakra/et_def.proto", "schemas/chakra/et_def_pb2.pyi",
-                   "fixtures/demo/train_cpu.et.json.gz", "fixtures/demo/train_cpu.kineto.json.gz"):  # fmt: skip
+    data = ["py.typed", "schemas/etplus.schema.json", "schemas/chakra/et_def.proto", "schemas/chakra/et_def_pb2.pyi"]
+    demo = [f"fixtures/demo/train_cpu.{kind}.json.gz" for kind in ("et", "kineto")]
+    for needed in (*data, *demo):
         assert f"etplus/{needed}" in names
     assert not [name for name in names if "/tests/" in name or "/golden/" in name or "/benchmarks/" in name]
     assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == (

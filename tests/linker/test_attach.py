@@ -39,9 +39,8 @@ class BruteForce:
             category, args = event.get("cat", ""), event.get("args") or {}
             if category.endswith(("_runtime", "_driver")) and args.get("correlation", 0) > 0:
                 self.launchers[args["correlation"]].append(event)
-            if category in ("cpu_op", "user_annotation") and event.get("ph") == "X":
-                if index in linked and event["name"] != "nccl:coalesced":
-                    ops[event["pid"], event["tid"]].append((ns(event["ts"]), ns(event["ts"]) + ns(event["dur"]), index))
+            if index in linked and event["name"] != "nccl:coalesced":
+                ops[event["pid"], event["tid"]].append((ns(event["ts"]), ns(event["ts"]) + ns(event["dur"]), index))
         self.ops = {thread: np.array(sorted(rows)) for thread, rows in ops.items()}
 
     def launcher(self, gpu: Event) -> Event | None:

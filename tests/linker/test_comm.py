@@ -25,7 +25,7 @@ def kernel_of(nodes: list[Document], args: Document, name: str = NCCL, schema: s
     """The node of one kernel that the op with rf_id 1 launched."""
     kineto = kineto_document([
         {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 1, "dur": 9, "args": {"Record function id": 1}},
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "ts": 2, "dur": 1, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
         {"ph": "X", "cat": "kernel", "name": name, "ts": 4, "dur": 3, "tid": 20,
          "args": {"correlation": 5, "stream": 20, "device": 1, **args}},
     ])  # fmt: skip

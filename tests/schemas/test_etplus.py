@@ -251,8 +251,7 @@ def renamed(document: Document) -> tuple[Any, ...]:
             if attr["name"] == "fw_parent" and attr["value"] in key:
                 attr["value"] = key[attr["value"]]
         node["inter_thread_dep"] = key.get(node.get("inter_thread_dep"))
-        node["sync_dep"] = sorted((str(key[i]) for i in node.get("sync_dep", [])))
-        del node["attrs"][2:2]
+        node["sync_dep"] = sorted(str(key[i]) for i in node.get("sync_dep", []))
         node.pop("et_id", None)
         nodes[key[node.pop("id")]] = node
     runtime = [{**call, "id": key[call["id"]], "parent": key.get(call["parent"])} for call in document["runtime"]]

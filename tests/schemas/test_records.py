@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_a_document_of_several_blocks() -> None:
     blocks = list(array.blocks())
     assert len(blocks) > 2
     assert [json.loads(text) for block in blocks for text in array.records(block).texts] == records
-    assert all(data[end:start].strip() == b"," for (_, end), (start, _) in zip(blocks, blocks[1:], strict=False))
+    assert all(data[end:start].strip() == b"," for (_, end), (start, _) in itertools.pairwise(blocks))
 
 
 def test_what_is_no_such_document() -> None:
