@@ -25,11 +25,15 @@ _Flags = npt.NDArray[np.bool_]
 
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
 """Names of calls that write into what they are given though no schema may say so: PyTorch's underscore; collectives."""
-_METADATA = re.compile(
-    r"(?:aten::)?(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_|detach_?|requires_grad_|rename_|record_stream|_coalesced_|"
-    r"as_strided_|squeeze_|unsqueeze_|t_|transpose_|swapaxes_|swapdims_)"
+_IDLE = re.compile(
+    r"autograd::engine::evaluate_function: .*|detach_?|aten::(?:_coalesced_|_reshape_alias|alias|as_strided_?|chunk|detach_?|"
+    r"diagonal|expand|expand_as|flatten|movedim|narrow|numpy_T|permute|record_stream|rename_|requires_grad_|result_type|"
+    r"select|slice|split|split_with_sizes|squeeze_?|swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|"
+    r"unfold|unsqueeze_?|view|view_as|view_as_complex|view_as_real)"
 )
-"""Calls that touch no element, whatever their schema marks: they provide storage, or change how it is looked at."""
+"""Calls that touch no element and make no storage, whatever their schema marks: half of a trace."""
+_STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
+"""Calls that provide a tensor's storage and touch no element."""
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
 """Calls that take no more than shape and type from what they are given."""
 
@@ -104,9 +108,9 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
         Positions in `nodes`, both int64, sorted by writer and reader, no pair twice. A writer starts before its reader,
         and neither is called by the other.
     """
-    metadata = _matching(_METADATA, et, nodes)
-    accesses = _accesses(et, nodes, metadata)
-    covered = _left_to_callees(accesses, nodes.parent, ~metadata)
+    storage_only = _matching(_STORAGE_ONLY, et, nodes)
+    accesses = _accesses(et, nodes, storage_only)
+    covered = _left_to_callees(accesses, nodes.parent, ~storage_only)
     working = np.zeros(len(nodes), np.bool_)
     working[accesses.call[~covered]] = True
     own = np.where(accesses.write, working[accesses.call], ~covered)
@@ -119,12 +123,12 @@ def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _
 
 
 def _tensors(et: ExecutionTrace, nodes: EtCalls) -> _Tensors:
-    """All tensors in the inputs and outputs of the calls that are no annotations.
+    """All tensors in the inputs and outputs of the calls that may touch elements; annotations do not.
 
     The texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and its
     device are left out, `[,,,,,""]`: a parser would make a list of every tensor first.
     """
-    calls = np.flatnonzero(et.scope[nodes.node] != ANNOTATION_SCOPE)
+    calls = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
     text = b"[" + b"][".join(_values(et, nodes.node[calls])) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
     kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
@@ -193,7 +197,7 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
     return np.where(good, value, -1)
 
 
-def _accesses(et: ExecutionTrace, nodes: EtCalls, metadata: _Flags) -> _Accesses:
+def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
     """What each call reads and writes by its inputs, outputs, name and schema."""
     tensors = _tensors(et, nodes)
     call, given = tensors.call, ~tensors.output
@@ -203,13 +207,13 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, metadata: _Flags) -> _Accesses
     returns[call[tensors.output]] = True
     creates[call[fresh]] = True
     written, overwritten = _marked_arguments(et, nodes)
-    written[metadata] = 0
-    by_name = _matching(_IN_PLACE, et, nodes) & (written == 0) & ~metadata
+    written[storage_only] = 0
+    by_name = _matching(_IN_PLACE, et, nodes) & (written == 0) & ~storage_only
     view = returns & ~creates & (written == 0) & ~by_name
     written[by_name & ~returns] = 1
     shift = np.minimum(tensors.argument, _MAX_ARGUMENTS)
     write = fresh | (given & (written[call] >> shift & 1 == 1)) | (tensors.output & by_name[call])
-    blind = view | metadata | _matching(_SHAPE_ONLY, et, nodes)
+    blind = view | storage_only | _matching(_SHAPE_ONLY, et, nodes)
     read = given & ~blind[call] & (overwritten[call] >> shift & 1 == 0)
     return _cut(tensors, read, write)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from .timing import exclusive_durations
 from .windows import describe_windows
 
 __all__ = ["LinkResult", "link"]
+
+_LOG = logging.getLogger("etplus")
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def link(
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
     et_trace = read_execution_trace(et, strict=strict, progress=progress)
+    _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
     kineto_trace = read_kineto(kineto, strict=strict, progress=progress)
+    _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
     return _link(et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber)
 
 
@@ -95,12 +100,14 @@ def _link(
     found, considered = match_calls(
         et, kineto, nodes, calls, method=method, exact=exact, strict=strict, iteration=iteration
     )
+    _LOG.info("%d of %d calls linked by %s", found.linked, len(nodes), found.method or "no method")
     windows = describe_windows(nodes, calls, found, iterations)
     linked = np.zeros(len(calls), np.bool_)
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
     comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
+    _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     dependencies = find_dependencies(trace, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
     summary = _summary(kineto, report, attachment, dependencies)

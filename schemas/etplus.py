@@ -16,7 +16,7 @@ from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
 from .records import IntColumn
-from .rows import choice, integers, microseconds, rows
+from .rows import Part, choice, integers, microseconds, rows
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
 
@@ -185,7 +185,7 @@ class EtPlus:
         linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
         at = nodes[linked]
         dur = microseconds(self.dur[at])
-        parts = [
+        parts: list[Part] = [
             b', "ts": ', microseconds(self.ts[at]), b', "dur": ', dur, b', "inclusive_dur": ', dur,
             b', "exclusive_dur": ', microseconds(self.exclusive[at]), b', "kineto_event": ',
             integers(self.kineto_event[at]), b', "link": ', choice(self.certain[at].astype(np.int64), _LINKS),
@@ -217,7 +217,7 @@ class EtPlus:
         heads = self._gpu_heads(self.numbering.gpu[gpu], _texts_of(events.names, events.name[at]), parents)
         dur = microseconds(np.maximum(events.dur[at], 0))
         categories = [orjson.dumps(category) for category in events.categories]
-        parts = [
+        parts: list[Part] = [
             b', "cat": ', choice(events.category[at], categories), b', "ph": "X", "ts": ', microseconds(events.ts[at]),
             b', "dur": ', dur, b', "inclusive_dur": ', dur, b', "exclusive_dur": ', dur,
             b', "stream": ', integers(events.stream[at]), b', "device": ', integers(events.device[at]),
@@ -263,7 +263,7 @@ class EtPlus:
         events, at = self.events, self.runtime_row
         parents = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
         threads = [msgspec.json.encode(tid) for _, tid in events.threads]
-        parts = [
+        parts: list[Part] = [
             b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
             b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),
             b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime),

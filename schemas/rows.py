@@ -7,19 +7,23 @@ tenth of what formatting it in Python does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .records import IntColumn
 
-__all__ = ["choice", "integers", "microseconds", "rows"]
+__all__ = ["Part", "choice", "integers", "microseconds", "rows"]
 
 _Matrix = npt.NDArray[np.uint8]
+Part = bytes | _Matrix
+"""Constant text, or one text a row as a matrix of characters."""
+
 _ZERO, _SPACE, _POINT, _MINUS = b"0 .-"
 
 
-def rows(count: int, parts: Sequence[bytes | _Matrix]) -> list[bytes]:
+def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
     """Texts of one length, each the concatenation of the parts: constants, and matrices of `count` rows."""
     if not count:
         return []
@@ -50,11 +54,12 @@ def microseconds(ns: IntColumn) -> _Matrix:
     return np.concatenate([digits[:, :-3], point, digits[:, -3:]], axis=1)
 
 
-def choice(index: npt.NDArray[np.integer], texts: Sequence[bytes]) -> _Matrix:
+def choice(index: npt.NDArray[np.integer[Any]], texts: Sequence[bytes]) -> _Matrix:
     """For each row the text with its index, padded with spaces on the right."""
     width = max(map(len, texts), default=0)
     table = np.frombuffer(b"".join(text.ljust(width) for text in texts), np.uint8).reshape(len(texts), width)
-    return table[index]
+    chosen: _Matrix = table[index]
+    return chosen
 
 
 def _digits(values: IntColumn, least: int) -> _Matrix:
