@@ -8,8 +8,8 @@ in turn. Where two small trees have the same calls in another order, networkx fi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +18,9 @@ from ..calls import CpuCalls, EtCalls, nearest
 from .align import Calls, shortest_edit
 from .placing import places_by_order
 from .result import EQUIVALENT, REASONS, Match
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["match_tree"]
 
@@ -161,12 +164,16 @@ def _isomorphism(ours: _Forest, theirs: _Forest, a: int, b: int) -> list[tuple[i
     """Pairs below two calls whose trees differ only in the order of siblings; None if they differ more or are large."""
     if ours.size[a] != theirs.size[b] or ours.size[a] > _MAX_ISOMORPHISM:
         return None
+    import networkx as nx  # takes longer to import than a small pair to link, and is seldom needed
+
     left, right = _graph(ours, a), _graph(theirs, b)
     mapping = nx.vf2pp_isomorphism(left, right, node_label="name")
     return None if mapping is None else [(u, v) for u, v in mapping.items() if u != a]
 
 
 def _graph(forest: _Forest, root: int) -> nx.Graph[int]:
+    import networkx as nx
+
     graph: nx.Graph[int] = nx.Graph()
     graph.add_node(root, name="root")
     pending = [root]
