@@ -12,12 +12,13 @@ from ..schemas.kineto import KinetoTrace
 from ..schemas.records import IntColumn
 from .calls import CpuCalls
 
-__all__ = ["DEFAULT_ANNOTATION", "Iterations", "find_iterations"]
+__all__ = ["DEFAULT_ANNOTATION", "STEP", "Iterations", "find_iterations"]
 
 DEFAULT_ANNOTATION = "DataLoader"
 """What the original trace_link.py looks for when it is not told."""
 
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+STEP = re.compile(r"ProfilerStep#(\d+)")
+"""The annotation by which the profiler counts iterations."""
 _EVEN_SPACING = 0.5
 """An annotation marks iterations if the spread of its distances is below this share of their median."""
 _MIN_RECURRENCES = 3
@@ -70,7 +71,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
             return _ending_with(kineto, calls, marked, annotation)
         told = ", ".join(repr(shortened(n)) for n, _ in Counter(map(_family, names)).most_common(_MAX_NAMES_TOLD))
         notes = (f"no event is named like {shortened(annotation)!r}; annotations in the trace: {told or 'none'}",)
-    steps = [i for i, name in enumerate(names) if _STEP.fullmatch(name)]
+    steps = [i for i, name in enumerate(names) if STEP.fullmatch(name)]
     if steps:
         return _starting_with(kineto, annotations[steps], [names[i] for i in steps], "ProfilerStep", notes)
     loader = [i for i, name in enumerate(names) if DEFAULT_ANNOTATION in name]

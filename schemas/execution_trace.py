@@ -6,8 +6,10 @@ nodes, later ones have `ctrl_deps` and a list `attrs` that starts with rf_id, fw
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -92,6 +94,8 @@ class ExecutionTrace:
         schema: the file's schema version, "1.0.1" to "1.1.1-chakra.1.0.0".
         flat: True for the layout of 1.0.1 (`parent` and other fields in the node), False for `ctrl_deps` and `attrs`.
         pid: process id, −1 if the file has none.
+        started_s: local time at which recording began, seconds since the epoch as if it were UTC; −1 if unknown.
+        duration_s: how long it went on, 0 if unknown.
         data: the whole document.
         body: offsets in `data` just after the "[" of `nodes` and of its "]".
         start, end: span of each node's text in `data`, braces included.
@@ -106,6 +110,8 @@ class ExecutionTrace:
     schema: str
     flat: bool
     pid: int
+    started_s: int
+    duration_s: float
     data: bytes
     body: tuple[int, int]
     start: IntColumn
@@ -170,9 +176,20 @@ def _build(
     together = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in names.values])
     return ExecutionTrace(
-        file=document.name, schema=schema, flat=flat, pid=pid, data=document.data, body=body, names=names.values,
+        file=document.name, schema=schema, flat=flat, pid=pid, **_recorded(header),
+        data=document.data, body=body, names=names.values,
         structural=structural[together["name"]], losses=document.all_losses(), **together,
     )  # fmt: skip
+
+
+def _recorded(header: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    """When the ET was recorded: `time` is local, `start_ts` and `finish_ts` are ms of a clock of their own."""
+    try:
+        begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
+        start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
+    except (KeyError, ValueError, *UNREADABLE):
+        return {"started_s": -1, "duration_s": 0.0}
+    return {"started_s": max(begin, -1), "duration_s": max(finish - start, 0) / 1000}
 
 
 def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,23 +142,20 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with target.open("wb") as stream:
                 yield stream
             return
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise UsageError(f"{target}: cannot be written; create the folder or choose another")
     except OSError as error:
-        raise UsageError(
-            f"{target}: cannot be written ({error.strerror}); create the folder or choose another"
-        ) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        raise UsageError(f"{target}: cannot be written ({error.strerror}); choose another name") from None
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:  # the name is known before the file is there, so that no signal can leave it behind
+        with temporary.open("xb") as file:
             if target.name.endswith(".gz"):
                 with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
                     yield cast("IO[bytes]", packed)
             else:
                 yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(target)
+        temporary.replace(target)
     except OSError as error:
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

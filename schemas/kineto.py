@@ -56,13 +56,13 @@ def is_runtime(category: str) -> bool:
 class _Args(msgspec.Struct, gc=False, frozen=True):
     correlation: Any = -1
     external_id: Any = msgspec.field(default=-1, name="External id")
-    rf_id: Any = msgspec.field(default=0, name="Record function id")
+    rf_id: Any = msgspec.field(default=-1, name="Record function id")
     seq: Any = msgspec.field(default=-1, name="Sequence number")
     stream: Any = -1
     device: Any = -1
 
 
-_CPU_ARGS = {"external_id": -1, "rf_id": 0, "seq": -1}
+_CPU_ARGS = {"external_id": -1, "rf_id": -1, "seq": -1}
 _OTHER_ARGS = {"external_id": -1, "correlation": -1, "stream": -1, "device": -1}
 """The arguments that events of CPU ops and annotations, and those of all others, can have; with the value for none."""
 _NO_ARG_VALUES = _Args()
@@ -101,7 +101,8 @@ class EventTable:
         ts, dur: int64 ns; ts relative to `KinetoTrace.base_time_ns`; dur is −1 or less for an unfinished call.
         category, name: int32 codes into `categories`, `names`.
         thread: int32 code into `threads`, the distinct (pid, tid) pairs.
-        correlation, external_id, seq: int64, −1 for none. rf_id: int64 `Record function id`, 0 for none.
+        correlation, external_id, seq: int64, −1 for none.
+        rf_id: int64 `Record function id`; 0 if the ET observer was off, −1 for none.
         stream, device: int64, −1 for none or not a number.
     """
 

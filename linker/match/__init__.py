@@ -10,6 +10,8 @@ import numpy as np
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ..calls import CpuCalls, EtCalls
+from ..segment import STEP
+from .doubt import doubt
 from .ids import match_ids
 from .leftovers import match_leftovers
 from .result import EQUIVALENT, REASONS, Match, unmatched
@@ -54,22 +56,23 @@ def match_calls(
             break
     if found.method not in ("ids", "tree"):
         found = match_leftovers(nodes, calls, found)
-    found = _doubt_other_run(et, kineto, calls, found)
+    found = doubt(et, kineto, nodes, calls, found)
     return _explain_unlinked(nodes, _leave_out_doubtful(found) if strict else found), considered
 
 
 def _attempts(
     et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, method: str, exact: bool, iteration: str
 ) -> list[Callable[[], Match]]:
+    steps = np.array([code for code, name in enumerate(kineto.events.names) if STEP.fullmatch(name)], np.int64)
     by_name: dict[str, Callable[[], Match]] = {
         "ids": lambda: match_ids(et, kineto, nodes, calls),
-        "sequence": lambda: match_sequence(nodes, calls, iteration),
-        "shift": lambda: match_shift(nodes, calls, iteration),
+        "sequence": lambda: match_sequence(nodes, calls, steps, iteration),
+        "shift": lambda: match_shift(nodes, calls, steps, iteration),
         "tree": lambda: match_tree(nodes, calls),
     }
     if method != "auto":
         return [by_name[method]]
-    by_order = [by_name["ids"], lambda: match_sequence_and_shift(nodes, calls, iteration)]
+    by_order = [by_name["ids"], lambda: match_sequence_and_shift(nodes, calls, steps, iteration)]
     return by_order if exact else [*by_order, by_name["tree"]]
 
 
@@ -98,22 +101,3 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
     reason[plain & ((position < first) | (position > last))] = REASONS.index("outside the profiled window")
     reason[plain & ~profiled] = REASONS.index("thread not profiled")
     return replace(found, reason=reason)
-
-
-def _doubt_other_run(et: ExecutionTrace, kineto: KinetoTrace, calls: CpuCalls, found: Match) -> Match:
-    """Nothing is certain where the pids say that the files are of two runs."""
-    linked = found.call[found.call >= 0]
-    threads = np.unique(calls.thread[linked]).tolist()
-    pids = sorted({str(kineto.events.threads[code][0]) for code in threads})
-    facts = {"et_pid": et.pid, "kineto_pids": pids}
-    if not len(linked) or pids == [str(et.pid)]:
-        return found.noting(**facts)
-    link = np.minimum(found.link, EQUIVALENT).astype(np.int8)
-    if et.pid < 0:
-        note = "the ET names no process, so that it is not known whether both files are of one run"
-        return replace(found, link=link).noting(note, **facts)
-    note = (
-        f"two runs: the ET is of process {et.pid}, the linked Kineto events of {', '.join(pids)}; "
-        "the structure is the same, the times are those of the Kineto run"
-    )
-    return replace(found, link=link).noting(note, **facts)

@@ -172,7 +172,7 @@ def _fill_gap(pattern: Calls, text: Calls, left: tuple[int, int], right: tuple[i
     forward = _fits(pattern.slice(a, a + n), text.slice(c, c + n))
     backward = _fits(pattern.slice(b - n, b, -1), text.slice(d - n, d, -1))
     head = n if forward.all() else int(forward.argmin())
-    tail = min(n if backward.all() else int(backward.argmin()), b - a - head)
+    tail = min(n if backward.all() else int(backward.argmin()), n - head)
     at[a : a + head] = np.arange(c, c + head)
     at[b - tail : b] = np.arange(d - tail, d)
     if head + tail < b - a and head + tail < d - c:

@@ -26,8 +26,8 @@ def match_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: Cp
         a note why.
     """
     rf_id, event_id = et.rf_id[nodes.node], kineto.events.rf_id[calls.row]
-    if not rf_id.any() or not event_id.any():
-        side = "the ET" if not rf_id.any() else "the Kineto trace"
+    if not (rf_id > 0).any() or not (event_id > 0).any():
+        side = "the Kineto trace" if (rf_id > 0).any() else "the ET"
         return unmatched(len(nodes), method="ids").noting(f"ids: {side} has none")
     node_at, call_at, repeated = _join(rf_id, event_id)
     result = unmatched(len(nodes), method="ids")
@@ -53,7 +53,7 @@ def _join(left: IntColumn, right: IntColumn) -> tuple[IntColumn, IntColumn, IntC
     values, first, back, counts = np.unique(left, return_index=True, return_inverse=True, return_counts=True)
     others, other_first, other_counts = np.unique(right, return_index=True, return_counts=True)
     shared, at, other_at = np.intersect1d(values, others, assume_unique=True, return_indices=True)
-    once = (counts[at] == 1) & (other_counts[other_at] == 1) & (shared != 0)
+    once = (counts[at] == 1) & (other_counts[other_at] == 1) & (shared > 0)
     repeats = np.zeros(len(values), np.bool_)
-    repeats[at[(shared != 0) & ~once]] = True
+    repeats[at[(shared > 0) & ~once]] = True
     return first[at[once]], other_first[other_at[once]], np.flatnonzero(repeats[back])

@@ -21,6 +21,8 @@ Placer = Callable[[Calls, Calls], list[Placement]]
 """Finds the places of an ET thread (first) in a Kineto thread (second)."""
 
 _NEARLY = 0.98
+_RIVAL = 0.9
+"""A place with gaps, or of another thread, is a rival if it has this share of the calls."""
 _MIN_COMMON = 0.3
 """Threads of which less is common by name are not tried."""
 
@@ -55,13 +57,16 @@ class _State:
     chosen: dict[int, tuple[_Candidate, int]] = field(default_factory=dict)
 
 
-def place_threads(nodes: EtCalls, calls: CpuCalls, place: Placer, iteration: str, method: str) -> Match:
+def place_threads(
+    nodes: EtCalls, calls: CpuCalls, steps: IntColumn, place: Placer, iteration: str, method: str
+) -> Match:
     """Place every ET thread in a Kineto thread.
 
     A thread's links are certain if its one best place is proved by sequence numbers that agree, or, by names alone,
     if both traces are used up whole, and if no other thread of either side fits as well.
 
     Args:
+        steps: codes of the names that count an iteration (ProfilerStep#7).
         iteration: which of equal places is taken: "first", "last", "median" (by total duration) or an ordinal.
     """
     ours = [np.flatnonzero(nodes.thread == t) for t in np.unique(nodes.thread)]
@@ -72,7 +77,7 @@ def place_threads(nodes: EtCalls, calls: CpuCalls, place: Placer, iteration: str
     order = sorted(range(len(ours)), key=lambda t: (*_quality(_best(candidates[t])), len(ours[t])), reverse=True)
     for t in order:
         _place_one(nodes, calls, ours, candidates, state, t, iteration)
-    whole = bool(np.all(state.call >= 0) and np.all(state.taken))
+    whole = bool(np.all(state.call >= 0) and np.all(state.taken)) and bool(np.isin(nodes.name, steps).any())
     for t, (taken, rivals) in state.chosen.items():
         state.link[ours[t]] = np.where(state.call[ours[t]] >= 0, EQUIVALENT, UNLINKED)
         if not rivals and _is_proof(taken, whole):
@@ -136,7 +141,7 @@ def _place_one(
     rivals = [c for c in candidates[t] if c is not taken and _rivals(c, taken)]
     for other in range(len(ours)):
         if other != t:
-            rivals += [c for c in candidates[other] if c.theirs == taken.theirs and _claims_same(c, taken)]
+            rivals += [c for c in candidates[other] if c.theirs == taken.theirs and _rivals(c, taken)]
     state.chosen[t] = taken, len(rivals)
     state.call[ours[t]] = taken.call
     state.taken[taken.call[taken.call >= 0]] = True
@@ -147,16 +152,12 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     only in what does so too."""
     if candidate.place.evidence < taken.place.evidence:
         return False
+    enough = candidate.place.matched >= _RIVAL * taken.place.matched
+    if candidate.ours != taken.ours:  # two ET threads are not one Kineto thread, wherever in it they fit
+        return enough and (candidate.gapless or not taken.gapless)
     if taken.gapless:
         return candidate.gapless and candidate.place.matched >= taken.place.matched
-    return candidate.place.matched >= _NEARLY * taken.place.matched
-
-
-def _claims_same(candidate: _Candidate, taken: _Candidate) -> bool:
-    """Whether another ET thread fits as well on what one has taken."""
-    return _rivals(candidate, taken) and bool(
-        np.intersect1d(candidate.call[candidate.call >= 0], taken.call[taken.call >= 0]).size
-    )
+    return enough
 
 
 def _violations(nodes: EtCalls, calls: CpuCalls, state: _State, mine: IntColumn, candidate: _Candidate) -> int:
@@ -185,7 +186,8 @@ def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
 
 def _is_proof(taken: _Candidate, whole: bool) -> bool:
     """Sequence numbers prove a place if several different ones agree; one number alone can recur in every iteration
-    (inference does not count), and is worth no more than names."""
+    (inference does not count), and is worth no more than names. Names do if both traces are used up whole and
+    the step that the profiler counted is among them: one iteration has the same names as the next."""
     if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
         return True
     return taken.place.evidence >= NAMES and whole

@@ -25,7 +25,6 @@ from support import (
     plain,
     read_json,
     run,
-    shared_pair,
 )
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
@@ -374,18 +373,20 @@ def test_interrupted_while_reading(tmp_path: Path, number: signal.Signals, statu
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_writing(tmp_path: Path, number: signal.Signals) -> None:
-    """The signal comes when the temporary file is there; the run is over by then or it leaves nothing."""
-    et, kineto = shared_pair("gpu-pairs/resnet103")
-    out = tmp_path / "plus.json.gz"
-    out.write_bytes(b"old")
-    arguments = [*command("trace-link"), "--et-file", str(et), "--kineto-file", str(kineto), "--output", str(out)]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
-        until(lambda: len(list(tmp_path.iterdir())) > 1 or process.poll() is not None)
+    """The signal comes as soon as there is a temporary file; a pair of this size takes much longer to write."""
+    for name, data in zip(("et.json", "kineto.json"), small(40_000, 0), strict=True):
+        (tmp_path / name).write_bytes(data)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "plus.json.gz").write_bytes(b"old")
+    arguments = ["--et-file", tmp_path / "et.json", "--kineto-file", tmp_path / "kineto.json", "--output"]
+    whole = [*command("trace-link"), *map(str, arguments), str(folder / "plus.json.gz")]
+    with subprocess.Popen(whole, stderr=subprocess.PIPE) as process:
+        until(lambda: len(list(folder.iterdir())) > 1 or process.poll() is not None)
         process.send_signal(number)
         process.communicate(timeout=60)
-    assert [path.name for path in tmp_path.iterdir()] == ["plus.json.gz"]
     assert process.returncode == 128 + number
-    assert out.read_bytes() == b"old"
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("plus.json.gz", b"old")]
 
 
 def on_a_terminal(arguments: list[str]) -> bytes:
