@@ -159,6 +159,7 @@ def _build(
     document: Document, header: dict[str, msgspec.Raw], body: tuple[int, int], blocks: Iterable[Records]
 ) -> ExecutionTrace:
     schema, pid = _check_header(document.name, header)
+    started_s, duration_s = _recorded(header)
     names = StringTable()
     flat = False
     parts: list[dict[str, npt.NDArray[Any]]] = []
@@ -176,20 +177,20 @@ def _build(
     together = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in names.values])
     return ExecutionTrace(
-        file=document.name, schema=schema, flat=flat, pid=pid, **_recorded(header),
+        file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
         data=document.data, body=body, names=names.values,
         structural=structural[together["name"]], losses=document.all_losses(), **together,
     )  # fmt: skip
 
 
-def _recorded(header: dict[str, msgspec.Raw]) -> dict[str, Any]:
+def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
     """When the ET was recorded: `time` is local, `start_ts` and `finish_ts` are ms of a clock of their own."""
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
     except (KeyError, ValueError, *UNREADABLE):
-        return {"started_s": -1, "duration_s": 0.0}
-    return {"started_s": max(begin, -1), "duration_s": max(finish - start, 0) / 1000}
+        return -1, 0.0
+    return max(begin, -1), max(finish - start, 0) / 1000
 
 
 def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
