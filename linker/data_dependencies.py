@@ -1,88 +1,51 @@
 """Data dependencies: for each read of a tensor's bytes the call that last wrote them, from the ET's storage ids.
 
-A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset and numel in elements, as PyTorch's
-`ExecutionTraceObserver` writes it. A storage id stands for an address, so it may be one tensor's after another's.
-docs/data_dependencies.md has the rules and why they are so.
+docs/data_dependencies.md has the rules, why they are so, and what an ET does not tell.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace
-from ..schemas.records import UNREADABLE, IntColumn
+from ..schemas.records import IntColumn
 from .calls import EtCalls
+from .tensors import MAX_STORAGE, Tensors, tensors_of
 
 __all__ = ["data_edges"]
 
 _Flags = npt.NDArray[np.bool_]
 
-_IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
-"""Names of calls that write into what they are given though no schema may say so: PyTorch's underscore; collectives."""
 _IDLE = re.compile(
-    r"autograd::engine::evaluate_function: .*|detach_?|aten::(?:_coalesced_|_reshape_alias|alias|as_strided_?|chunk|detach_?|"
-    r"diagonal|expand|expand_as|flatten|movedim|narrow|numpy_T|permute|record_stream|rename_|requires_grad_|result_type|"
-    r"select|slice|split|split_with_sizes|squeeze_?|swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|"
-    r"unfold|unsqueeze_?|view|view_as|view_as_complex|view_as_real)"
+    r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
+    r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
+    r"aten::(?:_coalesced_|_nnz|_reshape_alias|alias|as_strided_?|chunk|cudnn_is_acceptable|dense_dim|detach_?|diagonal|"
+    r"expand|expand_as|flatten|is_coalesced|is_pinned|lift_fresh|movedim|narrow|numpy_T|permute|record_stream|rename_|"
+    r"requires_grad_|resolve_conj|resolve_neg|result_type|select|slice|sparse_dim|split|split_with_sizes|squeeze_?|"
+    r"swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|unfold|unsqueeze_?|view|view_as|"
+    r"view_as_complex|view_as_real)"
 )
-"""Calls that touch no element and make no storage, whatever their schema marks: half of a trace."""
+"""Calls that neither touch an element themselves nor make storage, whatever their schema marks: over half of a trace.
+
+Views, questions about a tensor, and what autograd and DDP record around the calls that do their work.
+"""
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
 """Calls that provide a tensor's storage and touch no element."""
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
 """Calls that take no more than shape and type from what they are given."""
+_IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
+"""Calls that write into what they are given though no schema may say so: PyTorch's underscore; collectives."""
+_WRITES_ALL = re.compile(r"triton_\w+")
+"""Calls that are given what they read and what they write alike, and nothing tells which is which."""
 
+_SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")
 _MAX_ARGUMENTS = 62
-_MAX_DIGITS = 15
-_MAX_STORAGE = 2**31
-_MAX_ITEMSIZE = 999
 _MAX_PIECES = 1 << 20
 _PIECES_PER_ACCESS = 16
-
-_OPEN, _CLOSE, _COMMA, _QUOTE = 1, 2, 3, 4
-_KIND = {"[": _OPEN, "{": _OPEN, "]": _CLOSE, "}": _CLOSE, ",": _COMMA, '"': _QUOTE}
-_KINDS = bytes(_KIND.get(chr(byte), 0) for byte in range(256))
-_DEPTH = np.array([0, 1, -1, 0, 0], np.int32)
-_TENSOR = (_OPEN, *[_COMMA] * 5, _QUOTE, _QUOTE, _CLOSE)
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_BETWEEN_ARGUMENTS = re.compile(r",\s*(?![^(\[]*[)\]])")
-_NOTHING = msgspec.Raw(b"[]")
-
-
-class _Values(msgspec.Struct, gc=False, frozen=True):
-    values: msgspec.Raw = _NOTHING
-
-
-class _Node(msgspec.Struct, gc=False):
-    inputs: _Values = _Values()
-    outputs: _Values = _Values()
-
-
-class _FlatNode(msgspec.Struct, gc=False):
-    inputs: msgspec.Raw = _NOTHING
-    outputs: msgspec.Raw = _NOTHING
-
-
-class _Tensors(NamedTuple):
-    """Tensors that calls were given or gave back.
-
-    Attributes:
-        call: int64, position in `EtCalls`.
-        output: bool. argument: int64, which of the call's inputs (or outputs) it is or is in.
-        storage: int64 id. begin, end: int64, its bytes in the storage.
-    """
-
-    call: IntColumn
-    output: _Flags
-    argument: IntColumn
-    storage: IntColumn
-    begin: IntColumn
-    end: IntColumn
 
 
 class _Accesses(NamedTuple):
@@ -99,10 +62,22 @@ class _Accesses(NamedTuple):
     piece: IntColumn
 
 
+class _Tree(NamedTuple):
+    """The call tree. A call's callees are meant at any depth.
+
+    Attributes:
+        first: int64, a call's number in depth-first order.
+        stop: int64, the first number after it and its callees.
+        last: int64, position of the last of it and its callees.
+    """
+
+    first: IntColumn
+    stop: IntColumn
+    last: IntColumn
+
+
 def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
     """Writer and reader of each data dependency (edge kind `data`).
-
-    Values that are no tensors are passed over, whatever they are.
 
     Returns:
         Positions in `nodes`, both int64, sorted by writer and reader, no pair twice. A writer starts before its reader,
@@ -110,11 +85,13 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
     """
     storage_only = _matching(_STORAGE_ONLY, et, nodes)
     accesses = _accesses(et, nodes, storage_only)
-    covered = _left_to_callees(accesses, nodes.parent, ~storage_only)
+    tree = _tree(nodes.parent)
+    covered = _left_to_callees(accesses, tree, ~storage_only)
     working = np.zeros(len(nodes), np.bool_)
     working[accesses.call[~covered]] = True
     own = np.where(accesses.write, working[accesses.call], ~covered)
-    return _last_writers(_Accesses(*(column[own] for column in accesses)), nodes.parent)
+    mine = _Accesses(accesses.call[own], accesses.write[own], accesses.piece[own])
+    return _last_writers(mine, tree.last)
 
 
 def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _Flags:
@@ -122,104 +99,34 @@ def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _
     return np.array([pattern.fullmatch(name) is not None for name in et.names], np.bool_)[et.name[nodes.node]]
 
 
-def _tensors(et: ExecutionTrace, nodes: EtCalls) -> _Tensors:
-    """All tensors in the inputs and outputs of the calls that may touch elements; annotations do not.
-
-    The texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and its
-    device are left out, `[,,,,,""]`: a parser would make a list of every tensor first.
-    """
-    calls = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
-    text = b"[" + b"][".join(_values(et, nodes.node[calls])) + b"]"
-    text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
-    kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
-    at = np.flatnonzero(kinds.astype(np.bool_))
-    kind = kinds[at]
-    quote = kind == _QUOTE
-    outside = quote | ~np.logical_xor.accumulate(quote)
-    at, kind = at[outside], kind[outside]
-    depth = np.cumsum(_DEPTH.take(kind), dtype=np.int32)
-    first = _occurrences(kind)
-    first = first[depth[first] > 2]
-    begins = (kind == _OPEN) & (depth == 1)
-    section = np.cumsum(begins, dtype=np.int32)[first] - 1
-    commas = np.cumsum((kind == _COMMA) & (depth == 2), dtype=np.int32)
-    argument = commas[first] - commas[begins][section]
-    data = np.frombuffer(text, np.uint8)
-    numbers = [_integers(data, at[first + i] + 1, at[first + i + 1]) for i in range(5)]
-    tensor, storage, offset, numel, itemsize = numbers
-    good = (tensor >= 0) & (storage > 0) & (storage < _MAX_STORAGE) & (offset >= 0) & (numel > 0)
-    good &= (itemsize > 0) & (itemsize <= _MAX_ITEMSIZE)
-    begin, end = offset * itemsize, (offset + numel) * itemsize
-    columns = calls[section // 2], section % 2 == 1, argument, storage, begin, end
-    return _Tensors(*(column[good] for column in columns))
-
-
-def _values(et: ExecutionTrace, nodes: IntColumn) -> list[msgspec.Raw]:
-    """The undecoded values of each node's inputs and outputs, in turn."""
-    texts = [et.data[begin:end] for begin, end in zip(et.start[nodes].tolist(), et.end[nodes].tolist(), strict=True)]
-    if not et.flat:
-        with contextlib.suppress(*UNREADABLE):
-            decode = msgspec.json.Decoder(_Node).decode
-            return [side.values for node in map(decode, texts) for side in (node.inputs, node.outputs)]
-    flat = map(msgspec.json.Decoder(_FlatNode).decode, texts)
-    sides = [side for node in flat for side in (node.inputs, node.outputs)]
-    return sides if et.flat else list(map(_values_in, sides))
-
-
-def _values_in(side: msgspec.Raw) -> msgspec.Raw:
-    try:
-        return msgspec.json.decode(side, type=_Values).values
-    except UNREADABLE:
-        return _NOTHING
-
-
-def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
-    """Where in a sequence `_TENSOR` begins."""
-    size = max(len(kind) - len(_TENSOR) + 1, 0)
-    found = np.ones(size, np.bool_)
-    for i, expected in enumerate(_TENSOR):
-        found &= kind[i : i + size] == expected
-    return np.flatnonzero(found)
-
-
-def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
-    """The numbers written in spans of a text; −1 for what has another character than digits, or too many of them."""
-    length = end - begin
-    good = (length > 0) & (length <= _MAX_DIGITS)
-    value = np.zeros(len(begin), np.int64)
-    left, place = np.flatnonzero(good), 0
-    while len(left):
-        digit = data[end[left] - 1 - place] - np.uint8(ord("0"))
-        good[left[digit > 9]] = False
-        value[left] += digit * np.int64(10**place)
-        place += 1
-        left = left[length[left] > place]
-    return np.where(good, value, -1)
-
-
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
     """What each call reads and writes by its inputs, outputs, name and schema."""
-    tensors = _tensors(et, nodes)
-    call, given = tensors.call, ~tensors.output
-    key = call * _MAX_STORAGE + tensors.storage
-    fresh = tensors.output & ~_within(key, np.sort(key[given]))
+    touching = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
+    tensors = tensors_of(et, nodes.node[touching])
+    call, output, given = touching[tensors.node], tensors.output, ~tensors.output
+    key = call * MAX_STORAGE + tensors.storage
+    fresh = output & ~_within(key, np.sort(key[given]))
     returns, creates = np.zeros((2, len(nodes)), np.bool_)
-    returns[call[tensors.output]] = True
+    returns[call[output]] = True
     creates[call[fresh]] = True
     written, overwritten = _marked_arguments(et, nodes)
     written[storage_only] = 0
+    written[_matching(_WRITES_ALL, et, nodes)] = -1
     by_name = _matching(_IN_PLACE, et, nodes) & (written == 0) & ~storage_only
     view = returns & ~creates & (written == 0) & ~by_name
     written[by_name & ~returns] = 1
-    shift = np.minimum(tensors.argument, _MAX_ARGUMENTS)
-    write = fresh | (given & (written[call] >> shift & 1 == 1)) | (tensors.output & by_name[call])
+    bit = np.minimum(tensors.argument, _MAX_ARGUMENTS)
+    write = fresh | (given & (written[call] >> bit & 1 == 1)) | (output & by_name[call])
     blind = view | storage_only | _matching(_SHAPE_ONLY, et, nodes)
-    read = given & ~blind[call] & (overwritten[call] >> shift & 1 == 0)
-    return _cut(tensors, read, write)
+    read = given & ~blind[call] & (overwritten[call] >> bit & 1 == 0)
+    return _cut(call, tensors, read, write)
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
     """For each call the arguments that its schema marks as written, and of these the keyword-only ones (`out`).
+
+    A mark is a "!", which stands hardly anywhere else: the string around each one is taken for a schema if it names
+    the call's operator.
 
     Returns:
         Two int64 columns, bit i for argument i.
@@ -227,50 +134,60 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = np.full(len(et), -1, np.int64)
     call_of_node[nodes.node] = np.arange(len(nodes))
-    data, known, stop = et.data, dict[bytes, tuple[str, int, int]](), -1
-    marks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("!"))
+    marks = np.flatnonzero(np.frombuffer(et.data, np.uint8) == ord("!"))
     owner = np.searchsorted(et.start, marks, side="right") - 1
-    within = (owner >= 0) & (marks < et.end[owner])
-    for at, node in zip(marks[within].tolist(), owner[within].tolist(), strict=True):
+    inside = (owner >= 0) & (marks < et.end[owner])
+    inside[inside] = call_of_node[owner[inside]] >= 0
+    known: dict[bytes, tuple[str, int, int]] = {}
+    stop = -1
+    for at, node in zip(marks[inside].tolist(), owner[inside].tolist(), strict=True):
         if at < stop:
             continue
-        begin, stop = data.rfind(b'"', 0, at) + 1, data.find(b'"', at)
-        schema = data[begin:stop]
+        begin, stop = et.data.rfind(b'"', 0, at) + 1, et.data.find(b'"', at)
+        schema = et.data[begin:stop]
         if schema not in known:
             known[schema] = _marks(schema.decode(errors="replace"))
-        name, positional, keyword = known[schema]
-        if name == et.names[et.name[node]]:
-            written[call_of_node[node]] = positional | keyword
-            overwritten[call_of_node[node]] = keyword
+        operator, positional, keyword_only = known[schema]
+        if operator == et.names[et.name[node]]:
+            written[call_of_node[node]] = positional | keyword_only
+            overwritten[call_of_node[node]] = keyword_only
     return written, overwritten
 
 
 def _marks(schema: str) -> tuple[str, int, int]:
-    """Operator name of a schema, and its written arguments that are positional and keyword-only, as bits."""
-    head, _, rest = schema.partition("(")
-    keyword_only, index = False, 0
-    marked = [0, 0]
-    for argument in _BETWEEN_ARGUMENTS.split(rest.rpartition(") ->")[0]):
-        if argument == "*":
-            keyword_only = True
-            continue
-        if "!" in argument.partition("=")[0] and index < _MAX_ARGUMENTS:
+    """Operator of a schema, and its marked arguments that are positional and keyword-only, a bit for each.
+
+    Like "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)".
+    """
+    marked, keyword_only, index, depth = [0, 0], False, 0, 0
+    for token in _SCHEMA_TOKEN.findall(schema):
+        if token in "([":
+            depth += 1
+        elif token in ")]":
+            depth -= 1
+            if depth <= 0:
+                break
+        elif token == "!" and 0 <= index < _MAX_ARGUMENTS:
             marked[keyword_only] |= 1 << index
-        index += 1
-    return head.partition(".")[0], marked[0], marked[1]
+        elif depth == 1 and token == ",":
+            index += 1
+        elif depth == 1 and token == "*":
+            keyword_only, index = True, index - 1
+    return schema.partition("(")[0].partition(".")[0], marked[0], marked[1]
 
 
-def _cut(tensors: _Tensors, read: _Flags, write: _Flags) -> _Accesses:
+def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Accesses:
     """Reads and writes as pieces.
 
-    A storage that is cut too finely (some thousand slices, each followed by a read of the whole) counts as one piece
-    that whoever writes also reads: its calls stay in order, in a chain.
+    Storages that are cut too finely (thousands of slices, and as many reads of the whole) count as one piece each, that
+    whoever writes also reads: their calls are in a chain, and no order is lost.
     """
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
-    call, storage = tensors.call[which], tensors.storage[which]
-    offsets = _distinct(np.concatenate((tensors.begin[which], tensors.end[which])))
-    begin, end = (storage * len(offsets) + np.searchsorted(offsets, side[which]) for side in tensors[4:])
+    call, storage = call[which], tensors.storage[which]
+    begin, end = tensors.begin[which], tensors.end[which]
+    offsets = _distinct(np.concatenate((begin, end)))
+    begin, end = (storage * len(offsets) + np.searchsorted(offsets, side) for side in (begin, end))
     cuts = _distinct(np.concatenate((begin, end)))
     first = np.searchsorted(cuts, begin)
     count = np.searchsorted(cuts, end) - first
@@ -292,45 +209,63 @@ def _cut(tensors: _Tensors, read: _Flags, write: _Flags) -> _Accesses:
     return _Accesses(call[row], writes[row], piece)
 
 
-def _distinct(values: IntColumn) -> IntColumn:
-    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
-    values = np.sort(values)
-    return values[np.concatenate((values[:1] == values[:1], values[1:] != values[:-1]))]
-
-
-def _within(values: IntColumn, ordered: IntColumn) -> _Flags:
-    """Which values are among the sorted ones."""
-    at = np.searchsorted(ordered, values)
-    found = at < len(ordered)
-    found[found] = ordered[at[found]] == values[found]
-    return found
-
-
-def _left_to_callees(accesses: _Accesses, parent: IntColumn, counting: _Flags) -> _Flags:
-    """Which accesses a callee, at any depth, makes in the same way to the same bytes.
+def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
+    """Which accesses a caller leaves to callees: a read of bytes that one of them touches, a write that one makes too.
 
     Args:
         counting: by call, whether what it does takes the work off its callers.
     """
-    size = len(parent)
-    first, stop = _depth_first(parent)
-    group = (accesses.piece * 2 + accesses.write) * size
-    key = group + first[accesses.call]
-    callees = np.sort(key[counting[accesses.call]])
-    after = np.searchsorted(callees, key, side="right")
-    covered = after < len(callees)
-    covered[covered] = callees[after[covered]] < (group + stop[accesses.call])[covered]
+    group = accesses.piece * len(counting)
+    key = group + tree.first[accesses.call]
+    until = group + tree.stop[accesses.call]
+    callee = counting[accesses.call]
+    covered = np.empty(len(key), np.bool_)
+    for of, by in ((~accesses.write, callee), (accesses.write, callee & accesses.write)):
+        callees = np.append(np.sort(key[by]), np.iinfo(np.int64).max)
+        covered[of] = callees[np.searchsorted(callees, key[of], side="right")] < until[of]
     return covered
 
 
-def _depth_first(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Each call's number in depth-first order, and the first number after those of all its callees."""
+def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Pairs of calls: the one that last wrote a piece, and the one that reads it.
+
+    A call reads when it starts. It has written when its last callee has started, the ET telling no more about ends:
+    later than any of its callees, and unseen by whatever started before.
+    """
+    size = len(last)
+    starts, ends = _moments(last)
+    call_at, write_at = np.zeros(2 * size, np.int64), np.zeros(2 * size, np.bool_)
+    call_at[starts] = call_at[ends] = np.arange(size)
+    write_at[ends] = True
+    moment = np.where(accesses.write, ends[accesses.call], starts[accesses.call])
+    piece, moment = np.divmod(_distinct(accesses.piece * (2 * size) + moment), max(2 * size, 1))
+    write = write_at[moment]
+    latest = np.maximum.accumulate(np.where(write, np.arange(len(write)), 0))
+    reads = np.flatnonzero(~write & write[latest] & (piece[latest] == piece))
+    pairs = _distinct(call_at[moment[latest[reads]]] * size + call_at[moment[reads]])
+    source, target = np.divmod(pairs, max(size, 1))
+    return source, target
+
+
+def _moments(last: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Each call's start and end among the starts and ends of all, 0 to 2n − 1; a caller ends after its callees."""
+    calls = np.arange(len(last))
+    order = np.lexsort((-calls, last))
+    ends = np.empty(len(last), np.int64)
+    ends[order] = calls + last[order] + 1
+    return calls + np.searchsorted(last[order], calls), ends
+
+
+def _tree(parent: IntColumn) -> _Tree:
     parents = parent.tolist()
-    size = [1] * len(parents)
+    size, last, number = [1] * len(parents), list(range(len(parents))), [0] * len(parents)
     for call in range(len(parents) - 1, -1, -1):
-        if parents[call] >= 0:
-            size[parents[call]] += size[call]
-    free, number, roots = [0] * len(parents), [0] * len(parents), 0
+        caller = parents[call]
+        if caller >= 0:
+            size[caller] += size[call]
+            if last[call] > last[caller]:
+                last[caller] = last[call]
+    free, roots = [0] * len(parents), 0
     for call, caller in enumerate(parents):
         if caller >= 0:
             number[call] = free[caller]
@@ -340,39 +275,20 @@ def _depth_first(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
             roots += size[call]
         free[call] = number[call] + 1
     first = np.array(number, np.int64)
-    return first, first + np.array(size, np.int64)
+    return _Tree(first, first + np.array(size, np.int64), np.array(last, np.int64))
 
 
-def _last_writers(accesses: _Accesses, parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Pairs of calls: the one that last wrote a piece, and the one that reads it.
-
-    A call reads when it starts. It has written when its last callee, at any depth, has started (the ET tells no more
-    about ends): later than all of these have, and unseen by whatever started before.
-    """
-    size = len(parent)
-    starts, ends = _moments(parent)
-    call_at, write_at = np.zeros(2 * size, np.int64), np.zeros(2 * size, np.bool_)
-    call_at[starts] = call_at[ends] = np.arange(size)
-    write_at[ends] = True
-    moment = np.where(accesses.write, ends[accesses.call], starts[accesses.call])
-    piece, moment = np.divmod(_distinct(accesses.piece * (2 * size) + moment), 2 * size)
-    write = write_at[moment]
-    latest = np.maximum.accumulate(np.where(write, np.arange(len(write)), 0))
-    reads = np.flatnonzero(~write & write[latest] & (piece[latest] == piece))
-    pairs = _distinct(call_at[moment[latest[reads]]] * size + call_at[moment[reads]])
-    source, target = np.divmod(pairs, size)
-    return source, target
+def _distinct(values: IntColumn) -> IntColumn:
+    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
+    ordered: IntColumn = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
 
 
-def _moments(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Each call's start and end among the starts and ends of all, 0 to 2n − 1."""
-    last = list(range(len(parent)))
-    for call, caller in zip(range(len(last) - 1, -1, -1), parent[::-1].tolist(), strict=True):
-        if caller >= 0:
-            last[caller] = max(last[caller], last[call])
-    latest = np.array(last, np.int64)
-    calls = np.arange(len(last))
-    order = np.lexsort((-calls, latest))
-    ends = np.empty(len(last), np.int64)
-    ends[order] = calls + latest[order] + 1
-    return calls + np.searchsorted(latest[order], calls), ends
+def _within(values: IntColumn, ordered: IntColumn) -> _Flags:
+    """Which values are among the sorted ones."""
+    at = np.searchsorted(ordered, values)
+    found = at < len(ordered)
+    found[found] = ordered[at[found]] == values[found]
+    return found

@@ -255,11 +255,14 @@ def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> n
     steady = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in zip(anchors[:-1].tolist(), anchors[1:].tolist(), strict=True):
         if steady[a] != steady[b]:
+            _mark_unnumbered(pattern, text, at, unsure, (a + 1, b), (int(at[a]) + 1, int(at[b])))
             _mark_displaceable(pattern, text, at, unsure, (a + 1, b), (int(at[a]) + 1, int(at[b])))
     for begin, end in ((0, int(anchors[0])), (int(anchors[-1]) + 1, len(pattern))):
         placed = begin + np.flatnonzero(at[begin:end] >= 0)
         if not len(placed):
             continue
+        beyond = (int(at[begin - 1]) + 1, len(text)) if begin else (0, int(at[end]))
+        _mark_unnumbered(pattern, text, at, unsure, (begin, end), beyond)
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
         if begin:
             spare = 2 * (high - int(at[begin - 1]) - 1 - len(placed)) + _SPARE
@@ -269,6 +272,18 @@ def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> n
             bounds = (max(0, low - spare), int(at[end]))
         _mark_displaceable(pattern, text, at, unsure, (begin, end), bounds)
     return unsure
+
+
+def _mark_unnumbered(
+    pattern: Calls, text: Calls, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
+    theirs: tuple[int, int],
+) -> None:  # fmt: skip
+    """Where both sides have calls left over, the two may be parts of different iterations: only numbers tell."""
+    mine = np.arange(*ours)
+    placed = mine[at[mine] >= 0]
+    if len(placed) == theirs[1] - theirs[0] or not np.any((at[mine] < 0) & (pattern.name[mine] >= 0)):
+        return
+    unsure[placed[(pattern.seq[placed] < 0) | (text.seq[at[placed]] < 0)]] = True
 
 
 def _mark_displaceable(

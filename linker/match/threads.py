@@ -23,6 +23,8 @@ Placer = Callable[[Calls, Calls], list[Placement]]
 _NEARLY = 0.98
 _RIVAL = 0.9
 """A place with gaps, or of another thread, is a rival if it has this share of the calls."""
+_SAME_PROGRAM = 0.8
+"""Two threads run the same program if this share of the calls of one has a name that the other has."""
 _MIN_COMMON = 0.3
 """Threads of which less is common by name are not tried."""
 
@@ -80,7 +82,7 @@ def place_threads(
     whole = bool(np.all(state.call >= 0) and np.all(state.taken)) and bool(np.isin(nodes.name, steps).any())
     for t, (taken, rivals) in state.chosen.items():
         state.link[ours[t]] = np.where(state.call[ours[t]] >= 0, EQUIVALENT, UNLINKED)
-        if not rivals and _is_proof(taken, whole):
+        if not rivals and _is_proof(taken, whole) and not _has_double(nodes, ours, state, t):
             sure = (state.call[ours[t]] >= 0) & ~taken.place.alignment.unsure
             state.link[ours[t][sure]] = CERTAIN
     reason = np.where(state.call >= 0, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
@@ -158,6 +160,22 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     if taken.gapless:
         return candidate.gapless and candidate.place.matched >= taken.place.matched
     return enough
+
+
+def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) -> bool:
+    """Whether another ET thread runs the same program and has no Kineto thread by its own numbers: numbers are
+    counted per thread, so that it could be the one profiled. A Kineto thread used up whole tells them apart."""
+    taken = state.chosen[t][0]
+    if taken.gapless and np.count_nonzero(taken.call >= 0) == taken.size:
+        return False
+    names = nodes.name[ours[t]]
+    for u, theirs in enumerate(ours):
+        own = state.chosen[u][0] if u in state.chosen else None
+        if u == t or (own is not None and own.theirs != taken.theirs and own.place.evidence == NUMBERS):
+            continue
+        if np.isin(names, nodes.name[theirs]).mean() >= _SAME_PROGRAM:
+            return True
+    return False
 
 
 def _violations(nodes: EtCalls, calls: CpuCalls, state: _State, mine: IntColumn, candidate: _Candidate) -> int:

@@ -1,0 +1,380 @@
+"""Data dependencies: known cases by hand, and whole traces against a plain reading of the same rules."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import orjson
+import pytest
+from etplus.linker.calls import EtCalls, et_calls
+from etplus.linker.data_dependencies import data_edges
+from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
+from etplus.schemas.kineto import KinetoTrace, read_kineto
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from plain_data_edges import Edges, plain_data_edges
+from support import FIXTURE_PAIRS, Document, et_document, fixture_pair, kineto_document, read_json, shared_trace
+
+LAYOUTS = ("1.0.1", "1.1.1-chakra.0.0.4")
+COPY = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
+ADD_OUT = "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"
+FOREACH_ADD = "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"
+
+
+def tensor(storage: int, offset: int = 0, numel: int = 8, itemsize: int = 4) -> list[Any]:
+    return [900 + storage, storage, offset, numel, itemsize, "cuda:0"]
+
+
+A, B, C, D = (tensor(storage) for storage in (10, 20, 30, 40))
+
+
+def op(number: int, name: str, inputs: Any = (), outputs: Any = (), schema: str = "", **fields: Any) -> Document:
+    """A call; schema may be its text from the operator's overload on."""
+    sides = {side: {"values": v, "shapes": [], "types": []} for side, v in (("inputs", inputs), ("outputs", outputs))}
+    return {"id": number, "name": name, "op_schema": schema, **sides, **fields}
+
+
+@cache
+def no_kineto() -> KinetoTrace:
+    return read_kineto(orjson.dumps(kineto_document([{"ph": "X", "cat": "cpu_op", "name": "x", "ts": 1, "dur": 1}])))
+
+
+def calls_of(source: bytes | Path) -> tuple[ExecutionTrace, EtCalls]:
+    et = read_execution_trace(source)
+    return et, et_calls(et, no_kineto())
+
+
+def edges_of(source: bytes | Path) -> Edges:
+    """Data dependencies by node id; what must hold for every trace is checked on the way."""
+    et, nodes = calls_of(source)
+    writers, readers = data_edges(et, nodes)
+    pairs = list(zip(writers.tolist(), readers.tolist(), strict=True))
+    assert all(one < other for one, other in itertools.pairwise(pairs)), "sorted, and none twice"
+    for writer, reader in pairs:
+        assert writer < reader
+        ancestor = reader
+        while ancestor >= 0:
+            ancestor = int(nodes.parent[ancestor])
+            assert ancestor != writer, "a callee reads from its caller"
+    ids = et.id[nodes.node].tolist()
+    return {(ids[writer], ids[reader]) for writer, reader in pairs}
+
+
+def edges(*nodes: Document) -> Edges:
+    """The same for a few calls, in each layout."""
+    flat, other = (edges_of(json.dumps(et_document(list(nodes), schema)).encode()) for schema in LAYOUTS)
+    assert flat == other
+    return flat
+
+
+def test_a_reader_depends_on_the_last_writer() -> None:
+    found = edges(
+        op(3, "aten::mm", [A], [B]), op(4, "aten::relu", [B], [C]), op(5, "aten::mm", [A], [B]),
+        op(6, "aten::relu", [B], [D]), op(7, "aten::add", [B, C], [A]),
+    )  # fmt: skip
+    assert found == {(3, 4), (5, 6), (5, 7), (4, 7)}
+
+
+def test_what_nobody_in_the_trace_wrote_gives_no_edge() -> None:
+    assert edges(op(3, "aten::mm", [A, B], [C]), op(4, "aten::mm", [A, B], [D])) == set()
+
+
+def test_in_place_calls_read_and_write() -> None:
+    schema = "aten::relu_(Tensor(a!) self) -> Tensor(a!)"
+    calls = [op(4, "aten::relu_", [A], [A], schema), op(5, "aten::exp_", [A], [A]), op(6, "mylib::scale_.v2", [A])]
+    assert edges(op(3, "aten::mm", [B], [A]), *calls, op(7, "aten::neg", [A], [B])) == {(3, 4), (4, 5), (5, 6), (6, 7)}
+
+
+def test_two_underscores_are_not_in_place() -> None:
+    assert edges(op(3, "aten::__and__", [A, B], []), op(4, "aten::neg", [A], [C])) == set()
+
+
+@pytest.mark.parametrize("name", ["aten::view", "aten::contiguous", "mylib::my_view"])
+def test_views_pass_on_and_do_not_count(name: str) -> None:
+    found = edges(
+        op(3, "aten::mm", [B], [A]), op(4, name, [A], [A]), op(5, name, [A], [A]), op(6, "aten::neg", [A], [C])
+    )
+    assert found == {(3, 6)}
+
+
+def test_slices_depend_where_they_overlap() -> None:
+    low, high, middle = tensor(10, 0, 4), tensor(10, 4, 4), tensor(10, 2, 4)
+    write = [op(3, "aten::copy_", [low, B], [low], COPY), op(4, "aten::copy_", [high, B], [high], COPY)]
+    reads = [low, high, middle, A, tensor(10, 8, 4)]
+    read = [op(5 + i, "aten::neg", [slice_], [C]) for i, slice_ in enumerate(reads)]
+    assert edges(*write, *read) == {(3, 5), (4, 6), (3, 7), (4, 7), (3, 8), (4, 8)}
+
+
+def test_offsets_are_in_elements() -> None:
+    bytes_ = tensor(10, 16, 4, itemsize=1)
+    assert edges(op(3, "aten::a", [], [tensor(10, 4, 4)]), op(4, "aten::b", [bytes_], [])) == {(3, 4)}
+
+
+def test_a_covered_write_is_forgotten_where_it_is_covered() -> None:
+    found = edges(
+        op(3, "aten::mm", [B], [A]), op(4, "aten::copy_", [tensor(10, 2, 4), B], [tensor(10, 2, 4)], COPY),
+        op(5, "aten::neg", [tensor(10, 2, 4)], [C]), op(6, "aten::neg", [tensor(10, 0, 3)], [D]),
+    )  # fmt: skip
+    assert found == {(3, 4), (4, 5), (3, 6), (4, 6)}
+
+
+def test_tensors_in_lists() -> None:
+    found = edges(op(3, "aten::a", [], [[A, [B]]]), op(4, "aten::cat", [[C, "<None>", [[B]]], 0], [D]))
+    assert found == {(3, 4)}
+
+
+def test_out_is_written_and_not_read() -> None:
+    found = edges(
+        op(3, "aten::neg", [D], [C]), op(4, "aten::add", [A, B, 1, C], [C], ADD_OUT), op(5, "aten::neg", [C], [D])
+    )
+    assert found == {(4, 5)}
+
+
+def test_out_that_had_to_grow() -> None:
+    found = edges(
+        op(3, "aten::arange", [tensor(10, 0, 0)], [B], "aten::arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)"),
+        op(4, "aten::resize_", [tensor(10, 0, 0)], [B], "aten::resize_(Tensor(a!) self, int[] size) -> Tensor(a!)",
+           parent=3),
+        op(5, "aten::neg", [B], [C]),
+    )  # fmt: skip
+    assert found == {(3, 5)}
+
+
+def test_foreach_writes_the_marked_list_alone() -> None:
+    found = edges(
+        op(3, "aten::_foreach_add_", [[A, B], [C, D], 1], [], FOREACH_ADD),
+        op(4, "aten::neg", [A], []), op(5, "aten::neg", [B], []), op(6, "aten::neg", [C], []),
+        op(7, "aten::_foreach_add_", [[A, B], [C, D], 1], [], FOREACH_ADD),
+    )  # fmt: skip
+    assert found == {(3, 4), (3, 5), (3, 7)}
+
+
+def test_an_exclamation_mark_elsewhere_marks_nothing() -> None:
+    note: Document = {"attrs": {"note": "aten::mm(Tensor(a!) self)", "more": 'say \\"hi!\\" (x!)'}}
+    assert edges(op(3, "aten::add", [A, "hi!"], [B], **note), op(4, "aten::neg", [A], [C])) == set()
+
+
+def test_wrappers_leave_reads_and_writes_to_their_callees() -> None:
+    found = edges(
+        op(3, "aten::mm", [D], [A]), op(4, "aten::linear", [A, B], [C]), op(5, "aten::t", [B], [B], parent=4),
+        op(6, "aten::matmul", [A, B], [C], parent=4), op(7, "aten::mm", [A, B], [C], parent=6),
+        op(8, "aten::relu", [C], [D]),
+    )  # fmt: skip
+    assert found == {(3, 7), (7, 8)}
+
+
+def test_a_caller_that_works_too_is_the_writer() -> None:
+    """aten::addmm on the CPU: the bias is copied into the output before the product is added to it."""
+    found = edges(
+        op(3, "aten::addmm", [A, B], [C]), op(4, "aten::copy_", [C, A], [C], COPY, parent=3), op(5, "aten::x", [C], [])
+    )
+    assert found == {(3, 5)}
+
+
+def test_a_caller_without_tensors_below_it_keeps_its_own() -> None:
+    found = edges(
+        op(3, "fused", [A], [B]), op(4, "cudaLaunch", [1], [], parent=3), op(5, "fused", [B], [C]),
+        op(6, "aten::empty", [[8]], [D], parent=5), op(7, "aten::neg", [C], [A]),
+    )  # fmt: skip
+    assert found == {(3, 5), (5, 7)}
+
+
+def test_factories_are_written_by_what_fills_them() -> None:
+    found = edges(
+        op(3, "aten::mm", [B], [A]), op(4, "aten::zeros_like", [A], [C]), op(5, "aten::empty", [[8]], [C], parent=4),
+        op(6, "aten::zero_", [C], [C], "aten::zero_(Tensor(a!) self) -> Tensor(a!)", parent=4),
+        op(7, "aten::neg", [C], [D]),
+    )  # fmt: skip
+    assert found == {(5, 6), (6, 7)}
+
+
+def test_a_caller_and_its_callees_have_no_edges_between_them() -> None:
+    found = edges(
+        op(3, "outer", [A], [B]), op(4, "aten::neg", [C], [D], parent=3), op(5, "aten::neg", [D], [A], parent=3),
+        op(6, "aten::neg", [A], [B], parent=3), op(7, "aten::neg", [B], []),
+    )  # fmt: skip
+    assert found == {(4, 5), (5, 6), (6, 7)}
+
+
+def test_annotations_carry_nothing() -> None:
+    found = edges(
+        op(3, "Optimizer.step_", [A], [B], scope=7), op(4, "aten::mm", [C], [B], parent=3), op(5, "aten::x", [B], [])
+    )
+    assert found == {(4, 5)}
+
+
+def test_collectives() -> None:
+    found = edges(
+        op(3, "aten::mm", [D], [A]), op(4, "c10d::allreduce_", [[A], "<Object>"], [[A], "<Object>"]),
+        op(5, "record_param_comms", [[A], 7, "allreduce"], [[A]], parent=4),
+        op(6, "nccl:all_reduce", [A], [], parent=5, scope=7),
+        op(7, "c10d::alltoall_base_", [B, A, "<Object>"], ["<Object>"]),
+        op(8, "record_param_comms", [A, 8, "all_to_all"], [B], parent=7), op(9, "aten::x", [A, B], []),
+        op(10, "c10d::allgather_", [[[C, D]], [B]], [[[C, D]], "<Object>"]), op(11, "aten::x", [C], []),
+        op(12, "aten::x", [B], []),
+    )  # fmt: skip
+    assert found == {(3, 5), (5, 8), (5, 9), (8, 9), (8, 10), (10, 11), (8, 12)}
+
+
+def test_gradients_are_accumulated_on_another_thread() -> None:
+    found = edges(
+        op(3, "aten::mm", [A], [B]), op(4, "autograd::engine::evaluate_function: MulBackward0", tid=2),
+        op(5, "MulBackward0", [B], [], parent=4, tid=2, scope=1), op(6, "aten::mul", [B, A], [C], parent=5, tid=2),
+        op(7, "torch::autograd::AccumulateGrad", [C], [], tid=2, scope=1),
+        op(8, "aten::add_", [D, C, 1], [D], parent=7, tid=2), op(9, "aten::add_", [A, D, -0.1], [A]),
+    )  # fmt: skip
+    assert found == {(3, 6), (6, 8), (8, 9)}
+
+
+def test_a_call_that_is_still_calling_has_not_written() -> None:
+    found = edges(
+        op(3, "aten::mm", [B], [A]), op(4, "outer", [B], [A]), op(5, "aten::x", [A], [], tid=2),
+        op(6, "aten::neg", [C], [D], parent=4), op(7, "aten::x", [A], [], tid=2),
+    )  # fmt: skip
+    assert found == {(3, 5), (4, 7)}
+
+
+def test_triton_kernels_may_write_whatever_they_are_given() -> None:
+    found = edges(
+        op(3, "triton_poi_fused_add_0", [A, B, 16, 140382148398488], []), op(4, "aten::x", [B], []),
+        op(5, "triton_red_fused_1", [A, C], []),
+    )  # fmt: skip
+    assert found == {(3, 4), (3, 5)}
+
+
+def test_strings_are_not_read() -> None:
+    strings = ['[1,10,0,8,4,"cuda:0"]', 'a "quoted" \\', "[", '],[1,10,0,8,4,"x"]']
+    assert edges(op(3, "aten::a", [], [A]), op(4, "aten::b", [*strings, B], [C])) == set()
+    assert edges(op(3, "aten::a", [], [A]), op(4, "aten::b", [*strings, A], [C])) == {(3, 4)}
+
+
+def test_white_space_in_values() -> None:
+    nodes = [op(3, "aten::a", [], [A]), op(4, "aten::add", [B, C, 1, [[A]]], [C], ADD_OUT), op(5, "aten::b", [A], [])]
+    for option in (0, orjson.OPT_INDENT_2):
+        assert edges_of(orjson.dumps(et_document(nodes), option=option)) == {(4, 5)}
+
+
+NO_TENSORS: list[Any] = [
+    [1, 10, 0, 8, 4], [1, 10, 0, 8, 4, 5], [1, 10, 0, 8, 4, "cpu", 0], [1, 10, 0, 8, "4", "cpu"],
+    [True, 10, 0, 8, 4, ""], [1, 10, 0, 8, 4, None], [1, 10, 0, 8, 4, ["cpu"]], [1, 10, -1, 8, 4, "cpu"],
+    [1, 10, 0, 0, 4, "cpu"], [1, 10, 0, 8, 0, "cpu"], [1, 0, 0, 8, 4, "cpu"], [-1, 10, 0, 8, 4, "cpu"],
+    [1, -10, 0, 8, 4, "cpu"], [1, 10, 0, 10**18, 4, "cpu"], [1, 10, 10**30, 8, 4, "cpu"], [1, 10, 0, 8, 10**9, "cpu"],
+    [1, 10, 0, 8.0, 4, "cpu"], [[1], 10, 0, 8, 4, "cpu"], [1, 10, 0, 1e3, 4, "cpu"], [2**31, 2**31, 0, 8, 4, "cpu"],
+    [1, 10, 0, -8, 4, "cpu"], {"a": 1, "b": [2]}, [], "", None, 1.5, [[[[]]]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_TENSORS, ids=repr)
+def test_what_is_no_tensor_is_passed_over(value: Any) -> None:
+    found = edges(
+        op(3, "aten::a", [value], [A]), op(4, "aten::a", [], [value]), op(5, "aten::b", [value, C], []),
+        op(6, "aten::c", [[value, B], A], []),
+    )  # fmt: skip
+    assert found == {(3, 6)}
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", {}, [], {"values": 5}, {"values": None}, {"values": D}, A], ids=repr)
+def test_odd_sides_cost_only_themselves(value: Any) -> None:
+    for schema in LAYOUTS:
+        document = et_document(
+            [op(3, "aten::a", [], [A]), op(4, "aten::b", [A], []), op(5, "aten::c", [B], [])], schema
+        )
+        document["nodes"][2]["inputs"] = document["nodes"][4]["outputs"] = value
+        assert edges_of(orjson.dumps(document)) == {(3, 4)}
+
+
+def test_thousands_of_slices_with_as_many_reads_of_the_whole_stay_in_order() -> None:
+    count = 1100
+    slices = (tensor(10, i, 1) for i in range(count))
+    calls = [op(3 + i, "aten::neg", [B], [slice_]) for i, slice_ in enumerate(slices)]
+    calls += [op(3 + count + i, "aten::cat", [tensor(10, 0, count)], []) for i in range(count)]
+    calls += [op(3 + 2 * count, "aten::neg", [A], [C]), op(4 + 2 * count, "aten::neg", [C], [])]
+    graph: nx.DiGraph[int] = nx.DiGraph(edges_of(orjson.dumps(et_document(calls))))
+    assert graph.number_of_edges() < 3 * count
+    assert nx.ancestors(graph, 2 + 2 * count) == set(range(3, 3 + count))
+    assert graph.has_edge(3 + 2 * count, 4 + 2 * count)
+
+
+@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+def test_fixtures_against_the_plain_reading(name: str) -> None:
+    path = fixture_pair(name)[0]
+    found = edges_of(path)
+    assert found and found == plain_data_edges(read_json(path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["conv_one", "ddp_one.rank0", "compiled_train", "dlrm_one", "lstm_layer", "raise_same", "thr_jitfork", "ckpt_re",
+     "infer_script", "tf_sgd_foreach_one"],
+)  # fmt: skip
+def test_real_traces_against_the_plain_reading(name: str) -> None:
+    path = shared_trace(f"cpu-pairs/{name}.et.json.gz")
+    found = edges_of(path)
+    assert found and found == plain_data_edges(read_json(path))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    """Traces of random calls: names of all sorts, few storages, ranges that overlap, two threads, nesting, lists."""
+    some = st.builds(tensor, st.integers(0, 3), st.integers(0, 6), st.integers(0, 6), st.sampled_from((1, 2)))
+    value = st.one_of(some, some, st.lists(some, max_size=3), st.just(1), st.just("<None>"), st.just('"[1,'))
+    values = st.lists(value, max_size=4)
+    named = st.sampled_from([
+        ("aten::mm", ""), ("aten::mm", ""), ("aten::linear", ""), ("aten::view", ""), ("aten::copy_", COPY),
+        ("aten::add", ADD_OUT), ("aten::_foreach_add_", FOREACH_ADD), ("aten::relu_", ""), ("aten::empty_strided", ""),
+        ("aten::zeros_like", ""), ("record_param_comms", ""), ("c10d::allreduce_", ""), ("triton_poi_0", ""),
+        ("AddBackward0", ""), ("aten::resize_", "aten::resize_(Tensor(a!) self) -> Tensor(a!)"), ("outer", ""),
+    ])  # fmt: skip
+    nodes: list[Document] = []
+    for number in range(3, 3 + draw(st.integers(0, 14))):
+        name, schema = draw(named)
+        inputs = draw(values)
+        outputs = draw(st.one_of(values, st.just(inputs)))
+        parent = draw(st.sampled_from([2, 2, *range(3, number), 99]))
+        if name == "aten::view":
+            outputs = inputs
+        fields = {"parent": parent, "tid": draw(st.integers(1, 2)), "scope": draw(st.sampled_from((0, 0, 0, 7)))}
+        nodes.append(op(number, name, inputs, outputs, schema, **fields))
+    return et_document(draw(st.permutations(nodes)), draw(st.sampled_from(LAYOUTS)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(documents())
+def test_generated_traces_against_the_plain_reading(document: Document) -> None:
+    assert edges_of(orjson.dumps(document)) == plain_data_edges(document)
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(), st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=7), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@example(None, None, "(*!", LAYOUTS[1])
+@given(JSON, JSON, st.text(max_size=20), st.sampled_from(LAYOUTS))
+def test_hostile_values_are_no_reason_to_stop(inputs: Any, outputs: Any, text: str, schema: str) -> None:
+    node = op(4, "aten::add_", [inputs, A], [outputs], f"aten::add_.x{text}(Tensor(a!) self{text}!")
+    assert (3, 5) in edges_of(
+        orjson.dumps(et_document([op(3, "aten::a", [], [C]), node, op(5, "aten::b", [C])], schema))
+    )
+
+
+def test_a_long_training_trace() -> None:
+    """The number of edges is what the plain reading finds; no cycle with the call tree, starts and ends apart."""
+    path = shared_trace("gpu-pairs/resnet103.et.json.gz")
+    et, nodes = calls_of(path)
+    writers, readers = data_edges(et, nodes)
+    assert len(writers) == 6582
+    graph = nx.DiGraph(((int(w), "end"), (int(r), "start")) for w, r in zip(writers, readers, strict=True))
+    for call, caller in enumerate(nodes.parent.tolist()):
+        graph.add_edge((call, "start"), (call, "end"))
+        if caller >= 0:
+            graph.add_edges_from([((caller, "start"), (call, "start")), ((call, "end"), (caller, "end"))])
+    assert nx.is_directed_acyclic_graph(graph)
