@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..schemas.errors import LinkError
 from ..schemas.etplus import EDGE_KINDS
 from ..schemas.records import IntColumn
+from .data_dependencies import data_edges
 from .gpu_waits import GpuOrder, Waits, find_waits
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops
@@ -102,6 +103,7 @@ def find_dependencies(linked: LinkedTrace, comm_groups: dict[int, str]) -> Depen
     _add_streams(linked, gpu, edges)
     _add_comm(linked, comm_groups, edges)
     inter_thread = _add_threads(linked, edges)
+    _add_data(linked, edges)
     waits = find_waits(linked, gpu)
     sync_dep = _add_waits(linked, waits, edges)
     table = edges.table()
@@ -155,6 +157,17 @@ def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
     kept = edges.add("thread_handoff", (ids[source], ids[target]), in_order)
     nodes = linked.nodes.node[linked.node_of_call[top[target[kept]]]]
     return dict(zip(nodes.tolist(), ids[source[kept]].tolist(), strict=True))
+
+
+def _add_data(linked: LinkedTrace, edges: _Edges) -> None:
+    """Last writer of a tensor → reader, where both are linked."""
+    writer, reader = data_edges(linked.et, linked.nodes)
+    start = np.full(len(linked.nodes), -1, np.int64)
+    at = np.flatnonzero(linked.node_of_call >= 0)
+    start[linked.node_of_call[at]] = linked.calls.ts[at]
+    both = (start[writer] >= 0) & (start[reader] >= 0)
+    writer, reader = writer[both], reader[both]
+    edges.add("data", (linked.node_id(writer), linked.node_id(reader)), start[writer] < start[reader])
 
 
 def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, list[int]]:
