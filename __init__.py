@@ -6,13 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .converters.convert import convert
     from .linker import LinkResult, link
     from .schemas.errors import EtplusError
 
 __version__ = "0.1.0"
-__all__ = ["EtplusError", "LinkResult", "__version__", "link"]
+__all__ = ["EtplusError", "LinkResult", "__version__", "convert", "link"]
 
 _HOMES = {
+    "convert": ".converters.convert",
     "link": ".linker",
     "LinkResult": ".linker",
     "EtplusError": ".schemas.errors",

@@ -1,4 +1,4 @@
-"""`etplus demo`: link the bundled real pair, so that a new user sees the whole thing work in seconds."""
+"""`etplus demo`: link and convert the bundled real pair, so that a new user sees the whole thing work in seconds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from ..converters.convert import FORMATS, convert
 from ..linker import link
 from ..schemas.errors import UsageError
 from .link import report_text
@@ -13,11 +14,12 @@ from .link import report_text
 __all__ = ["prepare_parser", "run"]
 
 _PAIR = "train_cpu"
+_CONVERSIONS = {"chakra": "0.et", "chrome": "perfetto.json"}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.description = "Link the recorded training step that comes with etplus."
+    parser.description = "Link and convert the recorded training step that comes with etplus."
     parser.epilog = "example:\n  etplus demo --output demo-out"
     parser.add_argument("--output", default="demo-out", metavar="DIR", help="folder to write to (default: demo-out)")
 
@@ -35,4 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         result = link(et, kineto)
     result.write(target)
     print(report_text(result.report, str(target)))
+    for form, suffix in _CONVERSIONS.items():
+        output = folder / f"{_PAIR}.{suffix}"
+        convert(result.document, output, to=form, as_prefix=False)
+        print(f"wrote   {output}: {FORMATS[form]}")
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 
+from ..converters.convert import convert
 from ..linker import LinkReport, link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
@@ -52,7 +53,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="Kineto trace, .json or .json.gz, - for standard input",
     )
     add("--output", "--output-file", metavar="FILE",
-        help="ET+ file to write, gzipped if it ends in .gz (default: the ET's name with _plus.json)")  # fmt: skip
+        help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
+        "(default: the ET's name with _plus.json)")  # fmt: skip
     add("--annotation", metavar="NAME",
         help="part of the name of the annotation that ends an iteration "
         f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
@@ -120,7 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.report:
             file = stack.enter_context(open_output(arguments.report))
             file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
-        result.write(output)
+        if output.endswith((".et", ".et.gz")):
+            convert(result.document, output, to="chakra", as_prefix=False)
+        else:
+            result.write(output)
     print(report_text(result.report, output), file=sys.stderr)
     if result.report.linked_share < arguments.min_match or not result.report.ops["linked"]:
         return _LINKED_LESS

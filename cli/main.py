@@ -19,8 +19,9 @@ __all__ = ["main", "trace_link"]
 
 _COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
+    "convert": "convert ET+ to what simulators and viewers read, and back",
     "check": "check Chakra traces (.et) before a simulator runs them",
-    "demo": "link a bundled real pair and show the report",
+    "demo": "link and convert a bundled real pair, and show the report",
 }
 """Each is a module of this package with `prepare_parser(parser)` and `run(arguments) -> exit status`."""
 
