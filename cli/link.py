@@ -10,7 +10,6 @@ from pathlib import Path
 
 import orjson
 
-from ..converters.convert import convert
 from ..linker import LinkReport, link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
@@ -123,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
             file = stack.enter_context(open_output(arguments.report))
             file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
         if output.endswith((".et", ".et.gz")):
+            from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
+
             convert(result.document, output, to="chakra", as_prefix=False)
         else:
             result.write(output)
