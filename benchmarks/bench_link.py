@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     work: dict[str, Callable[[], Any]] = {
         "load": load,
         "load_gc_off": load,
-        "link": lambda: link(et, kineto).write(output),
+        "link": lambda: link(et, kineto, jobs=os.cpu_count() or 1).write(output),
         "command": lambda: trace_link(["--et-file", et, "--kineto-file", kineto, "--output", output]),
     }
     if task == "load_gc_off":
@@ -89,13 +90,13 @@ def in_child(task: str, *arguments: object) -> tuple[dict[str, Any], float]:
     return json.loads(done.stdout.splitlines()[-1]), time.perf_counter() - start
 
 
-def measure(task: str, pair: list[str], output: Path, runs: int) -> Figure:
-    """The best of some runs, each in a new process."""
-    figures = []
-    for _ in range(runs):
+def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
+    """The best of some runs of each task, by turns, so that what else the machine does hits all alike."""
+    taken: dict[str, list[Figure]] = {task: [] for task in TASKS}
+    for task in list(TASKS) * runs:
         told, whole = in_child(task, *pair, output)
-        figures.append(Figure(whole if task == "command" else told["seconds"], told["megabytes"]))
-    return Figure(min(f.seconds for f in figures), min(f.megabytes for f in figures))
+        taken[task].append(Figure(whole if task == "command" else told["seconds"], told["megabytes"]))
+    return {t: Figure(min(f.seconds for f in fs), min(f.megabytes for f in fs)) for t, fs in taken.items()}
 
 
 def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
@@ -153,7 +154,8 @@ def main() -> None:
             pairs.append(in_child("prepare", *made)[0])
             print(f"{scale:>3}x  {pairs[-1]['line']}"[:WIDTH], flush=True)
         output = Path(folder) / "plus.json"
-        figures = {task: [measure(task, p["pair"], output, arguments.runs) for p in pairs] for task in TASKS}
+        measured = [measure(p["pair"], output, arguments.runs) for p in pairs]
+    figures = {task: [one[task] for one in measured] for task in TASKS}
     scales = ["1x", f"{arguments.more}x"]
     print("\n".join(["", *table(figures, scales), "", *verdicts(figures, [p["count"] for p in pairs], scales)]))
 

@@ -33,6 +33,7 @@ _NUMBER_IN = {
     "External id": re.compile(rb'"(?:External id|correlation|id)"\s*:\s*(\d+)'),
     "Ev Idx": re.compile(rb'"Ev Idx"\s*:\s*(\d+)'),
 }
+_FINISH = re.compile(rb'("finish_ts"\s*:\s*)(\d+)')
 _PAUSE_US = 100
 
 
@@ -42,8 +43,9 @@ def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path,
     et_trace, kineto_trace = read_execution_trace(et), read_kineto(kineto)
     steps = _steps(et_trace, kineto_trace, load(kineto).data)
     targets = folder / "et.json", folder / "kineto.json"
-    _write(targets[0], load(et).data, "nodes", times, _node_mover(et_trace, steps), b"[pytorch|profiler|")
-    _write(targets[1], load(kineto).data, "traceEvents", times, _event_mover(steps), b'"ph": "M"')
+    longer_ms = -(-(times - 1) * steps["ts"] // 1000)
+    _write(targets[0], load(et).data, "nodes", times, _node_mover(et_trace, steps), b"[pytorch|profiler|", longer_ms)
+    _write(targets[1], load(kineto).data, "traceEvents", times, _event_mover(steps), b'"ph": "M"', longer_ms)
     return targets
 
 
@@ -104,7 +106,9 @@ def _node_mover(et: ExecutionTrace, steps: dict[str, int]) -> Callable[[bytes, i
     return move
 
 
-def _write(path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes) -> None:
+def _write(
+    path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes, longer_ms: int
+) -> None:
     """The document with the records of its array repeated; records with `once` in them stay alone."""
     array = locate(data, key)
     if array is None:
@@ -116,7 +120,7 @@ def _write(path: Path, data: bytes, key: str, times: int, move: Callable[[bytes,
         repeated = [text for text in records if once not in text]
         for copy in range(1, times):
             file.write(comma + comma.join(move(text, copy) for text in repeated))
-        file.write(_tail(data, array))
+        file.write(_FINISH.sub(lambda found: found[1] + b"%d" % (int(found[2]) + longer_ms), _tail(data, array)))
 
 
 def _between(array: RecordArray) -> bytes:

@@ -84,6 +84,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--report", metavar="FILE", help="write the report as JSON")
     add("--rank", type=int, metavar="N", help="rank of the pair, put into the default output name")
+    add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
+        help="processes to read large files with (default: the cores)")  # fmt: skip
     add(
         "--no-progress",
         action="store_true",
@@ -116,6 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         iteration=arguments.iteration,
         renumber=arguments.renumber,
         progress=not arguments.no_progress,
+        jobs=arguments.jobs,
     )
     with contextlib.ExitStack() as stack:  # both files or none
         if arguments.report:

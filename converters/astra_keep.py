@@ -6,9 +6,11 @@ Time in which no thread was in an op and none waited for the GPU (Python, mostly
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.etplus import EDGE_KINDS
 from ..schemas.etplus_document import GPU, EtPlusDocument
@@ -18,7 +20,7 @@ from .astra_nodes import DELAY, SimNode
 from .chakra import rounded
 from .collectives import Communication
 from .dependencies import explain_cycle, host_collective_order, issuable, start_order, stream_order
-from .host import host_rows, stretches, waits
+from .host import Coverage, calls_collectives, collective_times, host_rows, stretches, waits
 
 __all__ = ["keep"]
 
@@ -33,61 +35,99 @@ def keep(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[S
         ConvertError: the document's edges form a cycle.
     """
     talks = {comm.row: comm for comm in comms}
-    hosts = host_rows(document, np.array(list(talks), np.int64))
-    work, gap = _host_times(document, hosts)
+    times = _host_times(document, np.array(list(talks), np.int64))
     rows = start_order(document)
     rows = rows[document.timed[rows]]
-    delayed = gap[rows] > 0
+    delayed = times.idle[rows] > 0
     place = np.full(len(document), -1, np.int64)  # of a row among the nodes; its delay stands just before it
     place[rows] = np.arange(len(rows)) + np.cumsum(delayed)
-    row_of = np.full(len(rows) + int(delayed.sum()), DELAY, np.int64)
+    row_of = np.full(len(rows) + int(delayed.sum()) + (times.tail > 0), DELAY, np.int64)
     row_of[place[rows]] = rows
-
     caller = np.where(document.parent_row >= 0, place[document.parent_row], -1)[row_of]
     caller[row_of == DELAY] = -1
-    called = np.flatnonzero(caller >= 0)
-    given, wished = _given(document, place, gap), _wished(document, place, comms, rows[np.isin(rows, hosts)], gap)
-    pairs = np.concatenate([np.stack([caller[called], called], axis=1), given, wished])
-    optional = np.arange(len(pairs)) >= len(pairs) - len(wished)
-    order, kept = issuable(
-        len(row_of), pairs[:, 0], pairs[:, 1], optional, lambda cycle: explain_cycle(document, row_of[cycle])
-    )
-    needs = np.unique(pairs[len(called) :][kept[len(called) :]], axis=0)
-    needs = needs[np.lexsort((needs[:, 0], needs[:, 1]))]
-    first = np.searchsorted(needs[:, 1], np.arange(len(row_of) + 1))
-    work[list(talks)] = document.dur[list(talks)]
-    micros = _micros(document, work, gap, row_of)
+    order, needs = _order(document, place, row_of, caller, times, comms)
+    micros = _micros(document, times, row_of)
     for node in order.tolist():
         row = int(row_of[node])
         yield SimNode(
             id=node + 1,
             row=row,
             micros=int(micros[node]),
-            needs=(needs[first[node] : first[node + 1], 0] + 1).tolist(),
+            needs=(needs(node) + 1).tolist(),
             caller=int(caller[node]) + 1,
             on_host=row == DELAY or (document.kind[row] != GPU and row not in talks),
             comm=talks.get(row),
         )
 
 
-def _host_times(document: EtPlusDocument, hosts: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """What each host row works, and how long the host was in no op before it; int64 ns, one entry a row.
+@dataclass(frozen=True)
+class _HostTimes:
+    """Times of the host in ns, one entry a row of the document.
 
-    What threads do at the same time counts once, with the one that began first; waiting for the GPU not at all.
+    Attributes:
+        rows: int64, rows that run on the CPU, in order of start.
+        communicating: bool, rows that communicate.
+        work: what each row itself does; of communications that overlap, each part once.
+        idle: how long the host was in no op before each row, without waiting.
+        tail: the same after the last row.
     """
-    parts = stretches(document, hosts)
+
+    rows: IntColumn
+    communicating: npt.NDArray[np.bool_]
+    work: IntColumn
+    idle: IntColumn
+    tail: int
+
+
+def _host_times(document: EtPlusDocument, communicating: IntColumn) -> _HostTimes:
+    """What threads do at the same time counts once, with the one that began first; waiting does not count at all."""
+    rows = host_rows(document, communicating)
+    parts = stretches(document, rows)
     parts = parts.of(document.scope[parts.row] != ANNOTATION_SCOPE)
-    busy = np.concatenate([[document.span[0]], np.maximum.accumulate(parts.end)[:-1]])[: len(parts.row)]
-    begin = np.maximum(parts.start, busy)
+    busy = np.maximum.accumulate(np.append(document.span[0], parts.end))
+    begin = np.maximum(parts.start, busy[:-1])
     wait_begin, wait_end = (column[parts.row] for column in waits(document))
     waited = np.minimum(parts.end, wait_end) - np.maximum(begin, wait_begin)
-    worked = np.maximum(parts.end - begin - np.maximum(waited, 0), 0)
-    idle = np.maximum(parts.start - np.maximum(busy, np.minimum(_released(document)[parts.row], parts.start)), 0)
+    work = np.maximum(parts.end - begin - np.maximum(waited, 0), 0)
+    collective = Coverage.of(*collective_times(document, communicating))
+    waiting = calls_collectives(document)[parts.row] & (work > 0)
+    work[waiting] = np.maximum(work - collective.between(begin, np.maximum(parts.end, begin)), 0)[waiting]
+    released = np.minimum(np.maximum(busy[:-1], _released(document)[parts.row]), parts.start)
+    idle = parts.start - released - collective.between(released, parts.start)
     first = parts.start == document.ts[parts.row]
-    work, gap = np.zeros(len(document), np.int64), np.zeros(len(document), np.int64)
-    np.add.at(work, parts.row, worked + np.where(first, 0, idle))
-    np.add.at(gap, parts.row[first], idle[first])
-    return work, gap
+    of_row, before = np.zeros(len(document), np.int64), np.zeros(len(document), np.int64)
+    np.add.at(of_row, parts.row, work + np.where(first, 0, idle))
+    np.add.at(before, parts.row[first], idle[first])
+    of_row[communicating] = _once(document, communicating)
+    last = np.array([document.finish[rows].max(initial=busy[-1])])
+    tail = last - busy[-1:] - collective.between(busy[-1:], last)
+    in_order = np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))
+    return _HostTimes(rows[in_order], np.isin(np.arange(len(document)), communicating), of_row, before, int(tail[0]))
+
+
+def _once(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+    """How long each communication runs beyond the end of those before it, ns: the simulator has one at a time."""
+    finish = document.finish[communicating]
+    busy = np.maximum.accumulate(np.append(0, finish))[:-1]
+    return np.maximum(finish - np.maximum(document.ts[communicating], busy), 0)
+
+
+def _order(
+    document: EtPlusDocument, place: IntColumn, row_of: IntColumn, caller: IntColumn, times: _HostTimes,
+    comms: Sequence[Communication],
+) -> tuple[IntColumn, Callable[[int], IntColumn]]:  # fmt: skip
+    """The nodes in an order of issue, and what each one waits for beside its caller."""
+    called = np.flatnonzero(caller >= 0)
+    calls = np.stack([caller[called], called], axis=1)
+    given, wished = _given(document, place, times.idle), _wished(document, place, times, comms, len(row_of) - 1)
+    pairs = np.concatenate([calls, given, wished])
+    optional = np.arange(len(pairs)) >= len(pairs) - len(wished)
+    order, kept = issuable(
+        len(row_of), pairs[:, 0], pairs[:, 1], optional, lambda cycle: explain_cycle(document, row_of[cycle])
+    )
+    needs = np.unique(pairs[len(calls) :][kept[len(calls) :]][:, ::-1], axis=0)
+    first = np.searchsorted(needs[:, 0], np.arange(len(row_of) + 1))
+    return order, lambda node: needs[first[node] : first[node + 1], 1]
 
 
 def _released(document: EtPlusDocument) -> IntColumn:
@@ -99,39 +139,51 @@ def _released(document: EtPlusDocument) -> IntColumn:
     return released
 
 
-def _given(document: EtPlusDocument, place: IntColumn, gap: IntColumn) -> IntColumn:
+def _given(document: EtPlusDocument, place: IntColumn, idle: IntColumn) -> IntColumn:
     """Pairs of nodes by the document's edges; what ended before a delay began holds the delay back, too."""
     source, target, kind = document.edges[np.all(place[document.edges[:, :2]] >= 0, axis=1)].T
     direct = np.stack([place[source], place[target]], axis=1)
-    before = (gap[target] > 0) & (kind == EDGE_KINDS.index("sync")) & (document.finish[source] <= document.ts[target])
+    before = (idle[target] > 0) & (kind == EDGE_KINDS.index("sync")) & (document.finish[source] <= document.ts[target])
     return np.concatenate([direct, np.stack([place[source[before]], place[target[before]] - 1], axis=1)])
 
 
 def _wished(
-    document: EtPlusDocument, place: IntColumn, comms: Sequence[Communication], hosts: IntColumn, gap: IntColumn
+    document: EtPlusDocument, place: IntColumn, times: _HostTimes, comms: Sequence[Communication], last: int
 ) -> IntColumn:
-    """Pairs of nodes by the order on the CPU, on each stream, and of communications.
+    """Pairs of nodes by the order on the CPU, on each stream, of collectives on the host, and of communications.
 
     Args:
-        hosts: host rows in order of start.
+        last: the last node.
     """
-    communicating = np.array([comm.row for comm in comms], np.int64)
-    delayed = gap[hosts] > 0
+    hosts = times.rows
+    delayed = times.idle[hosts] > 0
     entry = place[hosts] - delayed
-    return np.concatenate([
+    on_cpu = [
         np.stack([place[hosts[:-1]], entry[1:]], axis=1),
         np.stack([entry[delayed], place[hosts[delayed]]], axis=1),
+    ]
+    if times.tail and len(hosts):
+        on_cpu.append(np.array([[place[hosts[-1]], last]]))
+    communicating = np.array([comm.row for comm in comms], np.int64)
+    around = host_collective_order(document, communicating)
+    held = around[times.idle[around[:, 1]] > 0]
+    return np.concatenate([
+        *on_cpu,
         place[stream_order(document)],
-        place[host_collective_order(document, communicating)],
+        place[around],
+        place[held] - [0, 1],
         place[np.stack([communicating[:-1], communicating[1:]], axis=1)],
     ])  # fmt: skip
 
 
-def _micros(document: EtPlusDocument, work: IntColumn, gap: IntColumn, row_of: IntColumn) -> IntColumn:
+def _micros(document: EtPlusDocument, times: _HostTimes, row_of: IntColumn) -> IntColumn:
     """Durations of the nodes in whole µs; what rounding takes from one is given to the next on the same resource."""
     real = row_of != DELAY
     on_gpu = real & (document.kind[row_of] == GPU)
-    ns = np.where(on_gpu, document.dur[row_of], work[row_of])
-    ns[~real] = gap[row_of[np.flatnonzero(~real) + 1]]
+    ns = np.where(on_gpu & ~times.communicating[row_of], document.dur[row_of], times.work[row_of])
+    delays = np.flatnonzero(~real)
+    if times.tail:
+        ns[delays[-1]], delays = times.tail, delays[:-1]
+    ns[delays] = times.idle[row_of[delays + 1]]
     lane = np.where(on_gpu, document.stream_lane[row_of], -1)
     return rounded(ns, lane, np.arange(len(row_of)))

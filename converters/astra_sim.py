@@ -84,15 +84,15 @@ def write_astra_sim(
 
 
 def write_groups(agreement: Agreement, prefix: str) -> list[str]:
-    """Write `<prefix>.comm_groups.json` (number to ranks), and `<prefix>.comm_group_names.json` with the groups' names.
+    """Write `<prefix>.comm_groups.json` (number to ranks) and, if there are groups, their names to
+    `<prefix>.comm_group_names.json`. The group of all ranks is in neither: it has number 0, which needs no file.
 
     Returns:
         the names of the files.
     """
-    tables: dict[str, Mapping[int, object]] = {
-        "comm_groups": agreement.groups,
-        "comm_group_names": {number: agreement.names[number] for number in agreement.groups},
-    }
+    tables: dict[str, Mapping[int, object]] = {"comm_groups": agreement.groups}
+    if agreement.groups:
+        tables["comm_group_names"] = {number: agreement.names[number] for number in agreement.groups}
     paths = []
     for name, table in tables.items():
         paths.append(f"{prefix}.{name}.json")

@@ -156,7 +156,7 @@ def _durations(document: EtPlusDocument) -> IntColumn:
     communicating = comm_rows(document)
     rows = host_rows(document, communicating)
     durations = np.where(document.timed, document.dur, 0)
-    durations[rows] = host_work(document, rows)[rows]
+    durations[rows] = host_work(document, communicating)[rows]
     return durations
 
 

@@ -27,9 +27,8 @@ __all__ = ["ChromeTrace", "write_chrome"]
 _OVERLAP_NS = 1000
 """By so much events may overlap for their times' being rounded to µs; the earlier one is shown shorter."""
 _LEAST_NS = 1
-_STREAM_TID = 1 << 20
-_STRANGER_TID = 1 << 21
-_LANE_TID = 1 << 22
+_FOREVER = 2**62
+_TRACKS_PER_PROCESS = 100_000
 _FLOWS_PER_PROCESS = 1 << 32
 
 
@@ -87,7 +86,9 @@ class _Process:
 
     Attributes:
         rows: int64, rows with a time, in the order in which their slices are written.
-        tid: int64, one entry a row of the document.
+        track: int64, one entry a row of the document, ascending in the order in which tracks are to be shown; lane:
+            int64, 0, or more for a row that overlaps another one of its track.
+        tid: int64, a number for track and lane that no other process has. (Perfetto mixes up threads that share one.)
         finish: int64 ns, one entry a row of the document, as shown.
         flows: int64 (m, 2), source and target row; kinds: their kinds.
     """
@@ -96,6 +97,7 @@ class _Process:
     rank: int
     zero: int
     rows: IntColumn
+    lane: IntColumn
     tid: IntColumn
     finish: IntColumn
     flows: IntColumn
@@ -104,12 +106,15 @@ class _Process:
     @staticmethod
     def of(document: EtPlusDocument, rank: int, zero: int) -> _Process:
         rows = np.flatnonzero(document.timed)
-        tid, finish = _tracks(document, rows)
+        track, lane, finish = _tracks(document, rows)
+        tid = np.zeros(len(document), np.int64)
+        pairs = np.stack([track[rows], lane[rows]], axis=1)
+        tid[rows] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1) + _TRACKS_PER_PROCESS * (rank + 1)
         source, target, kind = document.edges.T
         shown = document.timed[source] & document.timed[target] & (finish[target] > document.ts[source])
         order = rows[np.lexsort((document.id[rows], -finish[rows], document.ts[rows]))]
         flows = np.stack([source[shown], target[shown]], axis=1)
-        return _Process(document, rank, zero - document.base_time_ns, order, tid, finish, flows, kind[shown])
+        return _Process(document, rank, zero - document.base_time_ns, order, lane, tid, finish, flows, kind[shown])
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""
@@ -164,32 +169,31 @@ class _Process:
             else:
                 thread = int(document.thread[row])
                 name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
-            lane = tid // _LANE_TID
-            yield {
-                "ph": "M", "pid": self.rank, "tid": tid, "name": "thread_name",
-                "args": {"name": f"{name}, overlapping ({lane})" if lane else name},
-            }  # fmt: skip
-            order = tid % _LANE_TID * 64 + lane
-            yield {"ph": "M", "pid": self.rank, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": order}}
+            if self.lane[row]:
+                name += f", overlapping ({self.lane[row]})"
+            common = {"ph": "M", "pid": self.rank, "tid": tid}
+            yield {**common, "name": "thread_name", "args": {"name": name}}
+            yield {**common, "name": "thread_sort_index", "args": {"sort_index": tid}}
 
 
-def _tracks(document: EtPlusDocument, rows: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Track and end as shown of each row: slices on a track nest or follow each other, and none is of no length."""
-    tid = np.where(document.kind == GPU, _STREAM_TID + document.stream_lane, document.thread)
-    tid = np.where(tid < 0, _STRANGER_TID - tid, tid)
+def _tracks(document: EtPlusDocument, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Track, lane and end as shown of each row: slices of a lane nest or follow each other, none is of no length."""
+    threads = np.where(document.thread >= 0, document.thread, _FOREVER - document.thread)  # those without ops last
+    threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
+    track = np.where(document.kind == GPU, len(document) + document.stream_lane, threads)
+    lane = np.zeros(len(document), np.int64)
     finish = np.maximum(document.finish, document.ts + _LEAST_NS)
-    order, _ = document.lane_order(tid, rows, nested=True)
+    order, before = document.lane_order(track, rows, nested=True)
     lanes: list[list[int]] = []
-    thread = None
-    for row, track in zip(order.tolist(), tid[order].tolist(), strict=True):
-        if track != thread:
-            thread, lanes = track, []
-        lane = next((k for k in range(len(lanes)) if _fits(document, finish, lanes[k], row)), len(lanes))
-        if lane == len(lanes):
+    for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
+        if first:
+            lanes = []
+        fitting = next((k for k, of in enumerate(lanes) if _fits(document, finish, of, row)), len(lanes))
+        if fitting == len(lanes):
             lanes.append([])
-        lanes[lane].append(row)
-        tid[row] += lane * _LANE_TID
-    return tid, finish
+        lanes[fitting].append(row)
+        lane[row] = fitting
+    return track, lane, finish
 
 
 def _fits(document: EtPlusDocument, finish: IntColumn, open_rows: list[int], row: int) -> bool:

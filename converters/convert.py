@@ -223,7 +223,7 @@ def _per_rank(
         nodes += written.nodes
         counts += written.counts
     files = [paths[one] for one in ranks]
-    if agreement.groups and (prefix or simulator):
+    if agreement.groups or (prefix and simulator):
         files += write_groups(agreement, stem)
     return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes))
 

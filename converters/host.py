@@ -11,7 +11,17 @@ from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.records import IntColumn
 
-__all__ = ["Coverage", "Stretches", "host_rows", "host_work", "issue_times", "stretches", "waits"]
+__all__ = [
+    "Coverage",
+    "Stretches",
+    "calls_collectives",
+    "collective_times",
+    "host_rows",
+    "host_work",
+    "issue_times",
+    "stretches",
+    "waits",
+]
 
 _FOREVER = 2**63 - 1
 
@@ -101,22 +111,40 @@ def waits(document: EtPlusDocument) -> tuple[IntColumn, IntColumn]:
     return begin, end
 
 
-def host_work(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
+def host_work(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
     """How long each host row itself works, ns; one entry a row of the document.
 
-    That is its own time without its callees, without the time it waits for the GPU, and for an annotation also
-    without the time in which another thread is in an op: the thread inside the annotation then waits for that one.
+    That is its own time without its callees, without the time it waits for the GPU or (a call of c10d) for a collective
+    on the host, and for an annotation also without the time in which another thread is in an op: the thread inside the
+    annotation then waits for that one.
+
+    Args:
+        communicating: rows that communicate, see `comm_rows`; they are no work.
     """
-    all_of = stretches(document, rows)
-    wait_begin, wait_end = (column[all_of.row] for column in waits(document))
-    waited = np.minimum(all_of.end, wait_end) - np.maximum(all_of.start, wait_begin)
-    work = all_of.end - all_of.start - np.maximum(waited, 0)
-    annotation = document.scope[all_of.row] == ANNOTATION_SCOPE
-    busy = Coverage.of(all_of.start[~annotation], all_of.end[~annotation])
-    work[annotation] -= busy.until(all_of.end[annotation]) - busy.until(all_of.start[annotation])
+    parts = stretches(document, host_rows(document, communicating))
+    wait_begin, wait_end = (column[parts.row] for column in waits(document))
+    waited = np.minimum(parts.end, wait_end) - np.maximum(parts.start, wait_begin)
+    work = parts.end - parts.start - np.maximum(waited, 0)
+    annotation = document.scope[parts.row] == ANNOTATION_SCOPE
+    begin, end = collective_times(document, communicating)
+    collective = Coverage.of(begin, end)
+    others = Coverage.of(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
+    for who, busy in ((annotation, others), (calls_collectives(document)[parts.row], collective)):
+        work[who] -= busy.between(parts.start[who], parts.end[who])
     result = np.zeros(len(document), np.int64)
-    np.add.at(result, all_of.row, np.maximum(work, 0))
+    np.add.at(result, parts.row, np.maximum(work, 0))
     return result
+
+
+def collective_times(document: EtPlusDocument, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Starts and ends of the collectives that run on the host, int64 ns."""
+    rows = communicating[document.kind[communicating] != GPU]
+    return document.ts[rows], document.finish[rows]
+
+
+def calls_collectives(document: EtPlusDocument) -> npt.NDArray[np.bool_]:
+    """Rows that are calls of c10d: where a collective runs on the host, their own time is spent waiting for it."""
+    return np.array([name.startswith("c10d::") for name in document.names], np.bool_)[document.name]
 
 
 def issue_times(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
@@ -156,12 +184,18 @@ class Coverage:
 
     @staticmethod
     def of(start: IntColumn, end: IntColumn) -> Coverage:
-        """Unite intervals that are sorted by start."""
+        """Unite intervals."""
+        by_start = np.argsort(start, kind="stable")
+        start, end = start[by_start], end[by_start]
         latest = np.maximum.accumulate(end) if len(end) else end
         begins = np.ones(len(start), np.bool_)
         begins[1:] = start[1:] > latest[:-1]
         starts, ends = start[begins], latest[np.append(begins[1:], True)[: len(begins)]]
         return Coverage(starts, ends, np.cumsum(ends - starts) - (ends - starts))
+
+    def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
+        """How much of the time from each begin to its end is covered, ns."""
+        return self.until(end) - self.until(begin)
 
     def until(self, t: IntColumn) -> IntColumn:
         """How much of the time before each t is covered, ns."""

@@ -65,7 +65,7 @@ class CpuCalls:
         return len(self.row)
 
 
-def et_calls(et: ExecutionTrace, kineto: KinetoTrace) -> EtCalls:
+def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
     """Put the ET's calls in order: ids follow the order of call start over all threads.
 
     A node whose parent id is not smaller than its own has no caller (a file that claims cycles).
@@ -82,7 +82,7 @@ def et_calls(et: ExecutionTrace, kineto: KinetoTrace) -> EtCalls:
         parent=np.where(found, at, -1),
         orphan=~known,
         thread=et.tid[nodes],
-        name=_kineto_codes(et.names, kineto.events.names)[et.name[nodes]],
+        name=_kineto_codes(et.names, kineto_names)[et.name[nodes]],
         seq=et.seq_id[nodes],
     )
 

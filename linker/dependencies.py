@@ -16,7 +16,6 @@ import numpy.typing as npt
 from ..schemas.errors import LinkError
 from ..schemas.etplus import EDGE_KINDS
 from ..schemas.records import IntColumn
-from .data_dependencies import data_edges
 from .gpu_waits import GpuOrder, Waits, find_waits
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops
@@ -89,10 +88,13 @@ class _Edges:
         return table[new]
 
 
-def find_dependencies(linked: LinkedTrace, comm_groups: dict[int, str]) -> Dependencies:
+def find_dependencies(
+    linked: LinkedTrace, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]
+) -> Dependencies:
     """Find the edges of every kind.
 
     Args:
+        data: writers and readers, positions in `linked.nodes`.
         comm_groups: by position in `linked.gpu_row`, the process group of each communication kernel.
 
     Raises:
@@ -103,13 +105,13 @@ def find_dependencies(linked: LinkedTrace, comm_groups: dict[int, str]) -> Depen
     _add_streams(linked, gpu, edges)
     _add_comm(linked, comm_groups, edges)
     inter_thread = _add_threads(linked, edges)
-    _add_data(linked, edges)
+    _add_data(linked, data, edges)
     waits = find_waits(linked, gpu)
     sync_dep = _add_waits(linked, waits, edges)
     table = edges.table()
     _check_order(linked, table)
-    kept = {(a, b) for a, b, _ in table.tolist()} if waits.inferred else set()
-    inferred = sorted(waits.inferred & kept)
+    near = np.isin(table[:, 0], [source for source, _ in waits.inferred])
+    inferred = sorted(waits.inferred & {(a, b) for a, b, _ in table[near].tolist()})
     return Dependencies(table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved)
 
 
@@ -159,9 +161,9 @@ def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
     return dict(zip(nodes.tolist(), ids[source[kept]].tolist(), strict=True))
 
 
-def _add_data(linked: LinkedTrace, edges: _Edges) -> None:
+def _add_data(linked: LinkedTrace, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
     """Last writer of a tensor → reader, where both are linked."""
-    writer, reader = data_edges(linked.et, linked.nodes)
+    writer, reader = data
     start = np.full(len(linked.nodes), -1, np.int64)
     at = np.flatnonzero(linked.node_of_call >= 0)
     start[linked.node_of_call[at]] = linked.calls.ts[at]

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from .. import __version__
 from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
-from ..schemas.execution_trace import ExecutionTrace, read_execution_trace
+from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
-from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.kineto import KinetoTrace
 from ..schemas.records import IntColumn
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
@@ -25,6 +25,7 @@ from .dependencies import Dependencies, find_dependencies
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
 from .match.result import CERTAIN, Match
+from .reading import EtSide, read_pair
 from .report import LinkReport, make_report
 from .segment import find_iterations
 from .timing import exclusive_durations
@@ -63,6 +64,7 @@ def link(
     iteration: str = "median",
     renumber: bool = False,
     progress: bool = False,
+    jobs: int = 1,
 ) -> LinkResult:
     """Join an Execution Trace with a Kineto trace.
 
@@ -74,6 +76,7 @@ def link(
         strict: leave ambiguous nodes unlinked, and refuse broken files.
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
+        jobs: processes to read large files with; the result is the same whatever the number.
         progress: show bars on a terminal for what takes over two seconds.
 
     Raises:
@@ -84,18 +87,18 @@ def link(
         raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
-    et_trace = read_execution_trace(et, strict=strict, progress=progress)
-    _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
-    kineto_trace = read_kineto(kineto, strict=strict, progress=progress)
+    et_side, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
+    _LOG.info("%s: schema %s, %d nodes", et_side.trace.file, et_side.trace.schema, len(et_side.trace))
     _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-    return _link(et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber)
+    return _link(et_side, kineto_trace, annotation, match, exact_match, strict, iteration, renumber)
 
 
 def _link(
-    et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
+    et_side: EtSide, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
     iteration: str, renumber: bool,
 ) -> LinkResult:  # fmt: skip
-    nodes, calls = et_calls(et, kineto), cpu_calls(kineto)
+    et = et_side.trace
+    nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
     found, considered = match_calls(
         et, kineto, nodes, calls, method=method, exact=exact, strict=strict, iteration=iteration
@@ -108,7 +111,9 @@ def _link(
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
     comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
-    dependencies = find_dependencies(trace, {i: c["pg_name"] or "" for i, c in comm.items()})
+    dependencies = find_dependencies(
+        trace, (et_side.writer, et_side.reader), {i: c["pg_name"] or "" for i, c in comm.items()}
+    )
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
     summary = _summary(kineto, report, attachment, dependencies)
     return LinkResult(_document(trace, found, comm, dependencies, summary), report)

@@ -32,5 +32,10 @@ class TraceFormatError(EtplusError):
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
         self.file = file
         self.place = place
+        self._given = (file, place, problem, remedy)
         where = f"{file}: {place}" if place else file
         super().__init__(f"{where}: {problem}" + (f"; {remedy}" if remedy else ""))
+
+    def __reduce__(self) -> tuple[type[TraceFormatError], tuple[str, str, str, str]]:
+        """So that it can be sent from one process to another."""
+        return type(self), self._given

@@ -16,7 +16,7 @@ from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
 from .records import IntColumn
-from .rows import Part, choice, integers, microseconds, rows
+from .rows import Part, choice, integers, joined_rows, microseconds, rows
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
 
@@ -281,8 +281,10 @@ def _texts_of(values: list[Any], codes: npt.NDArray[np.int32]) -> list[bytes]:
 
 
 def _edge_text(edges: IntColumn) -> bytes:
-    kinds = [f'"{kind}"'.encode() for kind in EDGE_KINDS]
-    return b"[" + b",\n    ".join(b"[%d, %d, %b]" % (a, b, kinds[k]) for a, b, k in edges.tolist()) + b"]"
+    source, target, kind = edges.T
+    kinds = [f'"{name}"'.encode() for name in EDGE_KINDS]
+    parts: list[Part] = [b"[", integers(source), b", ", integers(target), b", ", choice(kind, kinds), b"]", _SEPARATOR]
+    return b"[" + joined_rows(len(edges), parts)[: -len(_SEPARATOR)] + b"]"
 
 
 def _renumber(text: bytes, ids: dict[int, int]) -> bytes:

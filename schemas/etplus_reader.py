@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -25,7 +27,7 @@ __all__ = ["read_etplus"]
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
-_CUT = re.compile(rb"([}\]])\s*,\s*(?=[{\[])")
+_FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
 _STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
@@ -157,6 +159,7 @@ class _Reader:
         return replace(document, edges=self._edges(raw_edges, columns["id"]))
 
     def _header(self) -> Record:
+        self._check_utf8()
         try:
             header = _decode_root(self.data)
         except UNREADABLE as error:
@@ -169,6 +172,17 @@ class _Reader:
             raise TraceFormatError(self.file, "", 'no ET+ file: it has no "nodes"', "give a file written by trace-link")
         return header
 
+    def _check_utf8(self) -> None:
+        """What is left undecoded here must decode later."""
+        decode = codecs.getincrementaldecoder("utf-8")().decode
+        if self.data.isascii():
+            return
+        for at in range(0, len(self.data), _BLOCK):
+            try:
+                decode(self.data[at : at + _BLOCK], at + _BLOCK >= len(self.data))
+            except UnicodeDecodeError as error:
+                raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
+
     def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
         summary = msgspec.json.decode(raw)
         if not isinstance(summary, dict):
@@ -176,12 +190,11 @@ class _Reader:
         return summary
 
     def _array(self, key: str, raw: msgspec.Raw) -> int:
-        """Offset of the "[" of a top-level array."""
-        whole, text = memoryview(self.data), memoryview(raw)
-        for found in re.finditer(rb'"%b"\s*:\s*(?=\[)' % key.encode(), self.data):
-            if whole[found.end() : found.end() + len(text)] == text:
-                return found.end()
-        raise TraceFormatError(self.file, f'"{key}"', "is no array", _SPOILT)
+        """Offset of the "[" of a top-level array; `raw` is a view into the text."""
+        at = _address(raw) - _address(self.data)
+        if self.data[at : at + 1] != b"[":
+            raise TraceFormatError(self.file, f'"{key}"', "is no array", _SPOILT)
+        return at
 
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_Part]:
         """An array in blocks of whole elements, some megabytes each.
@@ -189,9 +202,10 @@ class _Reader:
         A cut is right if the text up to it is a whole array: it began at an element.
         """
         at = self._array(key, raw) + 1
+        between = self._between(at)
         end = at + len(memoryview(raw)) - 2
         while end - at > _BLOCK:
-            for _, cut in zip(range(_CUTS_TRIED), _CUT.finditer(self.data, at + _BLOCK, end), strict=False):
+            for _, cut in zip(range(_CUTS_TRIED), between.finditer(self.data, at + _BLOCK, end), strict=False):
                 text = b"[" + self.data[at : cut.end(1)] + b"]"
                 try:
                     decoded = decode(text)
@@ -207,6 +221,15 @@ class _Reader:
             yield _Part(at, text, decode(text))
         except UNREADABLE as error:
             raise TraceFormatError(self.file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
+
+    def _between(self, at: int) -> re.Pattern[bytes]:
+        """What stands between the elements of an array of which the first begins at an offset.
+
+        Objects begin with "id" (GPU events, runtime calls) or as the first one does.
+        """
+        first = _FIRST_KEY.match(self.data, at)
+        keys = b'"id"|' + re.escape(first[1]) if first else b""
+        return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
 
     def _read_nodes(self, key: str, raw: msgspec.Raw) -> None:
         first = self.count
@@ -249,11 +272,15 @@ class _Reader:
             "inter_thread_dep": int_column([node.inter_thread_dep for node in nodes], -1),
         }
         self.flat &= all(node.ctrl_deps is None for node in nodes)
-        values = [{attr.name: attr.value for attr in node.attrs} if node.attrs else node for node in nodes]
-        for column, none in _ET_COLUMNS.items():
-            columns[column] = int_column([_value(of, column, none) for of in values], none)
+        if any(node.attrs for node in nodes):
+            attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
+            for column, none in _ET_COLUMNS.items():
+                columns[column] = int_column([of.get(column, none) for of in attrs], none)
+        else:
+            for column, none in _ET_COLUMNS.items():
+                columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
         for column in _EVENT_COLUMNS:
-            columns[column] = int_column([getattr(node, column) for node in nodes], -1)
+            columns[column] = int_column(list(map(attrgetter(column), nodes)), -1)
         if runtime:
             self.runtime_tids += [node.tid for node in nodes]
         for row, node in enumerate(nodes, self.count):
@@ -314,9 +341,9 @@ class _Reader:
         return edges
 
 
-def _value(of: dict[str, Any] | _Node, column: str, none: int) -> Any:
-    """An ET column of a node, from its attributes or its own fields."""
-    return of.get(column, none) if isinstance(of, dict) else getattr(of, column)
+def _address(buffer: bytes | msgspec.Raw) -> int:
+    address: int = np.frombuffer(buffer, np.uint8).ctypes.data
+    return address
 
 
 def _rows_of(ids: IntColumn, order: IntColumn, wanted: IntColumn) -> IntColumn:
@@ -330,7 +357,7 @@ def _rows_of(ids: IntColumn, order: IntColumn, wanted: IntColumn) -> IntColumn:
 def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
     """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 stands for unfinished calls."""
     times: list[Any] = list(nodes)
-    if any(node.ts is not None and node.ts >= _EXACT_US for node in nodes):
+    if any((value or 0) >= _EXACT_US for node in nodes for value in (node.ts, node.dur, node.inclusive_dur)):
         times = _decode_exact_times(text)
     missing = np.fromiter((one.ts is None for one in times), np.bool_, len(times))
     dur = _ns([one.inclusive_dur if one.dur is None else one.dur for one in times])

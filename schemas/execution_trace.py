@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import TraceFormatError
-from .files import Source, load
+from .files import Blob, Source, load
 from .records import UNREADABLE, IntColumn, Records, StringTable, int_column, locate, parse_records
 from .recover import Loss
 from .tolerant import Document, read_tolerantly
 
-__all__ = ["ANNOTATION_SCOPE", "ExecutionTrace", "read_execution_trace"]
+__all__ = ["ANNOTATION_SCOPE", "ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
 
 ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
@@ -142,7 +142,12 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
     Raises:
         TraceFormatError: not an ET, an unknown schema version, or broken beyond (or, if strict, before) recovery.
     """
-    return read_tolerantly(load(source, progress=progress), "nodes", _read, strict=strict, progress=progress)
+    return parse_execution_trace(load(source, progress=progress), strict=strict, progress=progress)
+
+
+def parse_execution_trace(blob: Blob, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
+    """The same of a file that is in memory."""
+    return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
 
 
 def _read(document: Document) -> ExecutionTrace:

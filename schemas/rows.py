@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .records import IntColumn
 
-__all__ = ["Part", "choice", "integers", "microseconds", "rows"]
+__all__ = ["Part", "choice", "integers", "joined_rows", "microseconds", "rows"]
 
 _Matrix = npt.NDArray[np.uint8]
 Part = bytes | _Matrix
@@ -25,14 +25,19 @@ _ZERO, _SPACE, _POINT, _MINUS = b"0 .-"
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
     """Texts of one length, each the concatenation of the parts: constants, and matrices of `count` rows."""
+    text = joined_rows(count, parts)
+    width = len(text) // max(count, 1)
+    return [text[i : i + width] for i in range(0, len(text), width)] if text else []
+
+
+def joined_rows(count: int, parts: Sequence[Part]) -> bytes:
+    """The same texts, one after the other."""
     if not count:
-        return []
+        return b""
     columns = [
         np.broadcast_to(np.frombuffer(p, np.uint8), (count, len(p))) if isinstance(p, bytes) else p for p in parts
     ]
-    text = np.concatenate(columns, axis=1).tobytes()
-    width = len(text) // count
-    return [text[i : i + width] for i in range(0, len(text), width)]
+    return np.concatenate(columns, axis=1).tobytes()
 
 
 def integers(values: IntColumn) -> _Matrix:

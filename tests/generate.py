@@ -13,7 +13,7 @@ import orjson
 from hypothesis import strategies as st
 from support import Document, et_document, kineto_document
 
-__all__ = ["Op", "Pair", "Recipe", "Window", "Worker", "record", "recipes"]
+__all__ = ["Op", "Pair", "Recipe", "Window", "Worker", "recipes", "record"]
 
 _PARTS = 8
 """Windows begin and end at eighths of an iteration."""
@@ -66,7 +66,7 @@ class Recipe:
         numbers: "rising", "constant" (nothing is differentiated: one number for ever), or "none".
         et: windows of the ET's observer, apart and in order; kineto: the profiler's window.
         raised, et_only, kineto_only, skipped: (thread, iteration, ordinal) of calls; the ET has no node of a call that
-            raised, and a call that is skipped does not happen.
+            raised; what only one observer ever sees has a name of its own; what is skipped does not happen.
         steps: each iteration of the main thread stands below a ProfilerStep annotation.
         ids: both observers write their ids.
         schema: layout of the ET.
@@ -152,7 +152,8 @@ class _Run:
         numbers = {"rising": clock.seq, "constant": 5, "none": -1}
         seq = numbers[self.recipe.numbers] if op.advances else -1
         at = len(self.calls)
-        self.calls.append(_Call(op.name, clock.thread, caller, key, seq, 0, op.stream, clock.tick()))
+        name = op.name + " (host)" * (key in self.recipe.et_only) + " (engine)" * (key in self.recipe.kineto_only)
+        self.calls.append(_Call(name, clock.thread, caller, key, seq, 0, op.stream, clock.tick()))
         for below in op.below:
             self.play(worker, below, clock, iteration, at, ordinal)
         clock.seq += (-1 if self.recipe.workers[worker].backward else 1) * op.advances

@@ -52,7 +52,7 @@ def match_calls(
         result = replace(result, notes=())
         if result.linked > found.linked:
             found = result
-        if _is_enough(found, nodes, calls):
+        if _is_enough(et, kineto, nodes, calls, found):
             break
     if found.method not in ("ids", "tree"):
         found = match_leftovers(nodes, calls, found)
@@ -76,8 +76,13 @@ def _attempts(
     return by_order if exact else [*by_order, by_name["tree"]]
 
 
-def _is_enough(found: Match, nodes: EtCalls, calls: CpuCalls) -> bool:
-    return found.linked >= _ENOUGH * min(len(nodes), len(calls)) and found.linked > 0
+def _is_enough(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> bool:
+    """Whether a match covers enough of what could have a partner: for ids, of the calls that have one."""
+    ours, theirs = len(nodes), len(calls)
+    if found.method == "ids":
+        ours = int(np.count_nonzero(et.rf_id[nodes.node] > 0))
+        theirs = int(np.count_nonzero(kineto.events.rf_id[calls.row] > 0))
+    return found.linked >= _ENOUGH * min(ours, theirs) and found.linked > 0
 
 
 def _leave_out_doubtful(found: Match) -> Match:

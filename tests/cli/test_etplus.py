@@ -29,7 +29,8 @@ def test_wrong_usage(arguments: list[str]) -> None:
 def test_demo(tmp_path: Path) -> None:
     done = run("etplus", "demo", cwd=tmp_path)
     assert done.returncode == 0 and b"540 of 540 ET ops (100.00%)" in done.stdout
-    (made,) = (tmp_path / "demo-out").iterdir()
+    made = tmp_path / "demo-out" / "train_cpu.etplus.json"
+    assert sorted(p.suffix for p in made.parent.iterdir()) == [".et", ".json", ".json"]
     document = read_json(made)
     assert_valid(document)
     assert document["etplus"]["link"]["ops"]["certain"] == 540

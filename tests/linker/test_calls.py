@@ -211,7 +211,7 @@ def test_nearest_good_ancestor(nodes: list[tuple[int, bool]], starts: list[int])
 def both(nodes: list[Document], events: list[Document], **header: Any) -> tuple[Any, Any, Any]:
     et = read_execution_trace(orjson.dumps(et_document(nodes, **header)))
     kineto = read_kineto(orjson.dumps(kineto_document(events)))
-    return et, kineto, et_calls(et, kineto)
+    return et, kineto, et_calls(et, kineto.events.names)
 
 
 def named(*names: str) -> list[Document]:
@@ -276,7 +276,7 @@ def test_nesting_of_a_real_file_agrees_with_its_et() -> None:
     """14,388 calls: what nests in Kineto's times is what the ET says called it (of another run of the program)."""
     et_file, kineto_file = shared_pair("gpu-pairs/resnet103")
     et, kineto = read_execution_trace(et_file), read_kineto(kineto_file)
-    nodes, calls = et_calls(et, kineto), cpu_calls(kineto)
+    nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     rf = {int(r): k for k, r in enumerate(kineto.events.rf_id[calls.row])}
     at = np.array([rf[int(r)] for r in et.rf_id[nodes.node]])
     expected = np.where(nodes.parent >= 0, at[nodes.parent], -1)

@@ -14,11 +14,10 @@ import pytest
 from etplus.linker.calls import EtCalls, et_calls
 from etplus.linker.data_dependencies import data_edges
 from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
-from etplus.schemas.kineto import KinetoTrace, read_kineto
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plain_data_edges import Edges, plain_data_edges
-from support import FIXTURE_PAIRS, Document, et_document, fixture_pair, kineto_document, read_json, shared_trace
+from support import FIXTURE_PAIRS, Document, et_document, fixture_pair, read_json, shared_trace
 
 LAYOUTS = ("1.0.1", "1.1.1-chakra.0.0.4")
 COPY = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
@@ -40,13 +39,9 @@ def op(number: int, name: str, inputs: Any = (), outputs: Any = (), schema: str 
 
 
 @cache
-def no_kineto() -> KinetoTrace:
-    return read_kineto(orjson.dumps(kineto_document([{"ph": "X", "cat": "cpu_op", "name": "x", "ts": 1, "dur": 1}])))
-
-
 def calls_of(source: bytes | Path) -> tuple[ExecutionTrace, EtCalls]:
     et = read_execution_trace(source)
-    return et, et_calls(et, no_kineto())
+    return et, et_calls(et, [])
 
 
 def edges_of(source: bytes | Path) -> Edges:

@@ -17,7 +17,7 @@ from support import FIXTURE_PAIRS, Document, fixture_pair, kineto_document, plai
 
 ARGS = {
     "external_id": ("External id", -1),
-    "rf_id": ("Record function id", 0),
+    "rf_id": ("Record function id", -1),
     "seq": ("Sequence number", -1),
     "correlation": ("correlation", -1),
     "stream": ("stream", -1),

@@ -1,0 +1,350 @@
+"""How well links are found on recorded pairs, with and without ids: `make score`.
+
+Reads the traces beside the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs of unlike
+programs, broken files. Each figure with a bar is held against it; the exit status is 1 if one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+from etplus.linker import LinkResult, link
+from etplus.schemas.files import load
+
+__all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
+
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+BEGIN, END = "<!-- make score -->", "<!-- end of make score -->"
+VARIANTS = ("ids", "no ids", "no ids, no numbers")
+UNLIKE = ("conv_one", "tf_adam_loop", "dlrm_same", "lstm_layer", "infer_mlp")
+"""CPU pairs of which the ET of each goes with the Kineto trace of every other: 20 ordered pairs."""
+CUT, CUTS, SEED = "conv_same", 50, 20
+_WIDEST = 60
+_LINKED_LESS, _MIN_MATCH = 3, 0.95
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table; `bar` is what a figure in it must reach, in words, and `met` whether it does."""
+
+    cells: tuple[Cell, ...]
+    bar: str = ""
+    met: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under one head; with `bars` they have two more columns, the bar and whether it is met."""
+
+    title: str
+    head: tuple[str, ...]
+    lines: tuple[Line, ...]
+    bars: bool = True
+
+    @property
+    def met(self) -> bool:
+        """Every bar is reached."""
+        return all(line.met for line in self.lines)
+
+    def texts(self) -> list[list[str]]:
+        """Head and rows as text."""
+        head = [*self.head, *(("bar", "met") if self.bars else ())]
+        rows = [
+            [*map(_text, line.cells), *((line.bar, "" if not line.bar else "yes" if line.met else "NO") * self.bars)]
+            for line in self.lines
+        ]
+        return [head, *rows]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One pair in one variant against its true links.
+
+    Attributes:
+        wrong: links that the truth does not have, whatever they are called; false_certain: those called certain.
+    """
+
+    pair: str
+    variant: str
+    same_window: bool
+    truth: int
+    right: int
+    wrong: int
+    certain_right: int
+    false_certain: int
+    method: str
+    note: str
+
+
+def strip(trace: bytes, variant: str) -> bytes:
+    """A trace without what links the two sides, as tools wrote it before: no ids; and no sequence numbers either."""
+    if variant == VARIANTS[0]:
+        return trace
+    numbers = variant == VARIANTS[2]
+    document = json.loads(trace, strict=False)  # one pair has raw control characters in names
+    for node in document.get("nodes", ()):
+        for owner, key in [(node, None), *((attr, attr["name"]) for attr in node.get("attrs", ()))]:
+            _blank(owner, key, "rf_id", 0)
+            if numbers:
+                _blank(owner, key, "seq_id", -1)
+    dropped = ["Record function id", "Ev Idx", "External id", *["Sequence number"] * numbers]
+    for event in document.get("traceEvents", ()):
+        if event.get("cat") in ("cpu_op", "user_annotation"):
+            for name in dropped:
+                event.get("args", {}).pop(name, None)
+    return orjson.dumps(document)
+
+
+def _blank(owner: dict[str, Any], name: str | None, wanted: str, value: int) -> None:
+    """Overwrite a field of a flat node (no name) or the value of an attribute with that name."""
+    if name is None and wanted in owner:
+        owner[wanted] = value
+    elif name == wanted:
+        owner["value"] = value
+
+
+@cache
+def cpu_scores() -> list[Score]:
+    """All recorded CPU pairs with known links, in every variant."""
+    scores: list[Score] = []
+    for path in sorted((TRACES / "cpu-pairs").glob("*.links.json")):
+        known = orjson.loads(path.read_bytes())
+        if known["links"] is None:
+            continue
+        et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
+        scores += [_score(known, v, link(strip(et, v), strip(kineto, v))) for v in VARIANTS]
+    return scores
+
+
+def _score(known: dict[str, Any], variant: str, result: LinkResult) -> Score:
+    truth = {int(node): event for node, (event, _) in known["links"].items()}
+    document, right, certain_right, certain = result.document, 0, 0, 0
+    columns = (document.et.id.tolist(), document.kineto_event.tolist(), document.certain.tolist())
+    for node, event, is_certain in zip(*columns, strict=True):
+        right += event >= 0 and truth.get(node) == event
+        certain += event >= 0 and is_certain
+        certain_right += event >= 0 and is_certain and truth.get(node) == event
+    report, same = result.report, known["config"].get("et", "same") == "same"
+    return Score(
+        known["name"], variant, same, len(truth), right, report.ops["linked"] - right, certain_right,
+        certain - certain_right, report.method, _note(result),
+    )  # fmt: skip
+
+
+def _note(result: LinkResult) -> str:
+    """What the report says about the windows: iteration, numbers, whether it is one run; else what it says first."""
+    notes = result.report.windows["notes"]
+    return next((note for note in notes if note.startswith(("the ET ", "two runs"))), next(iter(notes), ""))
+
+
+def cpu_tables() -> list[Table]:
+    """Pooled figures with their bars, and every pair."""
+    pooled = Table("Recorded CPU pairs, pooled", ("figure", "pairs", "value"), tuple(_pooled()))
+    head = (
+        "pair", "variant", "truth", "right", "wrong", "certain right", "false certain", "recall", "certain recall",
+        "method", "window",
+    )  # fmt: skip
+    rows = [
+        Line((
+            s.pair, s.variant, s.truth, s.right, s.wrong, s.certain_right, s.false_certain, _share(s.right, s.truth),
+            _share(s.certain_right, s.truth), s.method, s.note,
+        ))
+        for s in cpu_scores()
+    ]  # fmt: skip
+    return [pooled, Table("Recorded CPU pairs, each", head, tuple(rows), bars=False)]
+
+
+def _pooled() -> Iterator[Line]:
+    for variant in VARIANTS:
+        mine = [s for s in cpu_scores() if s.variant == variant]
+        yield _at_most(f"{variant}: false certain", mine, sum(s.false_certain for s in mine))
+        linked = [s for s in mine if s.truth]
+        same = [s for s in linked if s.same_window]
+        if variant == VARIANTS[0]:
+            yield _at_least(f"{variant}: certain recall", linked, _recall(linked, certain=True), 1.0)
+        elif variant == VARIANTS[1]:
+            yield _at_least(f"{variant}: recall", linked, _recall(linked), 0.985)
+            yield _at_least(f"{variant}: certain recall", linked, _recall(linked, certain=True), 0.95)
+        else:
+            yield _at_least(f"{variant}: recall, same window", same, _recall(same), 0.97)
+            part = [s for s in mine if not s.same_window]
+            certain = sum(s.certain_right + s.false_certain for s in part)
+            yield _at_most(f"{variant}: certain, ET covers one of several windows", part, certain)
+    other = [s for s in cpu_scores() if s.pair == "conv_other"]
+    yield _at_most("conv_other (no call in common), all variants: certain", other, sum(s.false_certain for s in other))
+
+
+def _recall(scores: Sequence[Score], *, certain: bool = False) -> float:
+    return sum(s.certain_right if certain else s.right for s in scores) / sum(s.truth for s in scores)
+
+
+def _at_most(figure: str, scores: Sequence[Score], value: int) -> Line:
+    return Line((figure, len(scores), value), "0", value == 0)
+
+
+def _at_least(figure: str, scores: Sequence[Score], value: float, bar: float) -> Line:
+    return Line((figure, len(scores), value), f"≥ {bar:g}", value >= bar)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def other_tables() -> list[Table]:
+    """GPU pairs, unlike programs, broken files."""
+    head = ("pair", "ops", "linked", "certain", "GPU events", "attached", "method", "window")
+    return [
+        Table("GPU pairs", head, tuple(_gpu_lines())),
+        Table("The ET of one program, the Kineto trace of another", ("ET", "Kineto", "linked"), tuple(_unlike_lines())),
+        Table("Broken files", ("file", "links there", "right", "wrong"), tuple(_broken_lines())),
+    ]
+
+
+def _gpu_lines() -> Iterator[Line]:
+    linear, told = "all certain, iteration 10 of 40", "the ET is iteration 10 of 40"
+    yield _gpu("linear", linear, lambda r: r.report.ops["certain"] == 928 and _says(r, told))
+    for rank in range(4):
+        yield _gpu(f"dlrm.rank{rank}", "≥ 0.995 equivalent, offset told, GPU attached", _is_next_iteration)
+    yield _gpu("simple_add", "all linked", lambda r: r.report.ops["linked"] == 36)
+    yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run)
+    for variant in VARIANTS[1:]:
+        yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run, variant)
+
+
+def _gpu(name: str, bar: str, met: Callable[[LinkResult], bool], variant: str = VARIANTS[0]) -> Line:
+    et, kineto = (load(TRACES / "gpu-pairs" / f"{name}.{side}.json.gz").data for side in ("et", "kineto"))
+    result = link(strip(et, variant), strip(kineto, variant))
+    ops, gpu = result.report.ops, result.report.gpu["categories"].values()
+    shown = name if variant == VARIANTS[0] else f"{name}, {variant}"
+    counts = (sum(c["total"] for c in gpu), sum(c["attached"] for c in gpu))
+    cells = (shown, ops["total"], ops["linked"], ops["certain"], *counts, result.report.method, _note(result))
+    return Line(cells, bar, met(result))
+
+
+def _says(result: LinkResult, part: str) -> bool:
+    return any(part in note for note in result.report.windows["notes"])
+
+
+def _is_next_iteration(result: LinkResult) -> bool:
+    ops, gpu = result.report.ops, result.report.gpu["categories"].values()
+    explained = all(c["attached"] + sum(c["unattached"].values()) == c["total"] for c in gpu)
+    told = _says(result, "durations are those of a later iteration")
+    return bool(ops["equivalent"] >= 0.995 * ops["total"] and not ops["certain"] and explained and told)
+
+
+def _is_other_run(result: LinkResult) -> bool:
+    ops = result.report.ops
+    return bool(ops["linked"] >= 0.999 * ops["total"] and not ops["certain"] and _says(result, "two runs"))
+
+
+def _unlike_lines() -> Iterator[Line]:
+    for one in UNLIKE:
+        for other in UNLIKE:
+            if one == other:
+                continue
+            folder = TRACES / "cpu-pairs"
+            report = link(folder / f"{one}.et.json.gz", folder / f"{other}.kineto.json.gz").report
+            status = _LINKED_LESS if report.linked_share < _MIN_MATCH else 0
+            told = "belong together" in report.to_text().replace("\n        ", " ")
+            met = status == _LINKED_LESS and report.linked_share < 0.05 and told
+            yield Line((one, other, report.linked_share), "< 0.05, exit 3, said so", met)
+
+
+def _broken_lines() -> Iterator[Line]:
+    folder = TRACES / "cpu-pairs"
+    quotes = link(folder / "weird_quotes.et.json.gz", folder / "weird_quotes.kineto.json.gz").report
+    total, linked = quotes.ops["total"], quotes.ops["linked"]
+    yield Line(("weird_quotes", total, linked, 0), "all linked after recovery", linked == total and total > 0)
+    known = orjson.loads((folder / f"{CUT}.links.json").read_bytes())
+    et, kineto = (load(folder / known[side]).data for side in ("et", "kineto"))
+    ends = _event_ends(kineto)
+    there = right = wrong = 0
+    for cut in sorted(random.Random(SEED).sample(range(ends[0], len(kineto)), CUTS)):
+        whole = sum(end <= cut for end in ends)
+        score = _score(known, VARIANTS[0], link(et, kineto[:cut]))
+        there += sum(event < whole for event, _ in known["links"].values())
+        right, wrong = right + score.right, wrong + score.wrong
+    name = f"{CUT}, Kineto cut at {CUTS} places"
+    yield Line((name, there, right, wrong), "what is there is linked", right == there and wrong == 0)
+
+
+def _event_ends(kineto: bytes) -> list[int]:
+    """Byte offsets behind each object of `traceEvents`."""
+    text = kineto.decode("ascii")
+    at, ends = text.index('"traceEvents"'), []
+    at = text.index("[", at) + 1
+    while (begin := text.find("{", at)) >= 0 and text[at:begin].strip(" \n,") == "":
+        _, at = json.JSONDecoder().raw_decode(text, begin)
+        ends.append(at)
+    return ends
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "–"
+    return f"{cell:.4f}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def markdown(tables: Sequence[Table]) -> str:
+    """Tables as they stand in docs/linking.md."""
+    parts = []
+    for table in tables:
+        head, *rows = table.texts()
+        rule = ["---" if isinstance(cell, str) else "---:" for cell in table.lines[0].cells]
+        rule += ["---"] * (len(head) - len(rule))
+        lines = ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+        parts.append("\n".join([f"**{table.title}**", "", *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def plain_text(tables: Sequence[Table]) -> str:
+    """Tables for a terminal, columns of one width, long sentences cut off."""
+    parts = []
+    for table in tables:
+        rows = [[cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in row] for row in table.texts()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        numeric = [False] * len(widths)
+        for i, cell in enumerate(table.lines[0].cells):
+            numeric[i] = not isinstance(cell, str)
+        lines = [
+            "  ".join(c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)).rstrip()
+            for row in rows
+        ]
+        parts.append("\n".join([table.title, *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Print the tables; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--markdown", action="store_true", help="as it stands in docs/linking.md")
+    parser.add_argument("--into", type=Path, metavar="FILE", help=f"write it into a file, between {BEGIN} and {END}")
+    arguments = parser.parse_args()
+    if not TRACES.is_dir():
+        print(f"no {TRACES}: the recorded traces are not at hand, nothing to score")
+        return 0
+    pooled, each = cpu_tables()
+    tables = [pooled, *other_tables(), each]
+    if arguments.into:
+        before, rest = arguments.into.read_text("utf-8").split(BEGIN)
+        _, after = rest.split(END)
+        arguments.into.write_text(f"{before}{BEGIN}\n{markdown(tables)}{END}{after}", "utf-8")
+    print(markdown(tables) if arguments.markdown else plain_text(tables), end="")
+    missed = sum(not line.met for table in tables for line in table.lines)
+    print(f"\n{missed} bars missed" if missed else "\nevery bar is met", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

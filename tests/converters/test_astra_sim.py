@@ -1,0 +1,319 @@
+"""What ASTRA-sim gets: simulated spans against measured ones, ranks that match, and what is replaced."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import agree, survey
+from etplus.converters.convert import convert
+from etplus.converters.preflight import check
+from etplus.schemas.chakra.stream import read_chakra, write_chakra
+from etplus.schemas.errors import ConvertError, UsageError
+from etplus.schemas.etplus_document import GPU, EtPlusDocument
+from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_chakra import COLL, COMP, RECV, SEND, PlainNode, read_plain
+from simulator import makespan_ns, schedule
+from support import Document
+
+HOSTS: Any = ("fold", "keep")
+
+
+def write(document: EtPlusDocument, folder: Path, host: Any = "fold") -> list[PlainNode]:
+    rank = document.rank or 0
+    comms = for_simulator(agree([survey(document, rank)])).ranks[rank]
+    write_astra_sim(document, folder / f"t.{rank}.et", comms, host=host)
+    return read_plain(folder / f"t.{rank}.et")[1]
+
+
+def measured_ns(document: EtPlusDocument) -> int:
+    begin, end = document.span
+    return end - begin
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_folded_span_is_the_measured_one(name: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    nodes = write(document, tmp_path)
+    assert abs(makespan_ns(nodes) - measured_ns(document)) <= max(0.001 * measured_ns(document), 2000)
+    assert check(tmp_path / f"t.{document.rank or 0}.et", profile="astra-sim").counts == {}
+
+
+@pytest.mark.parametrize("name", [pair for pair in PAIRS if "ddp" not in pair])
+def test_the_span_with_the_host_is_near_the_measured_one(name: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    nodes = write(document, tmp_path, "keep")
+    assert abs(makespan_ns(nodes) / measured_ns(document) - 1) < 0.01
+    report = check(tmp_path / f"t.{document.rank or 0}.et", profile="astra-sim")
+    assert set(report.counts) <= {"host-node"}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "gpu-pairs/resnet103", DLRM[3]])
+def test_all_gpu_events_are_there_in_order(name: str, host: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    nodes = write(document, tmp_path, host)
+    assert [node.id for node in sorted(nodes, key=lambda n: n.id)] == [*range(1, len(nodes) + 1)]
+    assert {node.type for node in nodes} <= {COMP, SEND, RECV, COLL}
+    row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
+    rows = {node.id: row_of[node.value("node_id")] for node in nodes if node.value("node_id") is not None}
+    gpu_nodes = {rows[node.id]: node for node in nodes if node.id in rows and document.kind[rows[node.id]] == GPU}
+    assert sorted(gpu_nodes) == np.flatnonzero(document.kind == GPU).tolist()
+    streams: dict[tuple[int, int], list[int]] = {}
+    for row in sorted(gpu_nodes, key=lambda row: (document.ts[row], document.id[row])):
+        streams.setdefault((int(document.device[row]), int(document.stream[row])), []).append(row)
+    for events in streams.values():
+        for a, b in itertools.pairwise(events):
+            assert gpu_nodes[a].id in gpu_nodes[b].data_deps
+    if host == "fold":
+        assert not any(node.value("is_cpu_op") for node in nodes)
+        seen: set[int] = set()
+        for node in nodes:
+            assert set(node.data_deps) <= seen
+            seen.add(node.id)
+
+
+def timeline(*more: Document, calls: list[Document], edges: list[list[Any]]) -> EtPlusDocument:
+    """A kernel, an all-reduce from 160 to 360 µs on another stream, more kernels, all within a millisecond."""
+    comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 256}
+    return etplus(
+        [
+            cpu(3, "step", 0, 1000, scope=7),
+            gpu(10, "first", 100, 50),
+            gpu(11, "all_reduce", 160, 200, stream=20, comm=comm, pg_name=None),
+            *more,
+        ],
+        calls,
+        edges,
+    )
+
+
+def start_times(document: EtPlusDocument, folder: Path, slowdown: int = 1) -> dict[str, int]:
+    """Simulated start of each node but the delays, in µs, with a slower network."""
+    nodes = write(document, folder)
+    times = schedule(nodes, lambda node: 1000 * node.micros * (slowdown if node.type == COLL else 1))
+    return {node.name: times[node.id][0] // 1000 for node in nodes if node.name != "delay"}
+
+
+@pytest.mark.parametrize(("edge", "shift"), [([11, 13, "event"], 200), ([10, 11, "event"], 0)])
+def test_only_what_waits_for_a_collective_follows_it(edge: list[Any], shift: int, tmp_path: Path) -> None:
+    """With a network twice as slow, what waits for the collective starts later, and what does not, does not."""
+    document = timeline(gpu(12, "beside", 180, 40), gpu(13, "after", 370, 30), calls=[], edges=[edge])
+    usual = {"first": 100, "all_reduce": 160, "beside": 180, "after": 370}
+    assert start_times(document, tmp_path) == usual
+    assert start_times(document, tmp_path, 2) == {**usual, "after": 370 + shift}
+
+
+def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
+    """The host waits for the collective and then launches a kernel."""
+    calls = [runtime(20, "cudaStreamSynchronize", 150, 215), runtime(21, "cudaLaunchKernel", 380, 4)]
+    document = timeline(gpu(13, "after", 400, 30), calls=calls, edges=[[11, 20, "sync"], [21, 13, "launch"]])
+    assert start_times(document, tmp_path)["after"] == 400
+    assert start_times(document, tmp_path, 2)["after"] == 600
+
+
+@st.composite
+def gpu_timelines(draw: st.DrawFn) -> EtPlusDocument:
+    """Kernels and collectives of several streams that run one after the other on each, as long as they like."""
+    nodes = [cpu(3, "step", 0, draw(st.integers(1, 4000)) / 2, scope=7)]
+    number, edges = 10, []
+    for stream, kind in ((7, "kernel"), (8, "kernel"), (20, "nccl")):
+        at = draw(st.integers(0, 400)) / 4
+        for _ in range(draw(st.integers(0, 6))):
+            at += draw(st.sampled_from([0, 0.25, 3, 40]))
+            dur = draw(st.sampled_from([0, 0.5, 2.75, 30, 111.125]))
+            comm = {"comm": {"collective": "allreduce", "bytes": 64}, "pg_name": None} if kind == "nccl" else {}
+            nodes.append(gpu(number, f"{kind}Kernel", at, dur, stream=stream, **comm))
+            number, at = number + 1, at + dur
+    events = nodes[1:]
+    for source, target in itertools.permutations(events, 2):
+        if source["ts"] + source["dur"] <= target["ts"] and draw(st.booleans()):
+            edges.append([source["id"], target["id"], "event"])
+    return etplus(nodes, [], sorted(edges))
+
+
+@settings(max_examples=150, deadline=None)
+@given(document=gpu_timelines())
+def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: EtPlusDocument) -> None:
+    folder = tmp_path_factory.mktemp("fold")
+    nodes = write(document, folder)
+    zero = sum(node.micros == 0 for node in nodes)  # the simulator counts 1 ns each
+    assert abs(makespan_ns(nodes) - measured_ns(document)) <= 1000 + zero
+    assert check(folder / "t.0.et").ok
+
+
+def test_ranks_together_match(tmp_path: Path) -> None:
+    documents = [linked(name).document for name in DLRM]
+    for host in HOSTS:
+        done = convert(documents, tmp_path / host, to="astra-sim", host=host)
+        assert done.files == (*(str(tmp_path / f"{host}.{rank}.et") for rank in range(4)),
+                              str(tmp_path / f"{host}.comm_groups.json"))  # fmt: skip
+        assert done.notes == ("4 of 8 ranks were given; groups are cut down to these",)
+        report = check(tmp_path / host, profile="astra-sim")
+        assert report.ok
+        assert (report.ranks, report.collectives, report.skipped) == (4, 32, ())
+        assert json.loads((tmp_path / f"{host}.comm_groups.json").read_bytes()) == {}  # all ranks need no group
+    issued = []
+    for rank in range(4):
+        nodes = [node for node in read_plain(tmp_path / f"fold.{rank}.et")[1] if node.type == COLL]
+        issued.append([(node.value("comm_type"), node.value("comm_size"), node.value("pg_name")) for node in nodes])
+    assert issued[0] == issued[1] == issued[2] == issued[3]
+    assert [size for _, size, _ in issued[0]] == [24576, 192, 1536, 13568, 1576964, 24576, 448, 907840]
+
+
+def test_a_collective_that_one_rank_lacks_is_named(tmp_path: Path) -> None:
+    convert([linked(name).document for name in DLRM], tmp_path / "t", to="astra-sim")
+    metadata, nodes = read_chakra(tmp_path / "t.2.et")
+    kept = list(nodes)
+    removed = next(node for node in kept if node.type == COLL)
+    for node in kept:
+        deps = [
+            *dict.fromkeys(d for dep in node.data_deps for d in (removed.data_deps if dep == removed.id else [dep]))
+        ]
+        del node.data_deps[:]
+        node.data_deps.extend(deps)
+    write_chakra(tmp_path / "t.2.et", metadata, [node for node in kept if node.id != removed.id])
+    report = check(tmp_path / "t", profile="astra-sim")
+    assert not report.ok
+    assert "collective" in report.counts
+    assert any("8 collectives on rank 0, 7 on rank 2" in problem.text for problem in report.problems)
+
+
+def comm_rank(rank: int, *comms: Document, world: int = 4, launch: bool = False) -> EtPlusDocument:
+    """A rank that communicates; each kernel is launched in the given order."""
+    nodes = [cpu(3, "op", 0, 9 * len(comms) + 1)]
+    calls, edges = [], []
+    for at, comm in enumerate(comms):
+        fields = {"dtype": "Half", "in_nelems": 512, "out_nelems": 512, "pg_name": "0", **comm}
+        begin = fields.pop("ts", 10.0 * at + 5)
+        more = {"comm": fields, "pg_name": fields["pg_name"], "stream": 20 + at}
+        nodes.append(gpu(100 + at, "ncclDevKernel_Generic", begin, 4, **more))
+        calls.append(runtime(200 + at, "cudaLaunchKernel", 9.0 * at + 1, 1))
+        edges.append([200 + at, 100 + at, "launch"])
+    return etplus(nodes, calls, edges, rank=rank, world_size=world)
+
+
+def agreed(*documents: EtPlusDocument) -> Any:
+    return for_simulator(agree([survey(one, one.rank or 0) for one in documents]))
+
+
+def test_groups_get_numbers_that_all_ranks_share() -> None:
+    def one(rank: int, pair: list[int]) -> EtPlusDocument:
+        groups = [
+            {"collective": "all_reduce", "pg_name": "mesh_tp", "pg_ranks": pair},
+            {"collective": "all_gather", "pg_name": "7", "pg_ranks": [0, 1, 2]},
+            {"collective": "all_reduce", "pg_name": "0", "pg_ranks": [0, 1, 2, 3]},
+            {"collective": "all_reduce", "pg_name": "mine", "pg_ranks": [rank]},
+        ]
+        return comm_rank(rank, *(group for group in groups if rank in group["pg_ranks"]))
+
+    agreement = agreed(one(0, [0, 1]), one(1, [0, 1]), one(2, [2, 3]), one(3, [2, 3]))
+    assert agreement.groups == {1: [0, 1], 2: [2, 3], 7: [0, 1, 2]}
+    assert {agreement.names[number] for number in (1, 2)} == {"mesh_tp"}
+    numbers = {rank: [comm.group for comm in comms.found] for rank, comms in agreement.ranks.items()}
+    assert numbers == {0: [1, 7, 0], 1: [1, 7, 0], 2: [2, 7, 0], 3: [2, 0]}
+    assert [sum(comms.counts.values()) for comms in agreement.ranks.values()] == [1, 1, 1, 1]
+
+
+def test_what_cannot_be_simulated_is_replaced_and_counted(tmp_path: Path) -> None:
+    names = [
+        "barrier",
+        "reduce",
+        "gather",
+        "scatter",
+        "reduce_scatter",
+        "broadcast",
+        "all_gather",
+        "all_to_all",
+        "send",
+    ]
+    comms = [{"collective": name, "dst_rank": 0, "src_rank": 0} for name in names]
+    comms[6] |= {"dtype": "Byte", "in_nelems": 1}
+    done = convert(
+        [tmp_path_document(tmp_path, comm_rank(rank, *comms, world=2)) for rank in (0, 1)],
+        tmp_path / "t",
+        to="astra-sim",
+    )
+    assert check(tmp_path / "t", profile="astra-sim").counts.keys() <= {"message"}
+    counts = {text.split(" ")[0]: count for text, count in done.counts.items()}
+    assert counts == {"barrier": 2, "reduce": 2, "gather": 2, "scatter": 2, "collectives": 2, "communication": 1}
+    nodes = read_plain(tmp_path / "t.0.et")[1]
+    kinds = [(node.value("comm_type"), node.value("comm_size")) for node in nodes if node.type == COLL]
+    assert kinds == [(0, 1024), (0, 1024), (2, 1024), (7, 1024), (5, 1024), (2, 4), (6, 1024)]
+
+
+def tmp_path_document(folder: Path, document: EtPlusDocument) -> Path:
+    path = folder / f"rank{document.rank}.json"
+    path.write_bytes(document.data)
+    return path
+
+
+def test_messages_get_the_same_tag_on_both_sides(tmp_path: Path) -> None:
+    def message(kind: str, source: int, target: int, **more: Any) -> Document:
+        return {"collective": kind, "src_rank": source, "dst_rank": target, **more}
+
+    sends = [message("send", 0, 1, seq=seq, in_nelems=size) for seq, size in ((4, 10), (5, 20), (6, 30))]
+    receives = [message("recv", 0, 1, seq=seq, out_nelems=size) for seq, size in ((5, 20), (6, 30), (7, 40))]
+    agreement = agreed(comm_rank(0, *sends, world=2), comm_rank(1, *receives, world=2))
+    tags = {rank: {comm.seq: comm.tag for comm in comms.found} for rank, comms in agreement.ranks.items()}
+    assert tags == {0: {5: 0, 6: 1, 4: 2}, 1: {5: 0, 6: 1, 7: 2}}
+    inputs = [
+        tmp_path_document(tmp_path, comm_rank(0, *sends[1:], message("recv", 1, 0), world=2)),
+        tmp_path_document(tmp_path, comm_rank(1, *receives[:2], message("send", 1, 0), world=2)),
+    ]
+    convert(inputs, tmp_path / "t", to="astra-sim")
+    report = check(tmp_path / "t", profile="astra-sim")
+    assert report.ok
+    assert report.messages == 6
+
+
+def test_ranks_issue_in_the_order_of_launches(tmp_path: Path) -> None:
+    """Two groups on two streams that begin in another order on each rank must not deadlock."""
+    groups = [
+        {"collective": "all_reduce", "pg_name": "1", "pg_ranks": [0, 1]},
+        {"collective": "all_reduce", "pg_name": "2", "pg_ranks": [0, 1]},
+    ]
+    swapped = [{**groups[0], "ts": 40.0}, {**groups[1], "ts": 20.0}]
+    inputs = [comm_rank(0, *groups, world=3), comm_rank(1, *swapped, world=3), comm_rank(2, world=3)]
+    for host in HOSTS:
+        convert([tmp_path_document(tmp_path, one) for one in inputs[:2]], tmp_path / host, to="astra-sim", host=host)
+        report = check(tmp_path / host, profile="astra-sim")
+        assert report.ok, report.problems
+
+
+def test_uneven_all_to_alls_get_one_size(tmp_path: Path) -> None:
+    inputs = [comm_rank(rank, {"collective": "all_to_allv", "in_nelems": 100 * (rank + 1)}, world=2) for rank in (0, 1)]
+    agreement = agreed(*inputs)
+    assert [comms.found[0].size for comms in agreement.ranks.values()] == [400, 400]
+    assert Counter(agreement.ranks[0].counts) == {"all-to-all whose size differs between ranks, given the largest": 1}
+
+
+def test_one_rank_stands_for_its_job() -> None:
+    alone = agreed(
+        comm_rank(
+            1, {"collective": "all_reduce", "pg_name": "5", "pg_ranks": [1, 3]}, {"collective": "send", "dst_rank": 3}
+        )
+    )
+    assert alone.groups == {5: [1, 3]}
+    assert [comm.peer for comm in alone.ranks[1].found] == [-1, 3]
+    single = agreed(comm_rank(0, {"collective": "all_reduce"}, world=1))
+    assert not single.ranks[0].found
+
+
+def test_bad_requests(tmp_path: Path) -> None:
+    document = comm_rank(0)
+    comms = agreed(document).ranks[0]
+    with pytest.raises(UsageError, match="unknown host mode 'throw'"):
+        write_astra_sim(document, tmp_path / "t.et", comms, host="throw")  # type: ignore[arg-type]
+    empty = etplus([cpu(3, "never linked")])
+    with pytest.raises(ConvertError, match="no node has a time"):
+        write_astra_sim(empty, tmp_path / "t.et", comms)
+    assert not list(tmp_path.iterdir())

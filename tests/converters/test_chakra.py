@@ -1,0 +1,324 @@
+"""ET+ to Chakra: what an independent reader finds, and each thing that the field's own converter gets wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from etplus.converters.chakra import rounded, write_et
+from etplus.converters.preflight import check
+from etplus.linker import link
+from etplus.schemas.errors import ConvertError, UsageError
+from etplus.schemas.etplus import EDGE_KINDS
+from etplus.schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
+from etplus.schemas.etplus_reader import read_etplus
+from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from plain_chakra import COLL, COMP, METADATA, RECV, SEND, PlainNode, read_plain
+from simulator import makespan_ns
+from support import Document, et_document, kineto_document
+
+TABLE = {
+    "is_cpu_op": "bool_val", "num_ops": "int64_val", "tensor_size": "uint64_val", "comm_type": "int64_val",
+    "comm_size": "int64_val", "comm_src": "int32_val", "comm_dst": "int32_val", "comm_tag": "int32_val",
+    "comm_priority": "int32_val", "pg_name": "string_val", "involved_dim": "bool_list", "stream": "int64_val",
+    "tid": "int64_val", "seq_id": "int64_val", "scope": "int64_val", "rf_id": "int64_val", "fw_parent": "int64_val",
+    "fw_tid": "int64_val", "op_schema": "string_val", "duration_ns": "int64_val",
+}  # fmt: skip
+"""Attribute to the member of the oneof that the field's readers take it from."""
+
+
+def write(document: EtPlusDocument, folder: Path, **options: Any) -> dict[int, PlainNode]:
+    write_et(document, folder / "t.0.et", **options)
+    _, nodes = read_plain(folder / "t.0.et")
+    assert len({node.id for node in nodes}) == len(nodes), "an id is used twice"
+    return {node.id: node for node in nodes}
+
+
+def edges_by_id(document: EtPlusDocument, *kinds: str) -> set[tuple[int, int]]:
+    ids = document.id
+    return {(int(ids[a]), int(ids[b])) for a, b, k in document.edges.tolist() if not kinds or EDGE_KINDS[k] in kinds}
+
+
+def assert_sound(nodes: dict[int, PlainNode]) -> nx.DiGraph:
+    """What holds for every file: no dangling or double dependency, no cycle, attributes of the right type."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(nodes)
+    for node in nodes.values():
+        for deps in (node.ctrl_deps, node.data_deps):
+            assert len(set(deps)) == len(deps), f"node {node.id} has a dependency twice"
+            assert set(deps) <= set(nodes), f"node {node.id} depends on nodes that are not there"
+            graph.add_edges_from((dep, node.id) for dep in deps)
+        for name, (member, _) in node.attributes.items():
+            assert TABLE.get(name, member) == member, f"{name} of node {node.id} is {member}"
+        assert "is_cpu_op" in node.attributes
+        if node.type in (SEND, RECV, COLL):
+            assert node.value("is_cpu_op") is False
+    assert nx.is_directed_acyclic_graph(graph)
+    return graph
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_independent_reader_finds_it_sound_and_whole(name: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    nodes = write(document, tmp_path)
+    graph = assert_sound(nodes)
+    assert set(nodes) == set(document.id.tolist())
+    for a, b in edges_by_id(document):
+        assert a in nodes[b].data_deps
+    for row in np.flatnonzero(document.parent_row >= 0).tolist():
+        assert nodes[int(document.id[row])].ctrl_deps == [int(document.id[document.parent_row[row]])]
+    streams = defaultdict(list)
+    for row in np.flatnonzero(document.kind == GPU).tolist():
+        streams[int(document.device[row]), int(document.stream[row])].append(
+            (int(document.ts[row]), int(document.id[row]))
+        )
+    for events in streams.values():
+        for (_, a), (_, b) in itertools.pairwise(sorted(events)):
+            assert graph.has_edge(a, b), "consecutive events of a stream"
+    assert check(tmp_path / "t.0.et").ok
+
+
+@pytest.mark.parametrize("name", ["demo/train_cpu", "pairs/gpu_shaped_from_cpu", "gpu-pairs/linear"])
+def test_dependencies_come_before_what_waits_for_them_in_the_file(name: str, tmp_path: Path) -> None:
+    write_et(document_of(name), tmp_path / "t.0.et")
+    seen: set[int] = set()
+    for node in read_plain(tmp_path / "t.0.et")[1]:
+        assert {*node.data_deps, *node.ctrl_deps} <= seen
+        seen.add(node.id)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_types_and_times(name: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    nodes = write(document, tmp_path)
+    lanes: defaultdict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for row, number in enumerate(document.id.tolist()):
+        node, ts, dur = nodes[number], int(document.ts[row]), int(document.dur[row])
+        expected = METADATA if document.structural[row] else COMP
+        assert node.type in (expected, SEND, RECV, COLL)
+        assert node.name == document.name_of(row)
+        ns = node.value("duration_ns")
+        assert abs(ns - 1000 * node.micros) < 1000
+        if ts < 0:
+            assert (node.start, node.micros, ns) == (0, 0, 0)
+            continue
+        assert abs(node.start * 1000 - ts) <= 500
+        assert node.value("start_ns") == ts
+        inclusive = node.value("inclusive_ns")
+        assert (ns if inclusive is None else inclusive) == dur
+        kind = int(document.kind[row])
+        if kind == GPU:
+            assert ns == dur
+            assert node.value("stream") == document.stream[row]
+        lane = (kind == GPU, int(document.stream_lane[row] if kind == GPU else document.thread[row]))
+        lanes[lane].append((ts, ns, node.micros))
+    for members in lanes.values():
+        exact, shown = sum(ns for _, ns, _ in members), sum(1000 * micros for _, _, micros in members)
+        assert abs(exact - shown) <= 1000 * 2, "rounding keeps sums"
+
+
+@given(arrays.arrays(np.int64, st.integers(0, 60), elements=st.integers(0, 5000)), st.randoms(use_true_random=False))
+def test_rounding_carries_what_it_takes(durations: Any, random: Any) -> None:
+    lane = np.array([random.randrange(3) for _ in durations], np.int64)
+    ts = np.array([random.randrange(100) for _ in durations], np.int64)
+    micros = rounded(durations, lane, ts)
+    assert np.all(np.abs(1000 * micros - durations) <= 1000)
+    for one in range(3):
+        rows = np.flatnonzero(lane == one)
+        rows = rows[np.lexsort((rows, ts[rows]))]
+        assert np.all(np.abs(1000 * np.cumsum(micros[rows]) - np.cumsum(durations[rows])) <= 500)
+
+
+def test_work_counts_once(tmp_path: Path) -> None:
+    """Callers without their callees, synchronising calls without their wait, annotations without other threads."""
+    document = etplus(
+        [
+            cpu(3, "step", 0, 100, scope=7),
+            cpu(4, "aten::mm", 5, 20, parent=3),
+            cpu(5, "aten::item", 60, 30, parent=3),
+            gpu(6, "gemm", 20, 50, parent=4),
+            cpu(7, "backward", 30, 25, parent=2, tid=2),
+        ],
+        [runtime(20, "cudaLaunchKernel", 10, 5, parent=4), runtime(21, "cudaStreamSynchronize", 65, 7, parent=5)],
+        [[20, 6, "launch"], [6, 21, "sync"]],
+    )
+    nodes = write(document, tmp_path)
+    work = {number: nodes[number].value("duration_ns") for number in (3, 4, 5, 6, 7, 20, 21)}
+    assert work == {
+        3: (5 + (30 - 25) + (60 - 55) + 10) * 1000,  # before 4, to 7, after 7, after 5
+        4: 15_000, 5: 23_000, 6: 50_000, 7: 25_000, 20: 5_000,
+        21: 2_000,  # waits until 70, ends at 72
+    }  # fmt: skip
+    assert nodes[21].value("inclusive_ns") == 7_000
+
+
+@pytest.mark.parametrize("name", ["gpu-pairs/resnet103", *DLRM])
+def test_waiting_inside_annotations_is_no_work(name: str, tmp_path: Path) -> None:
+    """Durations without callees alone make the simulated span of resnet103 a third too long."""
+    document = document_of(name)
+    begin, end = document.span
+    simulated = makespan_ns(list(write(document, tmp_path).values()))
+    assert abs(simulated / (end - begin) - 1) < 0.05
+
+
+def test_every_sync_edge_is_there(tmp_path: Path) -> None:
+    found = 0
+    for name in PAIRS[1:2] + DLRM[:1]:
+        document = document_of(name)
+        nodes = write(document, tmp_path)
+        for a, b in edges_by_id(document, "sync"):
+            assert a in nodes[b].data_deps
+            found += 1
+    assert found > 15
+
+
+def test_an_op_waits_for_the_callees_of_the_one_before(tmp_path: Path) -> None:
+    """A top-level op that follows another one must not start while a callee of that one waits for the GPU."""
+    document = document_of("pairs/gpu_shaped_from_cpu")
+    nodes = write(document, tmp_path)
+    for thread in set(document.thread[document.kind == CPU].tolist()):
+        rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.thread == thread))
+        rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
+        for a, b in itertools.pairwise(document.id[rows].tolist()):
+            assert a in nodes[b].data_deps
+
+
+@pytest.mark.parametrize("name", ["gpu-pairs/resnet103", *DLRM])
+def test_successive_collectives_of_a_group_are_connected(name: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    nodes = write(document, tmp_path)
+    collectives = sorted((n for n in nodes.values() if n.type == COLL), key=lambda node: node.value("start_ns"))
+    assert len(collectives) == (21 if "resnet" in name else 8)
+    for a, b in itertools.pairwise(collectives):
+        assert a.id in b.data_deps
+    for node in collectives:
+        assert node.value("pg_name") == "0"
+        assert node.value("comm_size") == json.loads(node.value("comm"))["bytes"]
+
+
+def test_collectives_of_real_traces(tmp_path: Path) -> None:
+    nodes = write(document_of(DLRM[0]), tmp_path)
+    kinds = Counter(node.value("comm_type") for node in nodes.values() if node.type == COLL)
+    assert kinds == {6: 5, 0: 3}  # ALL_TO_ALL, ALL_REDUCE
+    nodes = write(document_of("gpu-pairs/resnet103"), tmp_path)
+    kinds = Counter(node.value("comm_type") for node in nodes.values() if node.type == COLL)
+    assert kinds == {5: 6, 0: 15}  # BROADCAST, ALL_REDUCE
+    nodes = write(document_of("cpu-pairs/ddp_same.rank0"), tmp_path)
+    assert sum(node.type == COLL for node in nodes.values()) == 33
+    assert [node.value("comm_tag") for node in nodes.values() if node.type == SEND] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("comm", "kernel"),
+    [
+        ({"collective": "teleport", "bytes": 4}, "ncclDevKernel_AllThings"),
+        ({"collective": None}, "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"),
+        ({"collective": None}, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"),
+        ({"collective": "send"}, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"),
+    ],
+)
+def test_what_cannot_be_understood_is_a_computation(comm: Document, kernel: str, tmp_path: Path) -> None:
+    document = etplus([cpu(3, "op", 0, 20), gpu(4, kernel, 5, 7, comm=comm, pg_name=None), gpu(5, "next", 20, 1)])
+    done = write_et(document, tmp_path / "t.0.et")
+    nodes = {node.id: node for node in read_plain(tmp_path / "t.0.et")[1]}
+    assert (nodes[4].type, nodes[4].micros) == (COMP, 7)
+    ((text, count),) = done.counts.items()
+    assert count == 1
+    assert "kept as computations" in text
+
+
+def test_messages_have_source_target_and_tag(tmp_path: Path) -> None:
+    def message(number: int, ts: float, **comm: Any) -> Document:
+        fields = {"dtype": "BFloat16", "in_nelems": 10, "out_nelems": 10, **comm}
+        return gpu(number, "ncclDevKernel_SendRecv", ts, 2, comm=fields, pg_name=None)
+
+    document = etplus(
+        [
+            cpu(3, "op", 0, 99),
+            message(4, 10, collective="send", src_rank=1, dst_rank=2),
+            message(5, 20, collective="recv", src_rank=2, dst_rank=1),
+            message(6, 30, collective="send", src_rank=1, dst_rank=2),
+            message(7, 40, collective="send", src_rank=1, dst_rank=0),
+        ],
+        rank=1,
+        world_size=3,
+    )
+    nodes = write(document, tmp_path)
+    fields = ("comm_src", "comm_dst", "comm_tag", "comm_size")
+    assert {number: (nodes[number].type, *map(nodes[number].value, fields)) for number in (4, 5, 6, 7)} == {
+        4: (SEND, 1, 2, 0, 20), 5: (RECV, 2, 1, 0, 20), 6: (SEND, 1, 2, 1, 20), 7: (SEND, 1, 0, 0, 20),
+    }  # fmt: skip
+    assert_sound(nodes)
+
+
+@pytest.mark.parametrize("schema", ["1.0.1", "1.0.2-chakra.0.0.4", "1.1.1-chakra.1.0.0", "1.1.1-chakra.0.0.4"])
+def test_every_schema_goes_through(schema: str, tmp_path: Path) -> None:
+    et = et_document(
+        [{"id": 3, "name": "aten::add", "rf_id": 1}, {"id": 4, "name": "aten::lost", "parent": 999}], schema
+    )
+    kineto = kineto_document(
+        [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1.5, "dur": 2.25, "args": {"Record function id": 1}}]
+    )
+    document = read_etplus(link(json.dumps(et).encode(), json.dumps(kineto).encode()).document)
+    nodes = write(document, tmp_path)
+    assert_sound(nodes)
+    assert nodes[3].value("duration_ns") == 2250
+    assert nodes[4].ctrl_deps == []  # its caller is not in the trace, and it is kept
+    assert nodes[4].value("call_parent") == 999
+
+
+def test_memory_nodes_are_an_option(tmp_path: Path) -> None:
+    document = document_of("pairs/gpu_shaped_from_cpu")
+    assert {node.type for node in write(document, tmp_path).values()} == {METADATA, COMP, COLL}
+    types = Counter(node.type for node in write(document, tmp_path, memory_nodes=True).values())
+    copies = np.isin([document.categories[code] for code in document.category], ["gpu_memcpy", "gpu_memset"])
+    assert types[2] + types[3] == np.count_nonzero(copies)
+    assert types[2] > 0
+    assert types[3] > 0
+
+
+def test_runtime_calls_are_cpu_nodes(tmp_path: Path) -> None:
+    document = document_of("pairs/gpu_shaped_from_cpu")
+    nodes = write(document, tmp_path)
+    calls = [nodes[int(number)] for number in document.id[document.kind == RUNTIME]]
+    assert calls
+    for call in calls:
+        assert call.value("is_cpu_op") is True
+        assert call.value("cat") == "runtime"
+
+
+def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_et(read_etplus(linked("pairs/gpu_shaped_from_cpu").document), tmp_path / f"{name}.et")
+    assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
+
+
+def test_edges_in_a_circle_are_refused(tmp_path: Path) -> None:
+    document = etplus([cpu(3, "a", 0), cpu(4, "b", 5)], [], [[3, 4, "data"], [4, 3, "sync"]])
+    with pytest.raises(ConvertError, match=r"nodes wait for each other in a circle: [34], [34]"):
+        write_et(document, tmp_path / "t.0.et")
+    assert not list(tmp_path.iterdir())
+
+
+def test_order_gives_way_to_edges(tmp_path: Path) -> None:
+    """An edge against the order of a thread, which only a contradictory file has."""
+    document = etplus([cpu(3, "a", 0), cpu(4, "b", 5), cpu(5, "c", 9)], [], [[5, 3, "data"]])
+    done = write_et(document, tmp_path / "t.0.et")
+    nodes = {node.id: node for node in read_plain(tmp_path / "t.0.et")[1]}
+    assert_sound(nodes)
+    assert nodes[3].data_deps == [5]
+    assert sum(done.counts.values()) == 2
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        write_et(document_of("demo/train_cpu"), tmp_path / "none" / "t.0.et")

@@ -1,0 +1,301 @@
+"""The reader of ET+: columns against the file's plain JSON, files of Chakra's linker, and every way to be no ET+."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.linker import link
+from etplus.schemas import etplus_reader
+from etplus.schemas.errors import TraceFormatError
+from etplus.schemas.etplus import EDGE_KINDS
+from etplus.schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
+from etplus.schemas.etplus_reader import read_etplus
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Document, attr_of, fixture_pair, ns, shared_pair
+
+PAIR = "pairs/gpu_shaped_from_cpu"
+
+
+def as_bytes(document: Document, **options: Any) -> bytes:
+    return json.dumps(document, **options).encode()
+
+
+def linked(name: str = PAIR, *, renumber: bool = False) -> Document:
+    return link(*fixture_pair(name), renumber=renumber).document.to_dict()
+
+
+def assert_same(document: EtPlusDocument, plain: Document) -> None:
+    """Hold columns against the file as plain JSON."""
+    rows = [*plain["nodes"], *plain["runtime"]]
+    assert len(document) == len(rows)
+    assert document.id.tolist() == [row["id"] for row in rows]
+    assert [document.name_of(row) for row in range(len(rows))] == [row["name"] for row in rows]
+    kinds = [GPU if "cat" in node else CPU for node in plain["nodes"]] + [RUNTIME] * len(plain["runtime"])
+    assert document.kind.tolist() == kinds
+    assert document.ts.tolist() == [ns(row["ts"]) if "ts" in row else -1 for row in rows]
+    assert document.dur.tolist() == [ns(row.get("dur", 0)) for row in rows]
+    exclusive = [ns(row.get("exclusive_dur", 0)) for row in plain["nodes"]]
+    assert document.exclusive[: len(exclusive)].tolist() == exclusive
+    for column in ("rf_id", "seq_id", "scope", "fw_parent", "fw_tid"):
+        expected = [attr_of(node, column) for node in plain["nodes"]]
+        assert getattr(document, column)[: len(expected)].tolist() == expected
+    for column in ("stream", "device", "correlation", "kineto_event"):
+        assert getattr(document, column).tolist() == [row.get(column, -1) for row in rows]
+    ids = document.id
+    parents = [row.get("parent", row.get("ctrl_deps")) for row in rows]
+    assert document.parent.tolist() == [-1 if parent is None else parent for parent in parents]
+    found = [int(ids[row]) if row >= 0 else None for row in document.parent_row.tolist()]
+    known = set(ids.tolist())
+    assert found == [p if p in known and p != row["id"] else None for p, row in zip(parents, rows, strict=True)]
+    edges = [[int(ids[a]), int(ids[b]), EDGE_KINDS[kind]] for a, b, kind in document.edges.tolist()]
+    assert edges == plain["edges"]
+    by_row = {
+        row: {key: json.loads(bytes(raw)) for key, raw in document.record(row).items()} for row in range(len(rows))
+    }
+    assert list(by_row.values()) == rows
+    comm = {row: node["comm"] for row, node in enumerate(rows) if "comm" in node}
+    assert {row: {f: getattr(one, f) for f in one.__struct_fields__} for row, one in document.comm.items()} == comm
+
+
+@pytest.mark.parametrize("renumber", [False, True])
+@pytest.mark.parametrize("name", ["demo/train_cpu", PAIR])
+def test_columns_are_what_the_file_says(name: str, renumber: bool) -> None:
+    plain = linked(name, renumber=renumber)
+    assert_same(read_etplus(as_bytes(plain)), plain)
+
+
+@pytest.mark.parametrize("name", ["gpu-pairs/linear", "gpu-pairs/dlrm.rank0", "gpu-pairs/resnet103"])
+def test_real_gpu_pairs(name: str) -> None:
+    """Both layouts; times of over 2**43 µs, where a double is not exact any more."""
+    result = link(*shared_pair(name))
+    document = read_etplus(result.document)
+    plain = result.document.to_dict()
+    assert document.flat == (plain["schema"] == "1.0.1")
+    assert document.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
+    linked_rows = np.flatnonzero(result.document.kineto_event >= 0)
+    assert document.ts[linked_rows].tolist() == result.document.ts[linked_rows].tolist()
+    assert document.dur[linked_rows].tolist() == result.document.dur[linked_rows].tolist()
+    gpu = np.flatnonzero(document.kind == GPU)
+    assert document.ts[gpu].tolist() == result.document.events.ts[result.document.gpu_row].tolist()
+
+
+def test_paths_bytes_files_and_documents_read_alike(tmp_path: Path) -> None:
+    result = link(*fixture_pair(PAIR))
+    plain = result.document.to_dict()
+    for name in ("et_plus.json", "et_plus.json.gz"):
+        result.write(tmp_path / name)
+    sources: list[Any] = [result.document, tmp_path / "et_plus.json", str(tmp_path / "et_plus.json.gz")]
+    with (tmp_path / "et_plus.json").open("rb") as file:
+        for source in [*sources, file]:
+            assert_same(read_etplus(source), plain)
+    assert read_etplus(tmp_path / "et_plus.json").file == str(tmp_path / "et_plus.json")
+
+
+@pytest.mark.parametrize("block", [64, 3000, 40_000])
+@pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":")}])
+def test_blocks_may_end_anywhere(monkeypatch: pytest.MonkeyPatch, block: int, layout: dict[str, Any]) -> None:
+    monkeypatch.setattr(etplus_reader, "_BLOCK", block)
+    for name in ("demo/train_cpu", PAIR):
+        plain = linked(name)
+        assert_same(read_etplus(as_bytes(plain, **layout)), plain)
+        assert_same(read_etplus(link(*fixture_pair(name)).document), plain)
+
+
+def test_keys_in_any_order() -> None:
+    plain = linked()
+    plain = {key: plain[key] for key in ("etplus", "edges", "runtime", "schema", "nodes", "pid")}
+    plain["nodes"] = [dict(sorted(node.items())) for node in plain["nodes"]]
+    assert_same(read_etplus(as_bytes(plain)), plain)
+
+
+@given(st.integers(0, 4 * 10**18), st.integers(0, 4 * 10**18))
+def test_times_are_exact_to_the_ns(ts: int, dur: int) -> None:
+    plain = linked_once()
+    text = as_bytes(plain).replace(b'"ts": 987654321.5', b'"ts": %d.%03d' % divmod(ts, 1000))
+    document = read_etplus(text.replace(b'"dur": 123456789.5', b'"dur": %d.%03d' % divmod(dur, 1000)))
+    row = int(np.flatnonzero(document.id == 3)[0])
+    assert (document.ts[row], document.dur[row]) == (ts, dur)
+
+
+def linked_once() -> Document:
+    node = {
+        "id": 3, "name": "aten::add", "ctrl_deps": 2, "inputs": {}, "outputs": {}, "attrs": [], "ts": 987654321.5,
+        "dur": 123456789.5, "inclusive_dur": 1, "exclusive_dur": 1,
+    }  # fmt: skip
+    return {"schema": "1.1.0", "nodes": [node], "runtime": [], "edges": [], "etplus": {}}
+
+
+def test_rank_world_and_groups() -> None:
+    groups = [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": "tp", "ranks": [1]}, {"pg_name": "none"}, 7]
+    info = {"rank": 1, "world_size": 2, "pg_config": groups}
+    document = read_etplus(
+        as_bytes({**linked_once(), "etplus": {"kineto": {"distributed_info": info, "base_time_ns": 5}}})
+    )
+    assert (document.rank, document.world_size, document.base_time_ns) == (1, 2, 5)
+    assert document.process_groups == {"0": [0, 1], "tp": [1]}
+    bare = read_etplus(as_bytes({**linked_once(), "etplus": {"kineto": {"distributed_info": {"rank": "x"}}}}))
+    assert (bare.rank, bare.world_size, bare.process_groups) == (None, None, {})
+
+
+def test_runtime_calls_are_on_the_thread_of_their_ops() -> None:
+    plain = linked()
+    document = read_etplus(as_bytes(plain))
+    tids = {node["id"]: attr_of(node, "tid") for node in plain["nodes"]}
+    threads = {}
+    for call, thread in zip(plain["runtime"], document.thread[document.kind == RUNTIME].tolist(), strict=True):
+        threads.setdefault(call["tid"], set()).add(thread)
+        if call["parent"] is not None:
+            assert thread == tids[call["parent"]]
+    assert all(len(of) == 1 for of in threads.values())
+    lonely = copy.deepcopy(plain)
+    for call in lonely["runtime"]:
+        call |= {"parent": None, "tid": f"thread {call['tid']}"}
+    document = read_etplus(as_bytes(lonely))
+    assert set(document.thread[document.kind == RUNTIME].tolist()) == {-2 - at for at in range(len(threads))}
+
+
+def chakra_linker_file(layout: str = "attrs") -> Document:
+    """As Chakra's own linker writes it: no edges, runtime or etplus; GPU nodes are copies of their ops."""
+
+    def node(number: int, name: str, parent: int, tid: int, **more: Any) -> Document:
+        columns = {"rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": tid, "fw_tid": 0, "op_schema": ""}
+        attrs = [{"name": key, "type": "uint64", "value": value} for key, value in columns.items()]
+        empty = {"values": [], "shapes": [], "types": []}
+        own = {"ctrl_deps": parent, "inputs": empty, "outputs": empty, "attrs": attrs}
+        return {"id": number, "name": name, **(own if layout == "attrs" else {"parent": parent, **columns}), **more}
+
+    def timed(ts: float, dur: float, dep: int | None = None, sync: list[int] = []) -> Document:  # noqa: B006
+        return {"ts": ts, "inclusive_dur": dur, "exclusive_dur": dur / 2, "inter_thread_dep": dep, "sync_dep": sync}
+
+    kernel = {"cat": "kernel", "ph": "X", "stream": 7}
+    nccl = {"cat": "kernel", "ph": "X", "stream": 20, "pg_name": "0"}
+    nodes = [
+        node(1, "[pytorch|profiler|execution_trace|process]", 1, 0, **timed(0, 500)),
+        node(2, "[pytorch|profiler|execution_trace|thread]", 1, 1),
+        node(3, "aten::mm", 2, 1, **timed(10, 20)),
+        node(4, "gemm", 3, 1, **timed(15.5, 30), **kernel),
+        node(5, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 3, 1, **timed(50, 10), **nccl),
+        node(6, "aten::add", 2, 1, **timed(40, 5)),
+        node(7, "autograd::engine", 2, 2, **timed(300, 10, dep=6)),
+        node(8, "MulBackward", 2, 2, **timed(320, 10, dep=6)),
+        node(9, "gemm", 8, 2, **timed(325, 10), **kernel),
+        node(10, "aten::item", 2, 1, **timed(360, 10, sync=[9])),
+        node(11, "aten::early", 2, 1, **timed(5, 1, sync=[9])),
+        node(12, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 8, 2, **timed(340, 10), **nccl),
+        node(13, "never linked", 2, 1),
+    ]  # fmt: skip
+    return {"schema": "1.0.3-chakra.0.0.4" if layout == "attrs" else "1.0.1", "pid": 1, "nodes": nodes}
+
+
+@pytest.mark.parametrize("layout", ["attrs", "flat"])
+def test_files_of_chakras_linker_get_edges(layout: str) -> None:
+    document = read_etplus(as_bytes(chakra_linker_file(layout)))
+    ids = document.id
+    edges = {(int(ids[a]), int(ids[b]), EDGE_KINDS[kind]) for a, b, kind in document.edges.tolist()}
+    assert edges == {
+        *((11, 3, "thread"), (3, 6, "thread"), (6, 10, "thread"), (7, 8, "thread")),
+        *((3, 4, "launch"), (3, 5, "launch"), (8, 9, "launch"), (8, 12, "launch")),
+        *((4, 9, "stream"), (5, 12, "stream"), (5, 12, "comm")),
+        *((9, 10, "sync"), (6, 7, "thread_handoff")),
+    }
+    assert document.flat == (layout == "flat")
+    row = ids.tolist().index(4)
+    assert (document.ts[row], document.dur[row], document.exclusive[row]) == (15_500, 30_000, 15_000)
+    assert document.comm[ids.tolist().index(5)].pg_name == "0"
+    assert "other linker" in document.notes[0].replace("another", "other")
+    assert "1 inferred edges" in document.notes[1]
+    assert not document.timed[0]
+
+
+def set_node(**fields: Any) -> Callable[[Document], None]:
+    def spoil(document: Document) -> None:
+        document["nodes"][3].update(fields)
+
+    return spoil
+
+
+def set_root(**fields: Any) -> Callable[[Document], None]:
+    return lambda document: document.update(fields)
+
+
+def drop(key: str) -> Callable[[Document], None]:
+    return lambda document: document["nodes"][3].pop(key)
+
+
+def repeat_id(document: Document) -> None:
+    document["runtime"][0]["id"] = document["nodes"][0]["id"]
+
+
+BAD = [
+    (set_node(id="7"), r"nodes\[3\]: Expected `int`, got `str`"),
+    (set_node(id=-1), r"nodes\[3\]: Expected `int` >= 0"),
+    (set_node(id=2**63), r"nodes\[3\]: Expected `int` <= 9223372036854775807"),
+    (set_node(name=None), r"nodes\[3\]: Expected `str`, got `null`"),
+    (set_node(ts="soon"), r"nodes\[3\]: Expected `float \| null`, got `str`"),
+    (set_node(ts=-1.0), r"nodes\[3\]"),
+    (set_node(ts=1e300), r"nodes\[3\]"),
+    (set_node(dur=1e300), r"nodes\[3\]"),
+    (set_node(comm={"bytes": "many"}), r"nodes\[3\].*bytes|nodes\[3\]: Expected `int \| null`"),
+    (set_node(sync_dep=[-4]), r"nodes\[3\]"),
+    (drop("id"), r"nodes\[3\]: Object missing required field `id`"),
+    (drop("name"), r"nodes\[3\]: Object missing required field `name`"),
+    (repeat_id, "two nodes have it"),
+    (set_root(nodes={}), '"nodes": is no array'),
+    (set_root(nodes=None), '"nodes": is no array'),
+    (set_root(runtime="x"), '"runtime": is no array'),
+    (set_root(edges=7), '"edges": is no array'),
+    (set_root(edges=[[1, 2]]), '"edges": cannot be read'),
+    (set_root(edges=[[1, 2, "wish"]]), "unknown kind 'wish'"),
+    (set_root(edges=[[1, 999999, "data"]]), r"edges\[0\]: \[1, 999999, 'data'\] does not join two nodes"),
+    (set_root(edges=[[1, 1, "data"]]), "does not join two nodes"),
+    (set_root(edges=[[1, 2**70, "data"]]), "cannot be read|beyond 64 bits"),
+    (set_root(etplus=[]), '"etplus": is no object'),
+    (set_root(traceEvents=[]), "a Kineto trace"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD)
+def test_what_is_wrong_is_named(spoil: Callable[[Document], None], message: str) -> None:
+    plain = linked()
+    spoil(plain)
+    with pytest.raises(TraceFormatError, match=message) as caught:
+        read_etplus(as_bytes(plain))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("<bytes>: ")
+
+
+def test_what_is_no_etplus(tmp_path: Path) -> None:
+    plain = linked()
+    et = {**plain, "nodes": [node for node in chakra_linker_file()["nodes"] if "ts" not in node]}
+    for key in ("etplus", "edges", "runtime"):
+        del et[key]
+    whole = as_bytes(plain)
+    cases = {
+        "without times": as_bytes(et),
+        'has no "nodes"': b"{}",
+        "no ET\\+ file": whole[:-5],
+        "is not UTF-8": whole.replace(b"aten::", b"aten:\xff", 1),
+        "the file is empty": b"",
+        "the gzip stream is damaged": gzip.compress(whole)[:-2000],
+    }
+    for message, data in cases.items():
+        with pytest.raises(TraceFormatError, match=message):
+            read_etplus(data)
+    with pytest.raises(TraceFormatError, match="no such file"):
+        read_etplus(tmp_path / "none.json")
+    with pytest.raises(TraceFormatError, match="is a directory"):
+        read_etplus(tmp_path)
+
+
+def test_nesting_without_end_is_an_error_of_ours() -> None:
+    deep = b'{"schema": "1.0.1", "nodes": [{"id": 1, "name": "x", "ts": 1, "inputs": ' + b"[" * 100_000
+    with pytest.raises(TraceFormatError):
+        read_etplus(deep + b"]" * 100_000 + b"}]}")
