@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import __version__
+from ..schemas.collector import collector_paused
 from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
@@ -53,6 +54,7 @@ class LinkResult:
         self.document.write(path)
 
 
+@collector_paused()
 def link(
     et: Source,
     kineto: Source,

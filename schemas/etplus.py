@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from .collector import collector_paused
 from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
@@ -139,6 +140,7 @@ class EtPlus:
         """Positions of the nodes with an `inter_thread_dep` or `sync_dep`."""
         return self.inter_thread_dep.keys() | self.sync_dep.keys()
 
+    @collector_paused()
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
-import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from .collector import collector_paused
 from .errors import TraceFormatError
 from .files import Blob
 from .records import UNREADABLE
@@ -72,6 +71,7 @@ class Document:
         return (*self.losses, Loss("dropped_record", self.dropped.count, -1, self.dropped.example))
 
 
+@collector_paused()
 def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False) -> T:
     """Run a reader on a file, once strictly and, where that fails, on the recovered text.
 
@@ -95,9 +95,8 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
             )
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
-        with _collector_paused():
-            _check_utf8(data)
-            return read(Document(blob.name, data, losses=losses, progress=progress))
+        _check_utf8(data)
+        return read(Document(blob.name, data, losses=losses, progress=progress))
     except UNREADABLE as error:
         _refuse_other_kind(blob.name, data, key)
         if strict:
@@ -121,18 +120,6 @@ def _check_utf8(data: bytes) -> None:
     for at in range(0, len(data), _BLOCK):
         decoder.decode(data[at : at + _BLOCK])
     decoder.decode(b"", final=True)
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Decoding makes hundreds of thousands of objects, none in a cycle; looking for cycles takes as long again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _refuse_other_kind(name: str, data: bytes, key: str) -> None:

@@ -1,0 +1,138 @@
+"""What a communication is: names, sizes, groups, and those of gloo, which runs on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from etplus.converters.collectives import agree, comm_rows, survey
+from etplus.converters.comm_types import RECV, SEND, collective_type, message_bytes
+from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from etplus.schemas.etplus_document import Comm
+from etplus_files import cpu, document_of, etplus, gpu
+
+KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@pytest.mark.parametrize(
+    ("collective", "kernel", "expected"),
+    [
+        ("allreduce", KERNEL, Type.ALL_REDUCE),
+        ("allreduce_coalesced", KERNEL, Type.ALL_REDUCE),
+        ("_allgather_base", KERNEL, Type.ALL_GATHER),
+        ("allgather_into_tensor_coalesced", KERNEL, Type.ALL_GATHER),
+        ("_reduce_scatter_base", KERNEL, Type.REDUCE_SCATTER),
+        ("reduce_scatter_tensor_coalesced", KERNEL, Type.REDUCE_SCATTER),
+        ("all_to_all", KERNEL, Type.ALL_TO_ALL),
+        ("all_to_allv", KERNEL, Type.ALL_TO_ALL),
+        ("broadcast", KERNEL, Type.BROADCAST),
+        ("reduce", KERNEL, Type.REDUCE),
+        ("gather", KERNEL, Type.GATHER),
+        ("scatter", KERNEL, Type.SCATTER),
+        ("barrier", KERNEL, Type.BARRIER),
+        ("send", KERNEL, SEND),
+        ("recv", KERNEL, RECV),
+        ("coalesced", KERNEL, None),
+        (None, KERNEL, None),
+        (None, "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", Type.ALL_REDUCE),
+        (None, "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevComm*)", Type.REDUCE_SCATTER),
+        (None, "ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevComm*)", Type.REDUCE),
+        (None, "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("broadcast", "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", Type.BROADCAST),
+        (None, "gloo:all_reduce", Type.ALL_REDUCE),
+        (None, "gloo:all_to_all", Type.ALL_TO_ALL),
+        (None, "gloo:send", SEND),
+        (None, "gloo:recv", RECV),
+    ],
+)
+def test_names(collective: str | None, kernel: str, expected: int | None) -> None:
+    assert collective_type(Comm(collective=collective), kernel) == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        *(
+            ("Float", 4),
+            ("Half", 2),
+            ("BFloat16", 2),
+            ("c10::BFloat16", 2),
+            ("Double", 8),
+            ("Long", 8),
+            ("long int", 8),
+        ),
+        *(("Byte", 1), ("Bool", 1), ("Float8_e4m3fn", 1), ("c10::Float8_e5m2", 1), ("Float8_e4m3fnuz", 1)),
+    ],
+)
+def test_bytes_by_type(dtype: str, size: int) -> None:
+    assert message_bytes(Comm(dtype=dtype, in_nelems=96, out_nelems=96), Type.ALL_REDUCE) == 96 * size
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        (Type.ALL_GATHER, {"in_nelems": 10, "out_nelems": 40}, 40),
+        (Type.ALL_GATHER, {"out_nelems": 40, "group_size": 4}, 40),
+        (Type.REDUCE_SCATTER, {"in_nelems": 40, "out_nelems": 10}, 160),
+        (Type.BROADCAST, {"in_nelems": 0, "out_nelems": 10}, 40),
+        (Type.SCATTER, {"in_nelems": 40, "out_nelems": 10}, 40),
+        (RECV, {"in_nelems": 0, "out_nelems": 7}, 28),
+        (Type.BARRIER, {"in_nelems": 0, "out_nelems": 0}, 0),
+        (Type.ALL_REDUCE, {"bytes": 99}, 99),
+        (Type.ALL_REDUCE, {}, None),
+    ],
+)
+def test_size_is_the_input_of_one_rank(kind: int, fields: dict[str, Any], expected: int | None) -> None:
+    assert message_bytes(Comm(dtype="Float", **fields), kind) == expected
+
+
+def test_an_unknown_type_falls_back_on_the_bytes_of_the_file() -> None:
+    assert message_bytes(Comm(dtype="Float4", in_nelems=8, bytes=4), Type.ALL_REDUCE) == 4
+
+
+def test_groups_by_name_ranks_and_size() -> None:
+    fields = {"collective": "allreduce", "bytes": 8}
+    comms = [
+        {**fields, "pg_name": "0"},
+        {**fields, "pg_name": None},
+        {**fields, "pg_name": "x", "pg_ranks": [0, 1, 2, 3]},
+        {**fields, "pg_name": "y", "group_size": 4},
+        {**fields, "pg_name": "dp"},
+        {**fields, "pg_name": "tp", "pg_ranks": [2, 0]},
+        {**fields, "pg_name": "12", "pg_ranks": [0, 3]},
+        {**fields, "pg_name": "unknown"},
+    ]
+    kernels = [gpu(10 + at, KERNEL, 10.0 * at, 5, comm=c, pg_name=c["pg_name"]) for at, c in enumerate(comms)]
+    config = [{"pg_name": "dp", "ranks": [0, 1]}]
+    document = etplus([cpu(3, "op", 0, 500), *kernels], rank=0, world_size=4, pg_config=config)
+    agreement = agree([survey(document, 0)])
+    assert [comm.group for comm in agreement.ranks[0].found] == [0, 0, 0, 0, 1, 2, 12, 3]
+    assert agreement.groups == {1: [0, 1], 2: [0, 2], 12: [0, 3]}
+    assert agreement.names == {1: "dp", 2: "tp", 3: "unknown", 12: "12"}
+
+
+def test_gloo_runs_on_the_host() -> None:
+    for rank in (0, 1):
+        document = document_of(f"cpu-pairs/ddp_same.rank{rank}")
+        comms = survey(document, rank).found
+        assert len(comms) == len(comm_rows(document)) == 36
+        assert {document.name_of(comm.row).partition(":")[0] for comm in comms} == {"gloo"}
+        peers = [comm for comm in comms if comm.kind in (SEND, RECV)]
+        assert [(comm.kind, comm.peer, comm.size) for comm in peers] == [(RECV if rank else SEND, 1 - rank, 20)] * 3
+        assert {comm.size for comm in comms if comm.kind == Type.ALL_REDUCE} == {20, 1088}
+
+
+def test_gloo_ranks_run_the_same_in_the_same_order() -> None:
+    """Its threads run collectives at other times than the program asks for them; the ranks agree on the latter."""
+    orders = []
+    for rank in (0, 1):
+        comms = survey(document_of(f"cpu-pairs/ddp_same.rank{rank}"), rank).found
+        orders.append([(comm.kind, comm.size) for comm in comms if comm.kind >= 0])
+    assert orders[0] == orders[1]
+
+
+def test_nodes_above_kernels_are_no_collectives() -> None:
+    comm = {"collective": "allreduce", "bytes": 8}
+    nodes = [cpu(3, "nccl:all_reduce", 0, 9), gpu(4, KERNEL, 2, 5, comm=comm, pg_name=None), cpu(5, "gloo:barrier")]
+    document = etplus(nodes)
+    assert document.id[comm_rows(document)].tolist() == [4]

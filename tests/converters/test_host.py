@@ -1,0 +1,103 @@
+"""The host's own time, against a walk through every ns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.converters.collectives import comm_rows
+from etplus.converters.host import Coverage, host_rows, host_work, issue_times, stretches, waits
+from etplus.schemas.etplus_document import EtPlusDocument
+from etplus_files import cpu, document_of, etplus, gpu, runtime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NONE = np.zeros(0, np.int64)
+
+
+@st.composite
+def threads(draw: st.DrawFn) -> EtPlusDocument:
+    """Ops of up to three threads that nest; times are whole ns, up to 60."""
+    nodes = []
+    for thread in range(1, draw(st.integers(1, 3)) + 1):
+        intervals = [(0, 60)]
+        for _ in range(draw(st.integers(0, 6))):
+            begin, end = draw(st.sampled_from(intervals))
+            a, b = sorted((draw(st.integers(begin, end)), draw(st.integers(begin, end))))
+            if all(b <= x or a >= y or (x <= a and b <= y) or (a <= x and y <= b) for x, y in intervals[1:]):
+                intervals.append((a, b))
+        for begin, end in intervals[1:]:
+            scope = draw(st.sampled_from([0, 0, 7]))
+            number = len(nodes) + 3
+            nodes.append(cpu(number, f"op{number}", begin / 1000, (end - begin) / 1000, tid=thread, scope=scope))
+    return etplus(nodes)
+
+
+def innermost(document: EtPlusDocument, thread: int, at: int) -> int | None:
+    """The row that is innermost on a thread in the ns from `at` on."""
+    rows = [
+        row for row in np.flatnonzero(document.timed & (document.thread == thread)).tolist()
+        if document.ts[row] <= at < document.finish[row]
+    ]  # fmt: skip
+    key = (document.ts, -document.finish, document.id)
+    return max(rows, key=lambda row: tuple(int(column[row]) for column in key), default=None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(threads())
+def test_work_is_what_a_walk_through_time_finds(document: EtPlusDocument) -> None:
+    expected = np.zeros(len(document), np.int64)
+    lanes = sorted(set(document.thread[document.timed].tolist()))
+    for at in range(60):
+        running = [innermost(document, thread, at) for thread in lanes]
+        in_op = [row for row in running if row is not None and document.scope[row] != 7]
+        for row in running:
+            if row is not None and (document.scope[row] != 7 or not in_op):
+                expected[row] += 1
+    assert host_work(document, NONE).tolist() == expected.tolist()
+    parts = stretches(document, host_rows(document, NONE))
+    assert np.all(np.diff(parts.start) >= 0)
+    assert np.all(parts.end > parts.start)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=8), st.integers(0, 80), st.integers(0, 80))
+def test_coverage(intervals: list[tuple[int, int]], one: int, other: int) -> None:
+    begin, end = sorted((one, other))
+    starts = np.array([a for a, _ in intervals], np.int64)
+    covered = {t for a, length in intervals for t in range(a, a + length)}
+    found = Coverage.of(starts, starts + np.array([n for _, n in intervals], np.int64))
+    assert found.between(np.array([begin]), np.array([end])).tolist() == [len(covered & {*range(begin, end)})]
+
+
+def test_a_blocking_copy_waits_for_its_own_event() -> None:
+    nodes = [cpu(3, "aten::copy_", 0, 100), gpu(4, "Memcpy DtoH (Device -> Pageable)", 20, 50, cat="gpu_memcpy")]
+    calls = [runtime(10, "cudaMemcpyAsync", 5, 70), runtime(11, "cudaStreamIsCapturing", 80, 5)]
+    document = etplus(nodes, calls, [[4, 11, "sync"], [10, 4, "launch"]])
+    work = dict(zip(document.id.tolist(), host_work(document, NONE).tolist(), strict=True))
+    assert (work[10], work[11], work[3]) == (20_000, 5_000, 25_000)
+
+
+def test_waiting_is_within_the_call() -> None:
+    for name in ("pairs/gpu_shaped_from_cpu", "gpu-pairs/dlrm.rank1"):
+        document = document_of(name)
+        begin, end = waits(document)
+        rows = np.flatnonzero(end)
+        assert len(rows) > 5
+        assert np.all(begin[rows] >= document.ts[rows])
+        work = host_work(document, comm_rows(document))
+        assert np.all(work >= 0)
+        assert np.all(work <= document.dur)
+
+
+@pytest.mark.parametrize("name", ["gpu-pairs/resnet103", "gpu-pairs/linear", "demo/train_cpu"])
+def test_the_host_works_no_longer_than_there_is_time(name: str) -> None:
+    """Of a program whose threads take turns; without callees alone, resnet103's ops take 1.6 times the span."""
+    document = document_of(name)
+    begin, end = document.span
+    assert host_work(document, comm_rows(document)).sum() <= 1.02 * (end - begin)
+
+
+def test_when_the_host_issued_what() -> None:
+    nodes = [cpu(3, "op", 10, 5), gpu(4, "with launch", 90, 5), gpu(5, "without", 80, 5), gpu(6, "orphan", 70, 5, 999)]
+    document = etplus(nodes, [runtime(10, "cudaLaunchKernel", 12, 1)], [[10, 4, "launch"]])
+    issued = dict(zip(document.id.tolist(), issue_times(document, NONE).tolist(), strict=True))
+    assert (issued[4], issued[5], issued[6], issued[3]) == (12_000, 10_000, 70_000, 10_000)

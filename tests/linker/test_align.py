@@ -1,0 +1,269 @@
+"""Aligning two sequences of calls, against brute force."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+from etplus.linker.match.align import (
+    Alignment,
+    Calls,
+    align_at_anchors,
+    align_from,
+    occurrences,
+    shortest_edit,
+    unique_anchors,
+)
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+Pairs = list[tuple[int, int]]
+
+
+def calls(names: str | list[int], numbers: list[int] | None = None) -> Calls:
+    """Calls named by letters (a is 0) or codes, with sequence numbers."""
+    codes = [ord(c) - ord("a") for c in names] if isinstance(names, str) else names
+    return Calls(np.array(codes, np.int64), np.array([-1] * len(codes) if numbers is None else numbers, np.int64))
+
+
+def fit(one: Calls, i: int, other: Calls, j: int) -> bool:
+    a, b = int(one.seq[i]), int(other.seq[j])
+    return bool(one.name[i] == other.name[j]) and (a == b or a < 0 or b < 0)
+
+
+def longest_common(one: Calls, other: Calls) -> int:
+    """Length of a longest common subsequence, by the textbook's recursion."""
+
+    @cache
+    def length(i: int, j: int) -> int:
+        if i == len(one) or j == len(other):
+            return 0
+        best = max(length(i + 1, j), length(i, j + 1))
+        return max(best, 1 + length(i + 1, j + 1)) if fit(one, i, other, j) else best
+
+    return length(0, 0)
+
+
+def check_pairs(one: Calls, other: Calls, i: list[int], j: list[int]) -> None:
+    """The pairs fit, and both sides ascend: no call has two partners, none cross."""
+    assert all(fit(one, a, other, b) for a, b in zip(i, j, strict=True))
+    assert sorted(set(i)) == i and sorted(set(j)) == j
+
+
+def check(alignment: Alignment, pattern: Calls, text: Calls) -> None:
+    placed = np.flatnonzero(alignment.at >= 0)
+    check_pairs(pattern, text, placed.tolist(), alignment.at[placed].tolist())
+    assert alignment.matched == len(placed)
+
+
+LETTERS = st.text("abc", max_size=9)
+NUMBERS = st.lists(st.integers(-1, 2), min_size=9, max_size=9)
+
+
+@given(LETTERS, LETTERS)
+def test_a_whole_edit_script_is_shortest(one: str, other: str) -> None:
+    a, b = calls(one), calls(other)
+    i, j = shortest_edit(a, b, whole=True)
+    check_pairs(a, b, i.tolist(), j.tolist())
+    assert len(i) == longest_common(a, b)
+
+
+@given(LETTERS, LETTERS, NUMBERS, NUMBERS)
+def test_numbers_that_differ_keep_calls_apart(one: str, other: str, seq: list[int], other_seq: list[int]) -> None:
+    a, b = calls(one, seq[: len(one)]), calls(other, other_seq[: len(other)])
+    i, j = shortest_edit(a, b, whole=True)
+    check_pairs(a, b, i.tolist(), j.tolist())
+    assert len(i) == longest_common(a, b)
+
+
+@given(LETTERS, LETTERS)
+def test_an_edit_script_may_end_with_either_side(one: str, other: str) -> None:
+    """Then what it does not use of the other side costs nothing: as cheap as the best over all beginnings of it."""
+    a, b = calls(one), calls(other)
+    i, j = shortest_edit(a, b)
+    check_pairs(a, b, i.tolist(), j.tolist())
+    costs = [len(one) + m - 2 * longest_common(a, b.slice(0, m)) for m in range(len(b) + 1)]
+    costs += [n + len(other) - 2 * longest_common(a.slice(0, n), b) for n in range(len(a) + 1)]
+    least = min(costs)
+    ends = [(len(a), m) for m in range(len(b) + 1)] + [(n, len(b)) for n in range(len(a) + 1)]
+    assert any(n + m - 2 * len(i) == least for n, m in ends if not len(i) or (i[-1] < n and j[-1] < m))
+
+
+def test_an_edit_script_gives_up_on_what_has_nothing_in_common() -> None:
+    """Its work grows with the square of the differences, so that there is a bound; what was found until then stands."""
+    rng = random.Random(1)
+    same = [rng.randrange(50) for _ in range(300)]
+    one, other = calls(same + [0] * 5000), calls(same + [1] * 5000)
+    i, j = shortest_edit(one, other, whole=True)
+    assert i.tolist() == j.tolist() == list(range(300))
+
+
+@given(st.text("ab", max_size=4), st.text("ab", max_size=14))
+def test_occurrences_are_all_found(pattern: str, text: str) -> None:
+    expected = [k for k in range(len(text) - len(pattern) + 1) if text[k : k + len(pattern)] == pattern]
+    assert occurrences(calls(pattern).name, calls(text).name) == (expected if pattern else [])
+
+
+def test_occurrences_of_a_name_that_the_text_lacks() -> None:
+    """Such names are −1 in the pattern; the text never has one."""
+    assert occurrences(np.array([0, -1, 1]), np.array([0, 1, 0, 2, 1])) == []
+
+
+def test_occurrences_are_bounded() -> None:
+    assert len(occurrences(np.zeros(3, np.int64), np.zeros(10_000, np.int64))) == 4096
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 5)), max_size=12),
+       st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 5)), max_size=12))  # fmt: skip
+def test_anchors_occur_once_on_each_side(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    a, b = (calls([n for n, _ in side], [s for _, s in side]) for side in (one, other))
+    i, j = (side.tolist() for side in unique_anchors(a, b))
+    check_pairs(a, b, i, j)
+    for x, y in zip(i, j, strict=True):
+        assert one[x] == other[y] and one[x][1] >= 0
+        assert one.count(one[x]) == other.count(other[y]) == 1
+    unique = [key for key in one if key[1] >= 0 and one.count(key) == other.count(key) == 1]
+    order = [other.index(key) for key in unique]
+    assert len(i) == longest_increasing(order)
+
+
+def longest_increasing(values: list[int]) -> int:
+    best = [1] * len(values)
+    for k, value in enumerate(values):
+        best[k] += max((best[m] for m in range(k) if values[m] < value), default=0)
+    return max(best, default=0)
+
+
+def test_a_name_that_only_one_side_has_is_no_anchor() -> None:
+    assert [len(side) for side in unique_anchors(calls([-1, -1], [4, 5]), calls([0, 1], [4, 5]))] == [0, 0]
+
+
+def test_calls_missing_on_both_sides_are_left_out() -> None:
+    """a b c d e against a c x d e: b and x have no partner."""
+    pattern, text = calls("abcde", [1, -1, 3, -1, 5]), calls("acxde", [1, 3, -1, -1, 5])
+    alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
+    assert alignment.at.tolist() == [0, -1, 1, 3, 4] and alignment.anchors == 3
+
+
+def test_either_side_may_end_first() -> None:
+    pattern, text = calls("abcde"), calls("xxcdeyy")
+    assert align_from(pattern, text, 2, 2).at.tolist() == [-1, -1, 2, 3, 4]
+    assert align_from(pattern.slice(1, 4), calls("c"), 1, 0).at.tolist() == [-1, 0, -1]
+
+
+@given(LETTERS, LETTERS, NUMBERS, NUMBERS)
+@example("aacdacc", "aacac", [3, -1, -1, 4, -1, -1, 5, -1, -1], [3, -1, -1, 4, 5, -1, -1, -1, -1])
+def test_no_event_is_linked_twice(one: str, other: str, seq: list[int], other_seq: list[int]) -> None:
+    a, b = calls(one, seq[: len(one)]), calls(other, other_seq[: len(other)])
+    i, j = unique_anchors(a, b)
+    assume(len(i))
+    check(align_at_anchors(a, b, i, j), a, b)
+
+
+def embeddings(pattern: Calls, text: Calls, fixed: dict[int, int]) -> list[list[int]]:
+    """Every way to find the pattern in the text as a subsequence, with the fixed pairs as they are."""
+    ways: list[list[int]] = [[]]
+    for i in range(len(pattern)):
+        places = [fixed[i]] if i in fixed else range(len(text))
+        ways = [[*way, j] for way in ways for j in places if j > (way[-1] if way else -1) and fit(pattern, i, text, j)]
+    return ways
+
+
+@st.composite
+def thinned(draw: st.DrawFn) -> tuple[Calls, Calls, list[int]]:
+    """A thread, what is left of it when some calls get lost, and where that truly stands.
+
+    The numbers rise from call to call or stay, as a thread's do, or a call has none. The outermost calls that are
+    left have numbers of their own: the windows do not end in between.
+    """
+    names = draw(st.lists(st.integers(0, 1), min_size=3, max_size=9))
+    steps = draw(st.lists(st.integers(0, 2), min_size=len(names), max_size=len(names)))
+    numbered = draw(st.lists(st.booleans(), min_size=len(names), max_size=len(names)))
+    rising = np.cumsum(steps).tolist()
+    rising = [r + 1 for r in rising[:-1]]
+    numbers = [0, *(n if k else -1 for n, k in zip(rising[1:], numbered[1:-1], strict=True)), 99]
+    kept = [0, *(k for k in range(1, len(names) - 1) if draw(st.booleans())), len(names) - 1]
+    text = calls(names, numbers)
+    return Calls(text.name[kept], text.seq[kept]), text, kept
+
+
+@given(thinned())
+def test_a_sure_call_is_where_it_truly_is(case: tuple[Calls, Calls, list[int]]) -> None:
+    """Calls got lost on one side. Whatever the alignment then calls sure is the truth: no other one explains it."""
+    pattern, text, truth = case
+    i, j = unique_anchors(pattern, text)
+    alignment = align_at_anchors(pattern, text, i, j)
+    check(alignment, pattern, text)
+    assert alignment.matched == len(pattern)
+    sure = np.flatnonzero(~alignment.unsure)
+    fixed = {a: b for a, b in zip(i.tolist(), j.tolist(), strict=True) if truth[a] == b}
+    assume(len(fixed) == len(i))  # of two calls alike in name and number one got lost: that anchor holds nothing
+    assert [truth[k] for k in sure] == alignment.at[sure].tolist()
+
+
+@given(thinned())
+def test_a_call_with_one_place_is_sure(case: tuple[Calls, Calls, list[int]]) -> None:
+    """Doubt is not spread further than needed: what stands at one place in every explanation is sure."""
+    pattern, text, truth = case
+    i, j = unique_anchors(pattern, text)
+    alignment = align_at_anchors(pattern, text, i, j)
+    ways = embeddings(pattern, text, dict(zip(i.tolist(), j.tolist(), strict=True)))
+    assume(ways and truth in ways)
+    single = [k for k in range(len(pattern)) if len({way[k] for way in ways}) == 1]
+    assert not alignment.unsure[single].any()
+
+
+@pytest.mark.parametrize(
+    ("lost", "unsure"),
+    [
+        ([2], [1, 2, 3, 4]),  # one of five alike: the four left are each unsure
+        ([], []),
+    ],
+)
+def test_a_run_of_equal_names_of_which_one_raised(lost: list[int], unsure: list[int]) -> None:
+    names, numbers = "abbbbbc", [1, -1, -1, -1, -1, -1, 2]
+    text = calls(names, numbers)
+    kept = [k for k in range(len(names)) if k not in lost]
+    pattern = Calls(text.name[kept], text.seq[kept])
+    alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
+    assert alignment.matched == len(pattern)
+    assert np.flatnonzero(alignment.unsure).tolist() == unsure
+
+
+def test_a_call_lost_at_the_edge_of_the_window() -> None:
+    """The window begins with calls without a number, one of which raised: which one, nothing tells."""
+    text = calls("aaabc", [-1, -1, -1, 7, 8])
+    pattern = calls("aabc", [-1, -1, 7, 8])
+    alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
+    assert alignment.unsure.tolist() == [True, True, False, False]
+
+
+def test_two_iterations_between_which_the_numbers_break() -> None:
+    """The ET has iterations 1 and 3, Kineto 2 and 3: the calls without numbers in the middle may be of 1 or of 2."""
+    pattern = calls("abxyabxy", [10, 11, -1, -1, 30, 31, -1, -1])
+    text = calls("bxyabxy", [21, -1, -1, 30, 31, -1, -1])
+    alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
+    assert alignment.at[4:].tolist() == [3, 4, 5, 6]
+    assert not alignment.unsure[4:6].any()
+    linked = np.flatnonzero(alignment.at[:4] >= 0)
+    assert alignment.unsure[linked].all()
+
+
+def test_long_threads_are_aligned_in_little_time() -> None:
+    """A hundred thousand calls with a hundred missing on either side."""
+    rng = random.Random(7)
+    names, numbers = [rng.randrange(40) for _ in range(100_000)], list(range(100_000))
+    kept = sorted(set(range(100_000)) - set(rng.sample(range(100_000), 100)))
+    there = sorted(set(range(100_000)) - set(rng.sample(range(100_000), 100)))
+    whole = calls(names, [n if n % 3 == 0 else -1 for n in numbers])
+    pattern, text = (Calls(whole.name[side], whole.seq[side]) for side in (kept, there))
+    alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
+    place = {original: k for k, original in enumerate(there)}
+    truth = np.array([place.get(original, -1) for original in kept])
+    placed = alignment.at >= 0
+    assert np.count_nonzero(placed) >= 99_750
+    sure = placed & ~alignment.unsure
+    assert np.array_equal(alignment.at[sure], truth[sure])
+    assert np.count_nonzero(sure) >= 99_500
