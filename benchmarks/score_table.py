@@ -23,7 +23,7 @@ from etplus.schemas.files import load
 __all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
-BEGIN, END = "<!-- make score -->", "<!-- end of make score -->"
+BEGIN, END = "<!-- score: begin -->", "<!-- score: end -->"
 VARIANTS = ("ids", "no ids", "no ids, no numbers")
 UNLIKE = ("conv_one", "tf_adam_loop", "dlrm_same", "lstm_layer", "infer_mlp")
 """CPU pairs of which the ET of each goes with the Kineto trace of every other: 20 ordered pairs."""

@@ -28,6 +28,7 @@ else:
     Graph = nx.DiGraph
 PICTURES = (".svg", ".pdf", ".png")
 _CALL = "call"
+_LABEL = 60
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}
 
 
@@ -188,7 +189,7 @@ def _node_link(graph: Graph) -> bytes:
 def _dot(graph: Graph) -> bytes:
     lines = ["digraph etplus {", "  rankdir=LR; node [shape=box, style=filled, fontname=Helvetica];"]
     for node, of in graph.nodes(data=True):
-        label = of["name"] if len(of["name"]) <= 60 else of["name"][:57] + "..."
+        label = _xml(of["name"] if len(of["name"]) <= _LABEL else of["name"][: _LABEL - 3] + "...")
         if "dur_ns" in of:
             label += f"\n{of['dur_ns'] / 1000:.3f} µs"
         lines.append(f"  {_quoted(node)} [label={_quoted(label)}, fillcolor={_quoted(_COLOURS[of['kind']])}];")
@@ -199,8 +200,8 @@ def _dot(graph: Graph) -> bytes:
 
 
 def _quoted(value: Any) -> str:
-    """A dot string. A NUL, which no Graphviz reads, becomes U+FFFD."""
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", "\ufffd")
+    """A dot string."""
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
 
 

@@ -111,9 +111,15 @@ def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
     return b"".join(out), None
 
 
+class _Bar(tqdm):  # type: ignore[type-arg]
+    """Without tqdm's watching thread, which would outlive the bar and make forking unsafe."""
+
+    monitor_interval = 0
+
+
 def progress_bar(total: int, what: str, wanted: bool) -> tqdm[NoReturn]:
     """A bar of bytes on standard error, shown after two seconds and only on a terminal."""
-    return tqdm(
+    return _Bar(
         total=total, desc=what, unit="B", unit_scale=True, leave=False, delay=_PROGRESS_DELAY_S,
         disable=None if wanted else True,
     )  # fmt: skip

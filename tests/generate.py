@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import orjson
+from etplus.linker import LinkResult
 from hypothesis import strategies as st
 from support import Document, et_document, kineto_document
 
-__all__ = ["Op", "Pair", "Recipe", "Window", "Worker", "recipes", "record"]
+__all__ = ["Op", "Pair", "Recipe", "Window", "Worker", "links_of", "recipes", "record"]
 
 _PARTS = 8
 """Windows begin and end at eighths of an iteration."""
@@ -358,3 +359,10 @@ def recipes(draw: st.DrawFn, *, ids: bool | None = None, same_window: bool | Non
         ids=draw(st.booleans()) if ids is None else ids,
         schema=draw(st.sampled_from(["1.0.1", "1.0.3-chakra.0.0.4", "1.1.1-chakra.0.0.4"])),
     )
+
+
+def links_of(result: LinkResult) -> dict[int, tuple[int, bool]]:
+    """What a link says: ET node id → index in traceEvents, and whether it is certain."""
+    document = result.document
+    columns = document.et.id.tolist(), document.kineto_event.tolist(), document.certain.tolist()
+    return {node: (event, certain) for node, event, certain in zip(*columns, strict=True) if event >= 0}

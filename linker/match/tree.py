@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["match_tree"]
 
-_MAX_ISOMORPHISM = 400
+_MAX_ISOMORPHISM = 64
 """Calls of a tree up to which networkx looks for an isomorphism of permuted siblings; its worst case is exponential."""
 _MAX_PLACES = 16
 _MIN_SHARE = 0.8

@@ -47,7 +47,8 @@ def test_ranks_of_one_program_have_isomorphic_call_trees() -> None:
         tree = nx.DiGraph(graph.edge_subgraph(calls).subgraph(n for n in graph if graph.nodes[n]["kind"] == "cpu"))
         trees.append(tree)
     assert len(trees[0]) > 1600
-    assert nx.vf2pp_is_isomorphic(*trees, node_label="name")
+    hashes = {nx.weisfeiler_lehman_graph_hash(tree, node_attr="name", iterations=8) for tree in trees}
+    assert len(hashes) == 1
 
 
 def evil() -> EtPlusDocument:
@@ -88,7 +89,7 @@ def test_networkx_json_reads_back(tmp_path: Path) -> None:
 def test_graphviz_takes_it(tmp_path: Path) -> None:
     write_graph({0: evil()}, tmp_path / "g.dot", "dot")
     done = subprocess.run(["dot", "-Tjson", tmp_path / "g.dot"], capture_output=True, check=True)
-    drawn = json.loads(done.stdout)
+    drawn = json.loads(done.stdout, strict=False)  # Graphviz does not escape tabs
     assert {node["name"] for node in drawn["objects"]} == {"1", "2", "3", "4", "5"}
     assert len(drawn["edges"]) == 5
     for suffix, magic in ((".svg", b"<svg"), (".pdf", b"%PDF"), (".png", b"PNG")):
