@@ -27,11 +27,13 @@ __all__ = ["read_etplus"]
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
+_OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
 _STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 _LINK_FIRST = "link it with a Kineto trace first (trace-link)"
+_NAME_ET = "give a file written by trace-link; the name of a Chakra trace must end in .et"
 _SPOILT = "make the file again with trace-link"
 
 _decode_root = msgspec.json.Decoder(Record).decode
@@ -159,6 +161,8 @@ class _Reader:
         return replace(document, edges=self._edges(raw_edges, columns["id"]))
 
     def _header(self) -> Record:
+        if not _OBJECT.match(self.data):
+            raise TraceFormatError(self.file, "byte 0", "no ET+ file: it is no JSON object", _NAME_ET)
         self._check_utf8()
         try:
             header = _decode_root(self.data)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that; the tests of interruption need it.
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -146,9 +147,13 @@ def _started(browser: str, folder: Path) -> Iterator[PerfettoUi]:
         "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1000",
         "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", "about:blank",
     ]  # fmt: skip
-    script = f'exec "$0" "$@" 3<&{read_end} 4>&{write_end}'
+    script = (
+        "import os, sys; from fcntl import F_DUPFD, fcntl;"
+        f"ends = [fcntl(end, F_DUPFD, 10) for end in ({read_end}, {write_end})];"
+        "os.dup2(ends[0], 3); os.dup2(ends[1], 4); os.execv(sys.argv[1], sys.argv[1:])"
+    )
     process = subprocess.Popen(
-        ["/bin/sh", "-c", script, browser, *options], pass_fds=(read_end, write_end), stderr=subprocess.DEVNULL
+        [sys.executable, "-c", script, browser, *options], pass_fds=(read_end, write_end), stderr=subprocess.DEVNULL
     )
     os.close(read_end)
     os.close(write_end)

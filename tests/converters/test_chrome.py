@@ -1,0 +1,173 @@
+"""The Chrome trace: its rules from first principles, and the real Perfetto engine's opinion of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.converters.chrome import ChromeTrace, write_chrome
+from etplus.schemas.errors import ConvertError
+from etplus.schemas.etplus import EDGE_KINDS
+from etplus.schemas.etplus_document import GPU, EtPlusDocument
+from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, runtime
+from perfetto_ui import open_in_perfetto, why_not
+
+Events = list[dict[str, Any]]
+NAME = "pairs/gpu_shaped_from_cpu"
+EVIL = 'a"b\\\n\0</script>\u2028\U0001f600'
+
+
+def write(documents: Mapping[int, EtPlusDocument], folder: Path) -> tuple[ChromeTrace, Events]:
+    done = write_chrome(documents, folder / "trace.json")
+    trace = json.loads((folder / "trace.json").read_bytes())
+    events: Events = trace["traceEvents"]
+    return done, events
+
+
+def of_phase(events: Events, phase: str) -> Events:
+    return [event for event in events if event["ph"] == phase]
+
+
+def bound_slices(events: Events) -> dict[int, list[int]]:
+    """What a reader binds flows to: the ids of the nodes whose slices are innermost and open when they are read."""
+    timed = [event for event in events if event["ph"] in "Xsf"]
+    timed.sort(key=lambda event: round(event["ts"] * 1000))  # stable: equal times stay in the file's order
+    stacks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    flows: defaultdict[int, list[int]] = defaultdict(list)
+    for event in timed:
+        stack, ts = stacks[event["tid"]], round(event["ts"] * 1000)
+        while stack and stack[-1][0] <= ts:
+            stack.pop()
+        if event["ph"] == "X":
+            end = ts + round(event["dur"] * 1000)
+            assert end > ts
+            assert not stack or end <= stack[-1][0], "slices overlap without nesting"
+            stack.append((end, event["args"]["id"]))
+        else:
+            assert stack, "no slice to bind to"
+            assert (event["ph"] == "f") == bool(flows[event["id"]]), "a flow ends before it begins"
+            flows[event["id"]].append(stack[-1][1])
+    return flows
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_slices_nest_and_flows_bind_to_the_right_ones(name: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    done, events = write({3: document}, tmp_path)
+    slices = of_phase(events, "X")
+    ids = document.id
+    assert sorted(event["args"]["id"] for event in slices) == sorted(ids[document.timed].tolist())
+    assert len(slices) == done.slices
+    wanted = Counter((int(ids[a]), int(ids[b])) for a, b, _ in document.edges.tolist())
+    assert Counter((a, b) for a, b in bound_slices(events).values()) == wanted
+    assert (done.flows, done.left_out) == (len(document.edges), 0)
+    kinds = Counter(event["cat"] for event in of_phase(events, "s"))
+    assert kinds == Counter(EDGE_KINDS[kind] for kind in document.edges[:, 2].tolist())
+    assert {event["pid"] for event in events} == {3}
+
+
+def test_times_names_and_threads(tmp_path: Path) -> None:
+    document = document_of(NAME)
+    _, events = write({0: document}, tmp_path)
+    begin, _ = document.span
+    row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
+    names = {e["tid"]: e["args"]["name"] for e in of_phase(events, "M") if e["name"] == "thread_name"}
+    for event in of_phase(events, "X"):
+        row = row_of[event["args"]["id"]]
+        assert event["name"] == document.name_of(row)
+        assert event["ts"] == (document.ts[row] - begin) / 1000
+        assert event["args"]["dur_ns"] == document.dur[row]
+        assert abs(1000 * event["dur"] - document.dur[row]) <= 1000
+        if document.kind[row] == GPU:
+            assert names[event["tid"]].endswith(f"stream {document.stream[row]}")
+            assert event["args"]["kineto"]
+        else:
+            assert names[event["tid"]].startswith((f"thread {document.thread[row]}", "other thread"))
+
+
+def test_ranks_are_processes_on_one_clock(tmp_path: Path) -> None:
+    documents = {rank: document_of(name) for rank, name in enumerate(DLRM)}
+    done, events = write(documents, tmp_path)
+    assert done.slices == sum(int(one.timed.sum()) for one in documents.values())
+    slices = of_phase(events, "X")
+    assert {event["pid"] for event in slices} == {0, 1, 2, 3}
+    first = {pid: min(e["ts"] for e in slices if e["pid"] == pid) for pid in documents}
+    zero = min(one.base_time_ns + one.span[0] for one in documents.values())
+    assert first == {pid: (one.base_time_ns + one.span[0] - zero) / 1000 for pid, one in documents.items()}
+    tids = defaultdict(set)
+    for event in slices:
+        tids[event["tid"]].add(event["pid"])
+    assert all(len(pids) == 1 for pids in tids.values())
+    assert len(bound_slices(events)) == done.flows
+
+
+def test_overlaps_zero_lengths_and_names(tmp_path: Path) -> None:
+    document = etplus(
+        [
+            cpu(3, EVIL, 0, 100),
+            cpu(4, "gloo:all_reduce", 50, 100),
+            cpu(5, "inside both", 60, 30),
+            cpu(6, "no length", 100, 0),
+            cpu(7, "same start", 0, 100),
+            gpu(8, "rounded", 10, 5.4),
+            gpu(9, "rounded too", 15, 5),
+            cpu(10, "never linked"),
+        ],
+        [runtime(20, "cudaStreamSynchronize", 1, 30), runtime(21, "unknown thread", 1, 2, parent=None, tid="x")],
+        [[8, 20, "sync"], [10, 3, "data"], [3, 4, "thread"]],
+    )
+    done, events = write({0: document}, tmp_path)
+    slices = {event["args"]["id"]: event for event in of_phase(events, "X")}
+    assert (done.slices, done.flows, done.left_out) == (9, 2, 1)
+    assert slices[3]["name"] == EVIL
+    assert slices[6]["dur"] == 0.001
+    assert slices[8]["tid"] == slices[9]["tid"]
+    assert slices[8]["dur"] == 5.0
+    assert slices[8]["args"]["dur_ns"] == 5400
+    assert slices[4]["tid"] != slices[3]["tid"]
+    names = {e["tid"]: e["args"]["name"] for e in of_phase(events, "M") if e["name"] == "thread_name"}
+    assert names[slices[4]["tid"]] == "thread 1, overlapping (1)"
+    assert names[slices[21]["tid"]] == "other thread 1"
+    assert sorted(bound_slices(events).values()) == [[3, 4], [8, 20]]
+
+
+def test_nothing_to_draw(tmp_path: Path) -> None:
+    with pytest.raises(ConvertError, match="no node has a time"):
+        write({0: etplus([cpu(3, "never linked")])}, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+def test_the_perfetto_ui_loads_it(tmp_path: Path) -> None:
+    evil = etplus([cpu(3, EVIL, 0, 9), gpu(4, EVIL, 3, 2)], [runtime(5, EVIL, 1, 1)], [[5, 4, "launch"]])
+    documents = {0: document_of(NAME), 1: document_of("demo/train_cpu"), 2: evil}
+    done, events = write(documents, tmp_path)
+    expected = Counter((event["pid"], event["name"]) for event in of_phase(events, "X"))
+    with open_in_perfetto(tmp_path / "trace.json", tmp_path) as ui:
+        assert ui.query("select count(*) from slice") == [[done.slices]]
+        assert ui.query("select count(*) from flow") == [[done.flows]]
+        assert ui.query("select name, value from stats where severity != 'info' and value > 0") == []
+        by_name = ui.query(
+            "select pid, slice.name, count(*) from slice join thread_track on slice.track_id = thread_track.id"
+            " join thread using (utid) join process using (upid) group by 1, 2"
+        )
+        found = {(pid, name): count for pid, name, count in by_name}
+        plain = {key: count for key, count in expected.items() if key[1] != EVIL}
+        assert {key: found[key] for key in plain} == plain
+        assert sum(found.values()) == done.slices
+        flows = ui.query(
+            "select extract_arg(a.arg_set_id, 'args.id'), extract_arg(b.arg_set_id, 'args.id') from flow"
+            " join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id"
+        )
+        ids = [one.id for one in documents.values()]
+        edges = [(int(of[a]), int(of[b])) for of, one in zip(ids, documents.values(), strict=True)
+                 for a, b, _ in one.edges.tolist()]  # fmt: skip
+        assert Counter(map(tuple, flows)) == Counter(edges)
+        assert np.isin(["rank 0", "rank 1", "rank 2"], [row[0] for row in ui.query("select name from process")]).all()
+        ui.screenshot(tmp_path / "shot.png")
+        assert (tmp_path / "shot.png").stat().st_size > 10_000

@@ -1,0 +1,250 @@
+"""`convert` and `etplus convert`: every format from every input, ranks found, and one clear line where it cannot be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from etplus.converters.chakra import write_et
+from etplus.converters.convert import FORMATS, convert, open_document
+from etplus.linker import link
+from etplus.schemas.errors import EtplusError, UsageError
+from etplus.schemas.etplus_reader import read_etplus
+from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
+from plain_chakra import read_plain
+from support import assert_valid, fixture_pair, run
+
+NAME = "pairs/gpu_shaped_from_cpu"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """The same trace as ET+ and as Chakra."""
+    linked(NAME).write(tmp_path / "in.json")
+    write_et(document_of(NAME), tmp_path / "in.0.et")
+    return tmp_path / "in.json", tmp_path / "in.0.et"
+
+
+def opens(path: Path, to: str) -> None:
+    """What its readers do with a file first."""
+    if to in ("chakra", "astra-sim"):
+        assert len(read_plain(path)[1]) > 100
+    elif to in ("json", "etplus", "chrome", "networkx-json"):
+        assert json.loads(path.read_bytes())
+    elif to == "jsonl":
+        assert all(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
+    elif to == "dot":
+        assert path.read_bytes().startswith(b"digraph")
+    else:
+        assert {"graphml": nx.read_graphml, "gexf": nx.read_gexf}[to](path)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str, tmp_path: Path) -> None:
+    results = []
+    for source in pair:
+        out = tmp_path / f"{source.name}.out"
+        done = convert(source, out, to=to)
+        assert done.files == (str(out),)
+        opens(out, to)
+        results.append(done.nodes)
+        before = out.read_bytes()
+        convert(source, out, to=to)
+        assert out.read_bytes() == before, "not deterministic"
+    assert results[0] == results[1] > 0
+
+
+def test_a_link_result_and_a_path_give_the_same(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    convert(linked(NAME).document, tmp_path / "a.et")
+    convert(pair[0], tmp_path / "b.et")
+    assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
+
+
+def test_back_and_forth(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    convert(pair[1], tmp_path / "back.json.gz", to="etplus")
+    back = json.loads(gzip.decompress((tmp_path / "back.json.gz").read_bytes()))
+    assert normal(back) == normal(linked(NAME).document.to_dict())
+    assert_valid(back)
+
+
+def test_a_file_of_chakras_linker_becomes_etplus(tmp_path: Path) -> None:
+    attrs = [{"name": "tid", "type": "uint64", "value": 1}]
+    times = {"ts": 5, "inclusive_dur": 9, "exclusive_dur": 9, "inter_thread_dep": None}
+    op = {"id": 3, "name": "aten::mm", "ctrl_deps": 2, "inputs": {}, "outputs": {}, "attrs": attrs, **times}
+    kernel = {**op, "id": 4, "name": "gemm", "ctrl_deps": 3, "cat": "kernel", "ph": "X", "stream": 7, "ts": 6}
+    (tmp_path / "old.json").write_text(json.dumps({"schema": "1.0.3-chakra.0.0.4", "nodes": [op, kernel]}))
+    done = convert(tmp_path / "old.json", tmp_path / "new.json", to="etplus")
+    new = json.loads((tmp_path / "new.json").read_bytes())
+    assert new["edges"] == [[3, 4, "launch"]]
+    assert new["nodes"][0]["dur"] == 9
+    assert "inferred" in done.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "infos", "ranks"),
+    [
+        (("a.json", "b.json"), (None, None), (0, 1)),
+        (("x.rank1.json", "x.rank0.json"), (None, None), (1, 0)),
+        (("x_rank_1.json", "x_rank_0.json"), (None, None), (1, 0)),
+        (("t.1.json", "t.0.json"), (None, None), (1, 0)),
+        (("rank0.json", "rank1.json"), (1, 0), (1, 0)),
+        (("trace_2024.json", "trace_2025.json"), (None, None), (0, 1)),
+    ],
+)
+def test_the_rank_comes_from_the_trace_else_the_name_else_the_order(
+    tmp_path: Path, names: tuple[str, str], infos: tuple[Any, Any], ranks: tuple[int, int]
+) -> None:
+    for name, info, rank in zip(names, infos, ranks, strict=True):
+        info = {} if info is None else {"rank": info}
+        (tmp_path / name).write_bytes(etplus([cpu(3, f"op of rank {rank}", 0)], **info).data)
+    done = convert([tmp_path / name for name in names], tmp_path / "t", to="chakra")
+    assert done.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))
+    for rank in (0, 1):
+        assert f"op of rank {rank}" in {node.name for node in read_plain(tmp_path / f"t.{rank}.et")[1]}
+
+
+def test_one_rank_of_several(tmp_path: Path) -> None:
+    documents = [linked(name).document for name in DLRM]
+    convert(documents, tmp_path / "two.et", to="chakra", rank=2)
+    convert(documents[2], tmp_path / "alone.et", to="chakra")
+    assert (tmp_path / "two.et").read_bytes() == (tmp_path / "alone.et").read_bytes()
+    done = convert(documents, tmp_path / "two.json", to="networkx-json", rank=2, max_nodes=10)
+    assert done.nodes == 10
+    assert "10 of" in done.notes[-1]
+    convert(documents, tmp_path / "two.jsonl", to="jsonl", rank=2)
+    with pytest.raises(UsageError, match="no file of rank 7; there are ranks 0, 1, 2, 3"):
+        convert(documents, tmp_path / "x", to="chrome", rank=7)
+
+
+def test_groups_go_beside_the_files(tmp_path: Path) -> None:
+    group = {"pg_name": "tp", "pg_ranks": [0, 1], "collective": "allreduce", "bytes": 64}
+    for rank in (0, 1, 2):
+        more = {"comm": group, "pg_name": "tp"} if rank < 2 else {}
+        kernel = gpu(4, "ncclDevKernel_AllReduce" if more else "gemm", 1, 2, **more)
+        document = etplus([cpu(3, "op", 0, 9), kernel], rank=rank, world_size=3)
+        (tmp_path / f"r{rank}.json").write_bytes(document.data)
+    for to in ("chakra", "astra-sim"):
+        done = convert([tmp_path / f"r{rank}.json" for rank in (0, 1, 2)], tmp_path / to, to=to)
+        assert json.loads((tmp_path / f"{to}.comm_groups.json").read_bytes()) == {"1": [0, 1]}
+        assert json.loads((tmp_path / f"{to}.comm_group_names.json").read_bytes()) == {"1": "tp"}
+        assert len(done.files) == 5
+        assert run("etplus", "check", tmp_path / to, "--profile", to).returncode == 0
+
+
+def test_a_document_is_opened_by_its_name(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    for path in pair:
+        assert len(open_document(path)) == len(document_of(NAME))
+    shutil.copy(pair[1], tmp_path / "named.wrongly")
+    with pytest.raises(EtplusError, match=r"must end in \.et"):
+        open_document(tmp_path / "named.wrongly")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{json}"], "no output; give a file as the last argument, or --out PREFIX"),
+        (["{json}", "{json}"], "the output would replace an input"),
+        (["{et}", "{et}", "--to", "json"], "the output would replace an input"),
+        (["{et}", "--out", "{dir}/in", "--to", "chakra"], "the output would replace an input"),
+        (["{json}", "{et}", "out", "--to", "json"], "json holds one rank; give one file, or choose one with --rank"),
+        (["{json}", "{et}", "out.et"], "are both of rank 0"),
+        (["{json}", "out", "--to", "teleport"], "argument --to: invalid choice: 'teleport'"),
+        (["{json}", "out", "--host", "x"], "argument --host: invalid choice: 'x'"),
+        (["none.json", "out.et"], "none.json: no such file"),
+        (["none.et", "out.json", "--to", "json"], "none.et: cannot be read"),
+        (["{dir}", "out.et"], "is a directory"),
+        (["{json}", "no/such/folder/out.et"], "cannot be written"),
+        (["{json}", "g.dot", "--to", "dot", "--subtree", "nothing"], "no node has the id or name 'nothing'"),
+        (["{json}", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes make no graph"),
+        (["{json}", "out.et", "--rank", "3"], "no file of rank 3; there are ranks 0"),
+        (["{et-json}", "out.et"], "an Execution Trace without times"),
+        (["{kineto}", "out.et"], "a Kineto trace"),
+    ],
+)
+def test_the_command_says_in_one_line_what_is_wrong(
+    pair: tuple[Path, Path], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    et, kineto = fixture_pair(NAME)
+    places = {"json": pair[0], "et": pair[1], "dir": tmp_path, "et-json": et, "kineto": kineto}
+    before = sorted(tmp_path.iterdir())
+    filled = [argument.format(**places) for argument in arguments]
+    done = run("etplus", "convert", *filled, cwd=tmp_path)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 2
+    assert message in lines[-1]
+    assert "Traceback" not in done.stderr.decode()
+    assert sorted(tmp_path.iterdir()) == before, "something was left behind"
+
+
+def test_a_missing_rank_is_named(tmp_path: Path) -> None:
+    for rank in (0, 2):
+        (tmp_path / f"rank{rank}.json").write_bytes(etplus([cpu(3, "op", 0)], rank=rank).data)
+    inputs = [tmp_path / f"rank{rank}.json" for rank in (0, 2)]
+    with pytest.raises(UsageError, match="rank 1 is missing; ASTRA-sim needs all ranks from 0 on"):
+        convert(inputs, tmp_path / "t", to="astra-sim")
+    assert len(convert(inputs, tmp_path / "t", to="chakra").files) == 2
+    with pytest.raises(UsageError, match=r"2 ranks make as many files; give a prefix"):
+        convert(inputs, tmp_path / "t.et", to="chakra", as_prefix=False)
+
+
+def test_unknown_formats_and_hosts(tmp_path: Path) -> None:
+    for options, message in (({"to": "x"}, "unknown format 'x'; one of: chakra"), ({"host": "x"}, "unknown host mode")):
+        with pytest.raises(UsageError, match=message):
+            convert(linked(NAME).document, tmp_path / "t", **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="nothing to convert"):
+        convert([], tmp_path / "t")
+
+
+def test_the_command_as_in_its_help(tmp_path: Path) -> None:
+    for name in DLRM[:2]:
+        linked(name).write(tmp_path / f"{name.rpartition('.')[2]}.json.gz")
+    done = run("etplus", "convert", "rank0.json.gz", "rank1.json.gz", "--to", "astra-sim", "--out", "job", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = done.stderr.decode()
+    assert "wrote   job.0.et\nwrote   job.1.et\nwrote   job.comm_groups.json\nnodes   " in told
+    assert "note    2 of 8 ranks were given" in told
+    assert done.stdout == b""
+    assert run("etplus", "check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
+    for arguments in (("trace.json", "--to", "chrome"), ("all.graphml", "--to", "graphml", "--max-nodes", "50")):
+        done = run("etplus", "convert", "rank0.json.gz", "rank1.json.gz", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = run("etplus", "convert", "job.0.et", "job.0.json", "--to", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "job.0.json").read_bytes())[0]["version"]
+
+
+def test_help_has_a_table_of_formats_and_examples() -> None:
+    text = run("etplus", "convert", "--help").stdout.decode()
+    for name, meaning in FORMATS.items():
+        assert f"  {name:13}  {meaning}\n" in text
+    assert "etplus convert et_plus.json trace.0.et" in text
+    assert "{chakra," not in text
+
+
+def test_standard_output_and_a_folder_without_permission(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    done = run("etplus", "convert", pair[0], "-", "--to", "jsonl")
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[0])["version"]
+    if os.geteuid() == 0:
+        pytest.skip("the superuser may write anywhere")
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    done = run("etplus", "convert", pair[0], locked / "t.et")
+    assert done.returncode == 2
+    assert b"cannot be written" in done.stderr
+
+
+def test_renumbered_documents(tmp_path: Path) -> None:
+    result = link(*fixture_pair(NAME), renumber=True)
+    convert(result.document, tmp_path / "t.et")
+    convert(tmp_path / "t.et", tmp_path / "back.json", to="etplus")
+    assert normal(json.loads((tmp_path / "back.json").read_bytes())) == normal(result.document.to_dict())
+    assert read_etplus(tmp_path / "back.json").span == document_of(NAME).span

@@ -1,0 +1,69 @@
+"""Chakra traces as JSON: valid, whole, and with numbers as numbers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from etplus.converters.chakra import write_et
+from etplus.converters.jsonize import write_json
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.stream import read_chakra
+from etplus_files import document_of
+from plain_chakra import read_plain
+
+NAME = "pairs/gpu_shaped_from_cpu"
+
+
+def test_an_array_and_lines_say_what_the_file_says(tmp_path: Path) -> None:
+    write_et(document_of(NAME), tmp_path / "t.0.et")
+    metadata, nodes = read_plain(tmp_path / "t.0.et")
+    for lines in (False, True):
+        path = tmp_path / ("t.jsonl.gz" if lines else "t.json")
+        count = write_json(path, *read_chakra(tmp_path / "t.0.et"), lines=lines)
+        text = gzip.decompress(path.read_bytes()) if lines else path.read_bytes()
+        values = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+        assert count == len(nodes) == len(values) - 1
+        assert values[0]["version"] == metadata.version
+        names = {0: "INVALID_NODE", 1: "METADATA_NODE", 4: "COMP_NODE", 7: "COMM_COLL_NODE"}
+        for value, node in zip(values[1:], nodes, strict=True):
+            assert (value["id"], value["name"], value["type"]) == (node.id, node.name, names[node.type])
+            assert (value["ctrl_deps"], value["data_deps"]) == (node.ctrl_deps, node.data_deps)
+            assert (value["start_time_micros"], value["duration_micros"]) == (node.start, node.micros)
+            attributes = {one["name"]: next((k, v) for k, v in one.items() if k != "name") for one in value["attr"]}
+            assert attributes == node.attributes
+            inputs = value.get("inputs")
+            assert (inputs and (inputs["values"], inputs["shapes"], inputs["types"])) == node.inputs
+
+
+def test_every_kind_of_value(tmp_path: Path) -> None:
+    attributes = [
+        pb.AttributeProto(name="big", uint64_val=2**64 - 1),
+        pb.AttributeProto(name="small", sint64_val=-(2**63)),
+        pb.AttributeProto(name="bytes", bytes_val=b"\x00\xff"),
+        pb.AttributeProto(name="bytes list", bytes_list=pb.BytesList(values=[b"a", b""])),
+        pb.AttributeProto(name="nan", double_list=pb.DoubleList(values=[float("nan"), float("inf"), 1.5])),
+        pb.AttributeProto(name="none", doc_string="nothing"),
+        pb.AttributeProto(name="flags", bool_list=pb.BoolList(values=[True, False])),
+        pb.AttributeProto(name='text "\n\u2028', string_val="\0"),
+    ]
+    node = pb.Node(id=2**64 - 1, name="n", type=99, attr=attributes)  # type: ignore[arg-type]
+    write_json(tmp_path / "t.json", pb.GlobalMetadata(version="1"), [node])
+    value = json.loads((tmp_path / "t.json").read_bytes())[1]
+    assert (value["id"], value["type"]) == (2**64 - 1, 99)
+    assert value["attr"] == [
+        {"name": "big", "uint64_val": 2**64 - 1},
+        {"name": "small", "sint64_val": -(2**63)},
+        {"name": "bytes", "bytes_val": "AP8="},
+        {"name": "bytes list", "bytes_list": ["YQ==", ""]},
+        {"name": "nan", "double_list": [None, None, 1.5]},
+        {"name": "none", "doc_string": "nothing"},
+        {"name": "flags", "bool_list": [True, False]},
+        {"name": 'text "\n\u2028', "string_val": "\0"},
+    ]
+
+
+def test_a_trace_without_nodes(tmp_path: Path) -> None:
+    assert write_json(tmp_path / "t.json", pb.GlobalMetadata(version="1"), []) == 0
+    assert json.loads((tmp_path / "t.json").read_bytes()) == [{"version": "1", "attr": []}]
