@@ -263,6 +263,10 @@ def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> n
             continue
         beyond = (int(at[begin - 1]) + 1, len(text)) if begin else (0, int(at[end]))
         _mark_unnumbered(pattern, text, at, unsure, (begin, end), beyond)
+        run = np.arange(begin - 1, end) if begin else np.arange(end, -1, -1)  # from the anchor outwards
+        gaps = np.flatnonzero(np.abs(np.diff(at[run])) != 1)
+        beyond_gap = run[gaps[0] + 1 :] if len(gaps) else run[:0]
+        unsure[beyond_gap[at[beyond_gap] >= 0]] = True  # nothing on its far side holds it in place
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
         if begin:
             spare = 2 * (high - int(at[begin - 1]) - 1 - len(placed)) + _SPARE
