@@ -118,7 +118,7 @@ def test_too_small_an_overlap_is_chance() -> None:
 def test_threads_of_unlike_programs_have_no_place(seed: int) -> None:
     """The same vocabulary in another order."""
     rng = random.Random(seed)
-    one, other = ([rng.randrange(12) for _ in range(rng.randrange(20, 400))] for _ in range(2))
+    one, other = ([rng.randrange(12) for _ in range(rng.randrange(200, 400))] for _ in range(2))
     assert places_by_order(thread(one), thread(other)) == []
 
 
