@@ -82,6 +82,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="number nodes as the original linker does, old ids kept as et_id",
     )
+    add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
     add("--report", metavar="FILE", help="write the report as JSON")
     add("--rank", type=int, metavar="N", help="rank of the pair, put into the default output name")
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
@@ -118,6 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         iteration=arguments.iteration,
         renumber=arguments.renumber,
         progress=not arguments.no_progress,
+        data_dependencies=arguments.data_dependencies,
         jobs=arguments.jobs,
     )
     with contextlib.ExitStack() as stack:  # both files or none

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
+import numpy as np
+
 from ..schemas.errors import EtplusError
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Blob, Source, load
@@ -30,7 +32,7 @@ class EtSide:
 
     Attributes:
         trace: the ET.
-        writer, reader: its data dependencies, see `data_edges`.
+        writer, reader: its data dependencies, see `data_edges`; empty if they were not asked for.
     """
 
     trace: ExecutionTrace
@@ -38,7 +40,9 @@ class EtSide:
     reader: IntColumn
 
 
-def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool, jobs: int) -> tuple[EtSide, KinetoTrace]:
+def read_pair(
+    et: Source, kineto: Source, *, strict: bool, progress: bool, jobs: int, data_dependencies: bool
+) -> tuple[EtSide, KinetoTrace]:
     """Read an ET and a Kineto trace; the result does not depend on `jobs`.
 
     Args:
@@ -50,8 +54,10 @@ def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool, jobs:
     """
     blob = load(et, progress=progress)
     if jobs < 2 or len(blob.data) < _WORTH_A_PROCESS or sys.platform != "linux" or threading.active_count() > 1:
-        return _et_side(blob, strict, progress), read_kineto(kineto, strict=strict, progress=progress)
-    with _in_another_process(blob, strict) as results:
+        return _et_side(blob, strict, data_dependencies, progress), read_kineto(
+            kineto, strict=strict, progress=progress
+        )
+    with _in_another_process(blob, strict, data_dependencies) as results:
         try:
             timeline: KinetoTrace | EtplusError = read_kineto(kineto, strict=strict, progress=progress)
         except EtplusError as error:
@@ -59,7 +65,7 @@ def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool, jobs:
         try:
             side: EtSide | EtplusError = results.recv()
         except EOFError:  # the process was killed, for want of memory perhaps
-            side = _et_side(blob, strict, progress)
+            side = _et_side(blob, strict, data_dependencies, progress)
     if isinstance(side, EtplusError):
         raise side
     if isinstance(timeline, EtplusError):
@@ -67,17 +73,19 @@ def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool, jobs:
     return replace(side, trace=replace(side.trace, data=side.trace.data or blob.data)), timeline
 
 
-def _et_side(blob: Blob, strict: bool, progress: bool = False) -> EtSide:
+def _et_side(blob: Blob, strict: bool, data_dependencies: bool, progress: bool = False) -> EtSide:
     trace = parse_execution_trace(blob, strict=strict, progress=progress)
+    if not data_dependencies:
+        return EtSide(trace, np.zeros(0, np.int64), np.zeros(0, np.int64))
     return EtSide(trace, *data_edges(trace, et_calls(trace, [])))
 
 
 @contextmanager
-def _in_another_process(blob: Blob, strict: bool) -> Iterator[Connection]:
+def _in_another_process(blob: Blob, strict: bool, data_dependencies: bool) -> Iterator[Connection]:
     """A forked process that works on the ET; its connection gives the result, without the text, or an error."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send_et_side, args=(blob, strict, theirs), daemon=True)
+    process = context.Process(target=_send_et_side, args=(blob, strict, data_dependencies, theirs), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -88,9 +96,9 @@ def _in_another_process(blob: Blob, strict: bool) -> Iterator[Connection]:
         process.join()
 
 
-def _send_et_side(blob: Blob, strict: bool, results: Connection) -> None:
+def _send_et_side(blob: Blob, strict: bool, data_dependencies: bool, results: Connection) -> None:
     try:
-        side = _et_side(blob, strict)
+        side = _et_side(blob, strict, data_dependencies)
         same_text = side.trace.data is blob.data
         results.send(replace(side, trace=replace(side.trace, data=b"")) if same_text else side)
     except EtplusError as error:
