@@ -23,6 +23,7 @@ examples:
   etplus convert job.0.et job.0.json --to json
 
 Inputs are ET+ files, of trace-link or of Chakra's linker, and Chakra files (.et).
+All FILEs stand next to each other, before the options or after them.
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 

@@ -21,6 +21,7 @@ ALL_RANKS = 0
 """Number of the group of all ranks."""
 
 _MAX_GROUP = 2**31 - 1
+_MAX_RANKS = 2**31
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
 _NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
 
@@ -108,13 +109,13 @@ def survey(document: EtPlusDocument, rank: int) -> RankComms:
         if comm.collective is None and comm.in_nelems is None:
             comm = _from_inputs(document, row, comm)
         kind = collective_type(comm, document.name_of(row))
-        peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else -1
-        if kind is None or peer is None:
+        peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
+        if kind is None or (kind < 0 and (peer is None or not 0 <= peer < _MAX_RANKS)):
             counts[_UNKNOWN if kind is None else _NO_PEER] += 1
             continue
         found.append(
             Communication(
-                row=row, kind=kind, size=message_bytes(comm, kind) or 0, peer=peer,
+                row=row, kind=kind, size=message_bytes(comm, kind) or 0, peer=-1 if peer is None else peer,
                 seq=-1 if comm.seq is None else comm.seq, named=_group(document, comm),
             )
         )  # fmt: skip

@@ -12,6 +12,8 @@ from ..schemas.etplus_document import Comm
 
 __all__ = ["HOST_COLLECTIVE", "RECV", "SEND", "collective_type", "is_comm_kernel", "message_bytes"]
 
+_MAX_BYTES = 2**62
+
 SEND: Final = -1
 RECV: Final = -2
 
@@ -71,6 +73,5 @@ def message_bytes(comm: Comm, kind: int) -> int | None:
     if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:
         inputs = outputs // comm.group_size
     elements = (outputs or inputs) if kind in _BY_OUTPUT else (inputs or outputs)
-    if size is None or elements is None:
-        return comm.bytes
-    return size * elements
+    total = comm.bytes if size is None or elements is None else size * elements
+    return total if total is not None and 0 <= total < _MAX_BYTES else None

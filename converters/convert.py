@@ -21,7 +21,6 @@ from .chakra import Written, chakra_messages, write_et
 from .chakra_back import read_et, write_etplus, write_messages
 from .chrome import write_chrome
 from .collectives import RankComms, agree, survey
-from .graph import write_graph
 from .jsonize import write_json
 
 __all__ = ["FORMATS", "Conversion", "convert", "open_document"]
@@ -120,6 +119,8 @@ def convert(
         trace = write_chrome(documents, output)
         counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
         return Conversion((os.fspath(output),), trace.slices, counts, notes)
+    from .graph import write_graph  # networkx takes longer to import than all the rest
+
     graph = write_graph(documents, output, to, subtree=subtree, max_nodes=max_nodes)
     total = sum(map(len, documents.values()))
     if len(graph) < total:

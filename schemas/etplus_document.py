@@ -21,6 +21,9 @@ CPU, GPU, RUNTIME = 0, 1, 2
 Record = dict[str, msgspec.Raw]
 """A node as it stands in the file, its values undecoded."""
 
+_MAX_NS = 2**62
+_MAX_RANKS = 2**31
+
 _decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -187,7 +190,7 @@ class EtPlusDocument:
         """What is added to `ts` for wall-clock ns; 0 where `ts` is wall-clock itself or nothing is known."""
         kineto = self.summary.get("kineto")
         base = kineto.get("base_time_ns") if isinstance(kineto, dict) else None
-        return base if type(base) is int else 0
+        return base if type(base) is int and 0 <= base < _MAX_NS else 0
 
     @property
     def process_groups(self) -> dict[str, list[int]]:
@@ -207,4 +210,4 @@ class EtPlusDocument:
 
     def _distributed(self, key: str) -> int | None:
         value = self._info().get(key)
-        return value if type(value) is int and value >= 0 else None
+        return value if type(value) is int and 0 <= value < _MAX_RANKS else None

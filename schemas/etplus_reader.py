@@ -29,6 +29,7 @@ _BLOCK = 4 << 20
 _CUTS_TRIED = 64
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
+_MAX_NS = 2.0**62
 _EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
 _STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
@@ -40,8 +41,8 @@ _decode_root = msgspec.json.Decoder(Record).decode
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Us = Annotated[float, msgspec.Meta(ge=0, lt=2.0**62 / 1000)]
-LongUs = Annotated[float, msgspec.Meta(gt=-(2.0**62) / 1000, lt=2.0**62 / 1000)]
+Us = Annotated[float, msgspec.Meta(ge=0, lt=_MAX_NS / 1000)]
+SignedUs = Annotated[float, msgspec.Meta(gt=-_MAX_NS / 1000, lt=_MAX_NS / 1000)]
 
 
 class _Attr(msgspec.Struct, gc=False):
@@ -51,9 +52,9 @@ class _Attr(msgspec.Struct, gc=False):
 
 class _Times(msgspec.Struct, gc=False):
     ts: Us | None = None
-    dur: LongUs | None = None
-    inclusive_dur: LongUs | None = None
-    exclusive_dur: LongUs | None = None
+    dur: SignedUs | None = None
+    inclusive_dur: SignedUs | None = None
+    exclusive_dur: SignedUs | None = None
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
@@ -150,6 +151,8 @@ class _Reader:
         columns: dict[str, Any] = {key: np.concatenate(parts) for key, parts in self.columns.items()}
         if not ours and not np.any(columns["ts"] >= 0):
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
+        if columns["dur"].sum(dtype=np.float64) >= _MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= _MAX_NS:
+            raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
         columns |= self._relations(columns)
         document = EtPlusDocument(
             file=self.file, header=header, summary=self._summary(summary), flat=self.flat, data=self.data,

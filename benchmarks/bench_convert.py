@@ -1,0 +1,106 @@
+"""Speed and memory of the converters on a large ET+ file, against protobuf merely serialising the same messages.
+
+    python benchmarks/bench_convert.py [--nodes N]
+
+The pair `resnet103` beside the repository where it is there (else a fixture) is repeated until the ET+ has N nodes and
+runtime calls (default: a million). Every figure is taken in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
+FIXTURE = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu"
+NODES = 1_000_000
+TASKS = {
+    "read": "read the ET+ alone",
+    "chakra": "--to chakra",
+    "serialise": "plain SerializeToString of the .et's messages",
+    "fold": "--to astra-sim --host fold",
+    "keep": "--to astra-sim --host keep",
+    "chrome": "--to chrome",
+    "back": ".et --to etplus",
+}
+
+
+def prepare(nodes: str, folder: str) -> dict[str, Any]:
+    """Write the ET+ file; how large it is."""
+    from etplus.linker import link
+    from repeat_pair import repeat_pair
+
+    prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
+    pair = Path(f"{prefix}.et.json.gz"), Path(f"{prefix}.kineto.json.gz")
+    once = link(*pair).document
+    times = -(-int(nodes) // (len(once.et) + len(once.gpu_row) + len(once.runtime_row)))
+    output = Path(folder) / "plus.json"
+    link(*repeat_pair(*pair, times, Path(folder)), jobs=os.cpu_count() or 1).write(output)
+    return {"pair": prefix.name, "times": times, "megabytes": output.stat().st_size / 1e6}
+
+
+def perform(task: str, folder: str) -> dict[str, Any]:
+    """Do one task in this process; what it took. Reading the input is part of it, but of "serialise"."""
+    from etplus.converters.convert import convert
+    from etplus.schemas.chakra.stream import read_chakra
+    from etplus.schemas.etplus_reader import read_etplus
+
+    plus, et = Path(folder) / "plus.json", Path(folder) / "plus.0.et"
+    messages = list(read_chakra(et)[1]) if task == "serialise" else []
+    work: dict[str, Callable[[], int]] = {
+        "read": lambda: len(read_etplus(plus)),
+        "chakra": lambda: convert(plus, et).nodes,
+        "serialise": lambda: len([message.SerializeToString() for message in messages]),
+        "fold": lambda: convert(plus, Path(folder) / "fold.0.et", to="astra-sim").nodes,
+        "keep": lambda: convert(plus, Path(folder) / "keep.0.et", to="astra-sim", host="keep").nodes,
+        "chrome": lambda: convert(plus, Path(folder) / "chrome.json", to="chrome").nodes,
+        "back": lambda: convert(et, Path(folder) / "back.json", to="etplus").nodes,
+    }
+    start = time.perf_counter()
+    nodes = work[task]()
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    return {"seconds": seconds, "nodes": nodes, "megabytes": peak}
+
+
+def in_child(*arguments: object) -> dict[str, Any]:
+    """Run `prepare` or `perform` in a new process: a peak of memory is a process's own."""
+    command = [sys.executable, __file__, "--child", *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=NODES, help=f"nodes and calls of the ET+ (default: {NODES})")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        task, *more = arguments.child
+        print(json.dumps(prepare(*more) if task == "prepare" else perform(task, *more)), flush=True)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        made = in_child("prepare", arguments.nodes, folder)
+        print(f"{made['pair']} {made['times']} times: ET+ of {made['megabytes']:.0f} MB")
+        print(f"{'':47}{'s':>7}{'nodes':>10}{'nodes/s':>9}{'MB':>7}")
+        for task, meaning in TASKS.items():
+            took = in_child(task, folder)
+            speed = took["nodes"] / took["seconds"]
+            figures = f"{took['seconds']:7.1f}{took['nodes']:10,}{speed:9,.0f}{took['megabytes']:7.0f}"
+            print(f"{meaning:47}{figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
