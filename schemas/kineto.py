@@ -228,8 +228,8 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
     if array is not None and not document.lenient:
         with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser tells
             data, blocks = document.data, array.blocks(document.task, document.progress)
-            texts = (b"[" + data[a:b] + b"]" for a, b in blocks)
-            return _build(document, array.header, texts, modules)
+            arrays = (b"[" + data[a:b] + b"]" for a, b in blocks)
+            return _build(document, array.header, arrays, modules)
     header, records, _ = parse_records(document.data, "traceEvents")
     texts = _well_formed(records.texts, document) if document.lenient else records.texts
     return _build(document, header, [b"[" + b",".join(texts) + b"]"], modules)
