@@ -5,6 +5,7 @@ Values are the vendors' dense peaks (no sparsity), of one device as PyTorch coun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -27,7 +28,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         name: for people.
-        aliases: parts of the names that `deviceProperties` give it, in any case.
+        aliases: parts of the names that `deviceProperties` give it, whole words in any case.
         properties: other `deviceProperties` that tell the device, all of them together, where its name does not.
         min_memory_gb, max_memory_gb: an alias holds for devices with memory (10⁹ bytes) in this range only.
         tflops: 10¹² operations per second by element type, torch's names; "tf32" for float32 on tensor cores, "float8".
@@ -63,13 +64,18 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def fits(self, properties: Mapping[str, Any]) -> int:
         """How well the properties of a real device fit: length of the alias found in its name, 0 for another device."""
-        name = str(properties.get("name", "")).lower()
+        name = str(properties.get("name", ""))
         memory = properties.get("totalGlobalMem")
         if isinstance(memory, int) and not self.min_memory_gb <= memory / _GB <= self.max_memory_gb:
             return 0
-        found = max((len(alias) for alias in self.aliases if alias.lower() in name), default=0)
+        found = max((len(alias) for alias in self.aliases if _stands_in(alias, name)), default=0)
         told = bool(self.properties) and all(properties.get(key) == value for key, value in self.properties.items())
         return max(found, int(told))
+
+
+def _stands_in(alias: str, name: str) -> bool:
+    """Whether a name has the alias in it as whole words: no "L4" in "L40S", no "B200" in "GB200"."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):

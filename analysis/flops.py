@@ -85,7 +85,7 @@ def flops(name: str, signature: Signature) -> int | None:
         return None
     try:
         count = entry.flops(signature)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # arguments of another form than the schema's
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # arguments of another form than the schema's
         return None
     return count if count is not None and 0 <= count < _MAX else None
 
@@ -102,7 +102,7 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
         else:
             outputs = _outputs(name, entry, signature)
             total = None if outputs is None else _sizes((*signature.tensors, *outputs))
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
     return total if total is not None and 0 <= total < _MAX else None
 
