@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from etplus.analysis.plots import write_plots
 from etplus.analysis.reading import read_trace
 from etplus.analysis.summary import analyse
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op
 
 pytest.importorskip("matplotlib", reason="matplotlib, which draws the figures, is not installed")
-
-from etplus.analysis.plots import write_plots
 
 
 def test_figures(tmp_path: Path) -> None:
