@@ -117,7 +117,7 @@ def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
 
 
 def _last_lines(batch: Batch) -> str:
-    done = f"{batch.now:,} linked now, {batch.before:,} done before"
+    done = f"{batch.now:,} linked now, {batch.before:,} before"
     return f"wrote   {batch.output}/ ({done}):\n        rank_N.etplus.json.gz, job_report.json, job_report.txt"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import sys
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...schemas.errors import UsageError
 
@@ -71,14 +72,14 @@ def dask_cluster(scheduler: str) -> Engine:
         UsageError: `distributed` is not installed. (On opening: nothing answers at the address.)
     """
     try:
-        from distributed import Client
+        client_of: Any = importlib.import_module("distributed").Client
     except ImportError:
         raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
 
     @contextmanager
     def connect(_: int) -> Iterator[Executor]:
         try:
-            client = Client(scheduler) if "://" in scheduler else Client(scheduler_file=scheduler)
+            client = client_of(scheduler) if "://" in scheduler else client_of(scheduler_file=scheduler)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(f"no Dask scheduler answers at {scheduler} ({error}); start one: dask scheduler") from None
         with client:
@@ -125,12 +126,12 @@ def _run(
                     yield waiting.popleft(), error
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            task, error = running.pop(future), _error(future)
-            broken = broken or isinstance(error, BrokenExecutor)
-            yield task, future.result() if error is None else error
+            task, raised = running.pop(future), _raised(future)
+            broken = broken or isinstance(raised, BrokenExecutor)
+            yield task, future.result() if raised is None else raised
 
 
-def _error(future: Future[Result]) -> BaseException | None:
+def _raised(future: Future[Result]) -> BaseException | None:
     try:
         return future.exception()
     except BaseException as error:  # cancelled, as when the scheduler is gone

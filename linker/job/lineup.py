@@ -150,9 +150,9 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
     for i, time in enumerate(a.tolist()):  # total[s]: the least for a[:i], of which the last has skipped s of b
-        least = np.minimum.accumulate(total)
-        came[i] = np.maximum.accumulate(np.where(total == least, np.arange(spare + 1), 0))
-        total = least + np.abs(b[i : i + spare + 1] - time)
+        so_far = np.minimum.accumulate(total)
+        came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
+        total = so_far + np.abs(b[i : i + spare + 1] - time)
     right = np.zeros(len(a), np.int64)
     skipped = int(np.argmin(total))
     least_sum = int(total[skipped])

@@ -146,7 +146,8 @@ class _Case:
             for own, before in up.extra:
                 one = self.sequences[rank]
                 key = (before, int(one.kind[own]), int(one.bytes[own]))
-                found[(*key, ordinal[key])].append((rank, own))
+                place = (*key, ordinal[key])
+                found[place].append((rank, own))
                 ordinal[key] += 1
         for (before, kind, size, _), of in sorted(found.items()):
             having = {rank for rank, _ in of}

@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Final, Literal
 
 from .storage import Folder
 
 __all__ = ["ET", "KINETO", "TraceFile", "look_at"]
 
-ET, KINETO = "ET", "Kineto trace"
 Kind = Literal["ET", "Kineto trace", ""]
+ET: Final[Kind] = "ET"
+KINETO: Final[Kind] = "Kineto trace"
 
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
