@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ ALL_RANKS = 0
 _MAX_GROUP = 2**31 - 1
 _MAX_RANKS = 2**31
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
+_ALONE = "communications that not all ranks have alike, kept as computations of their measured duration"
 _NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
 
 
@@ -106,8 +107,12 @@ def comm_rows(document: EtPlusDocument) -> IntColumn:
     return np.flatnonzero(wanted & document.timed)
 
 
-def survey(document: EtPlusDocument, rank: int) -> RankComms:
-    """Find the communications of a rank."""
+def survey(document: EtPlusDocument, rank: int, unmatched: Container[int] = ()) -> RankComms:
+    """Find the communications of a rank.
+
+    Args:
+        unmatched: ids of nodes whose communication other ranks do not have, see `JobReport.unmatched`.
+    """
     rows = comm_rows(document)
     rows = rows[np.lexsort((document.id[rows], issue_times(document, rows)[rows]))]
     counts: Counter[str] = Counter()
@@ -121,6 +126,9 @@ def survey(document: EtPlusDocument, rank: int) -> RankComms:
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         if kind is None or (kind < 0 and (peer is None or not 0 <= peer < _MAX_RANKS)):
             counts[_UNKNOWN if kind is None else _NO_PEER] += 1
+            continue
+        if int(document.id[row]) in unmatched:
+            counts[_ALONE] += 1
             continue
         found.append(
             Communication(

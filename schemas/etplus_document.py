@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -196,6 +196,13 @@ class EtPlusDocument:
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < _MAX_NS else 0
         return wall - offset if type(offset) is int and abs(offset) < _MAX_NS else wall
+
+    def with_clock_offset(self, offset_ns: int) -> EtPlusDocument:
+        """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""
+        kineto = self.summary.get("kineto")
+        if not isinstance(kineto, dict) or "clock_offset_ns" in kineto:
+            return self
+        return replace(self, summary={**self.summary, "kineto": {**kineto, "clock_offset_ns": offset_ns}})
 
     @property
     def process_groups(self) -> dict[str, list[int]]:

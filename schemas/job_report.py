@@ -152,7 +152,7 @@ class Pair(msgspec.Struct, frozen=True):
         matched: how many were sent and received with one size; bytes: these together.
         unmatched_sends, unmatched_receives: how many have no partner.
         other_size: how many pairs have two sizes.
-        nodes: [rank, node id] of the communications that have no partner.
+        nodes: [rank, node id] of the communications that have no partner, or one of another size.
     """
 
     source: int
@@ -203,11 +203,8 @@ class JobReport(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def unmatched(self, rank: int) -> frozenset[int]:
-        """Ids of a rank's nodes whose communication other ranks lack or have at another place."""
-        deviating = [one.nodes for one in self.mismatches if one.kind != "size"]
-        return frozenset(
-            node for nodes in [*deviating, *(one.nodes for one in self.messages)] for at, node in nodes if at == rank
-        )
+        """Ids of a rank's nodes whose communication not all other ranks have alike."""
+        return frozenset(node for one in (*self.mismatches, *self.messages) for at, node in one.nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
         """What to subtract from a rank's times, ns; 0 where nothing is known."""

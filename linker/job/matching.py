@@ -193,12 +193,10 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, tuple[int,
         left = right = np.arange(min(len(sent), len(received)))
     sizes = ranks[source].bytes[sent[left]], ranks[target].bytes[received[right]]
     same = sizes[0] == sizes[1]
-    alone = {source: np.delete(sent, left), target: np.delete(received, right)}
-    if source == target:
-        alone = {source: np.concatenate([np.delete(sent, left), np.delete(received, right)])}
+    odd = (source, np.delete(sent, left[same])), (target, np.delete(received, right[same]))
     return Pair(
         source, target, matched=int(same.sum()), bytes=int(np.maximum(sizes[0][same], 0).sum()),
         unmatched_sends=len(sent) - len(left), unmatched_receives=len(received) - len(right),
         other_size=int((~same).sum()),
-        nodes=tuple((rank, node) for rank, rows in alone.items() for node in ranks[rank].node[rows].tolist()),
+        nodes=tuple((rank, node) for rank, rows in odd for node in ranks[rank].node[rows].tolist()),
     )  # fmt: skip
