@@ -29,7 +29,6 @@ _SYNCHRONISING = (
     CollectiveCommType.REDUCE_SCATTER_BLOCK,
     CollectiveCommType.BARRIER,
 )
-_ROUNDS = 8
 
 
 def synchronising(matched: Sequence[Matched]) -> list[Matched]:
@@ -53,27 +52,21 @@ def clock_offsets(matched: Sequence[Matched]) -> list[ClockOffset]:
         return []
     zero = min(int(one.end.min()) for one in matched)  # small numbers, which doubles hold exactly
     ends = [one.end - zero for one in matched]
-    offset, reference = _first_guess(matched, ends)
-    residuals: dict[int, IntColumn] = {}
-    for _ in range(_ROUNDS):
-        found: defaultdict[int, list[IntColumn]] = defaultdict(list)
-        for one, end in zip(matched, ends, strict=True):
-            own = end - np.array([offset[rank] for rank in one.ranks], np.int64)
-            for i, rank in enumerate(one.ranks):
-                found[rank].append(own[:, i] - _median(own, axis=1))
-        residuals = {rank: np.concatenate(parts) for rank, parts in found.items()}
-        moved = {rank: offset[rank] + int(_median(of)) for rank, of in residuals.items()}
-        moved = {rank: at - moved[reference[rank]] for rank, at in moved.items()}
-        if moved == offset:
-            break
-        offset = moved
+    offset, reference = _along_groups(matched, ends)
+    residuals: defaultdict[int, list[IntColumn]] = defaultdict(list)
+    for one, end in zip(matched, ends, strict=True):
+        own = end - np.array([offset[rank] for rank in one.ranks], np.int64)
+        middle = _median(own, axis=1)
+        for i, rank in enumerate(one.ranks):
+            residuals[rank].append(np.abs(own[:, i] - middle))
+    spread = {rank: np.concatenate(parts) for rank, parts in residuals.items()}
     return [
-        ClockOffset(rank, reference[rank], offset[rank], int(_median(np.abs(residuals[rank]))), len(residuals[rank]))
+        ClockOffset(rank, reference[rank], offset[rank], int(_median(spread[rank])), len(spread[rank]))
         for rank in sorted(offset)
     ]
 
 
-def _first_guess(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
+def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
     """Offsets along the groups, from rank to rank; and the reference of each rank."""
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for g, one in enumerate(matched):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
+import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
@@ -48,13 +51,28 @@ def local_processes(count: int) -> Engine:
     @contextmanager
     def start(at_once: int) -> Iterator[Executor]:
         fork = sys.platform == "linux" and threading.active_count() == 1
-        executor = ProcessPoolExecutor(at_once, multiprocessing.get_context("fork" if fork else "spawn"))
+        context = multiprocessing.get_context("fork" if fork else "spawn")
+        executor = ProcessPoolExecutor(at_once, context, _end_with_parent)
         try:
             yield executor
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
     return Engine(start, window=count, reopen=True)
+
+
+def _end_with_parent() -> None:
+    """Have this process end when the one that started it is gone, killed perhaps: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        while True:  # once to end the task, its files removed, and once to end the wait for another
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def given_executor(executor: Executor) -> Engine:

@@ -173,19 +173,19 @@ def match_messages(ranks: Ranks) -> list[Pair]:
 
     Messages to and from ranks that are not given are left out.
     """
-    ends: defaultdict[tuple[int, int], dict[bool, tuple[int, IntColumn]]] = defaultdict(dict)
+    ends: defaultdict[tuple[int, int], dict[bool, IntColumn]] = defaultdict(dict)
     for rank, comms in ranks.items():
         for kind in np.unique(comms.kind[comms.kind < 0]).tolist():
             rows = np.flatnonzero(comms.kind == kind)
             for peer in np.unique(comms.peer[rows]).tolist():
                 key = (rank, peer) if kind == SEND else (peer, rank)
-                ends[key][kind == SEND] = (rank, rows[comms.peer[rows] == peer])
+                ends[key][kind == SEND] = rows[comms.peer[rows] == peer]
     return [_pair(ranks, *key, both) for key, both in sorted(ends.items()) if ranks.keys() >= set(key)]
 
 
-def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, tuple[int, IntColumn]]) -> Pair:
+def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]) -> Pair:
     none = np.zeros(0, np.int64)
-    sent, received = both.get(True, (source, none))[1], both.get(False, (target, none))[1]
+    sent, received = both.get(True, none), both.get(False, none)
     numbers = ranks[source].seq[sent], ranks[target].seq[received]
     if all(len(one) and one.min() >= 0 and len(np.unique(one)) == len(one) for one in numbers):
         _, left, right = np.intersect1d(*numbers, assume_unique=True, return_indices=True)

@@ -25,7 +25,8 @@ _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[.
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
 _RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
 _MAYBE_RANK = re.compile(
-    r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|(?<!step)(?<!iter)(?<!iteration)(?<!epoch)[._-](\d{1,6})(?:\.pt\.trace)?\.json"
+    r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|^(\d{1,6})$|"
+    r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:\.pt\.trace)?\.json"
 )
 _PROCESS = re.compile(r"_(\d{1,10})\.\d{10,20}\.pt\.trace\.json|_(\d{1,10})\.(?:et\.)?json")
 _NOT_STEM = re.compile(r"\.json(?:\.gz)?$|\.\d{10,20}(?=\.)|(?<![a-z0-9])pytorch(?![a-z])")
