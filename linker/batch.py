@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
 from .job.storage import is_url, open_folder
+from .pipeline import link
 
 __all__ = ["ENGINES", "Batch", "find_job", "link_many"]
 
@@ -105,8 +107,18 @@ def link_many(
     runner = _engine(engine, jobs, scheduler)
     target = open_folder(output if output is not None else _below(folder.root))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
+    given = _other_than_default({**options, "iteration": iteration})
     tasks = [
-        RankTask(one.rank, one.et, one.kineto, folder, target, min_match, {**options, "iteration": iteration})
+        RankTask(
+            one.rank,
+            one.et,
+            one.kineto,
+            folder,
+            target,
+            min_match,
+            given,
+            may_have_offset=apply_clock_offsets,
+        )
         for one in pairing.ranks
         if not one.problem
     ]
@@ -114,7 +126,7 @@ def link_many(
     report, offsets = _report(pairing, states, failures)
     if apply_clock_offsets:
         report = msgspec.structs.replace(report, offsets_applied=True)
-    _set_offsets(runner, tasks, states, offsets if apply_clock_offsets else {}, progress)
+        _set_offsets(runner, tasks, states, offsets, progress)
     target.write(REPORT, partial(write_bytes, data=report.to_json()))
     target.write(REPORT_TEXT, partial(write_bytes, data=report_text(report).encode()))
     return Batch(report, target.root, len(states) - before, before)
@@ -143,6 +155,15 @@ def find_job(
         told = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
         raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {told}")
     return pairing
+
+
+def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say something, so that outputs are the same whether or not a default was spelt out."""
+    known = signature(link).parameters
+    unknown = sorted(options.keys() - (known.keys() - {"et", "kineto", "progress", "jobs"}))
+    if unknown:
+        raise UsageError(f"link has no option {unknown[0]!r}")
+    return {name: value for name, value in options.items() if value != known[name].default}
 
 
 def _below(root: str) -> str:
@@ -193,7 +214,7 @@ def _link_all(
 def _set_offsets(
     engine: Engine, tasks: Sequence[RankTask], states: dict[int, RankState], offsets: Mapping[int, int], progress: bool
 ) -> None:
-    """Have every ET+ file tell its rank's clock offset, or none; only those that do not yet are written."""
+    """Have every ET+ file tell its rank's clock offset; only those that do not yet are written."""
     given = [
         (task, states[task.rank], offsets.get(task.rank))
         for task in tasks

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ...schemas.errors import UsageError
@@ -87,12 +88,15 @@ def dask_cluster(scheduler: str) -> Engine:
         scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
 
     Raises:
-        UsageError: `distributed` is not installed. (On opening: nothing answers at the address.)
+        UsageError: `distributed` is not installed, or there is no such file. (On opening: nothing answers.)
     """
     try:
         client_of: Any = importlib.import_module("distributed").Client
     except ImportError:
         raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
+
+    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for it
+        raise UsageError(f"{scheduler}: no such file; start a scheduler: dask scheduler --scheduler-file {scheduler}")
 
     @contextmanager
     def connect(_: int) -> Iterator[Executor]:

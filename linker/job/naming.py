@@ -8,9 +8,11 @@ in ms); `pytorch_et_3.json`. Kineto writes `distributedInfo` before `traceEvents
 from __future__ import annotations
 
 import re
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Literal
+
+from isal import isal_zlib
 
 from .storage import Folder
 
@@ -34,6 +36,7 @@ _SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
 
 _HEAD = 1 << 20
 _PACKED = 1 << 16
+_OVERLAP = 1 << 12
 _RANK_INSIDE = re.compile(
     rb'"distributedInfo"\s*:\s*\{(?:[^{}"]|"(?:[^"\\]|\\.)*"(?!\s*:\s*[{\[]))*?"rank"\s*:\s*(\d{1,6})\b'
 )
@@ -75,7 +78,7 @@ class TraceFile:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Find out what a file is; reads at most its first megabyte, and that only if need be.
+    """Find out what a file is; it is opened only if its name does not tell.
 
     Args:
         kind: what it is, if that is known.
@@ -87,15 +90,12 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
     if not kind and len(by_name) == 1:
         kind = by_name[0]
-    inside = None
-    if kind != ET:
-        head = _head(folder, name)
-        kind = kind or _kind_of(head)
-        found = _RANK_INSIDE.search(head)
-        inside = int(found[1]) if found else None
+    named, inside = _number(_RANK, lower), None
+    if not kind or (kind == KINETO and named is None):
+        kind, inside = _look_inside(folder, name, kind, named is None)
     process = _PROCESS.search(base)
     return TraceFile(
-        name, kind, named=_number(_RANK, lower), inside=inside, maybe=_number(_MAYBE_RANK, lower),
+        name, kind, named=named, inside=inside, maybe=_number(_MAYBE_RANK, lower),
         process=int(process[1] or process[2]) if process else -1, stem=_stem(lower),
     )  # fmt: skip
 
@@ -115,28 +115,47 @@ def _stem(name: str) -> str:
     return _SEPARATORS.sub(lambda found: "/" if "/" in found[0] else "_", name).strip("_")
 
 
+def _look_inside(folder: Folder, name: str, kind: Kind, rank_wanted: bool) -> tuple[Kind, int | None]:
+    """What a file begins with, and the rank that it tells; what cannot be read tells nothing, linking will say so.
+
+    Where `distributedInfo` does not come first, as PyTorch writes it, the file is searched for it, but not parsed.
+    """
+    seen, first = b"", True
+    try:
+        with folder.open(name) as file:
+            for block in _unpacked(file):
+                seen += block
+                if first and len(seen) < _HEAD and b'"traceEvents"' not in seen:
+                    continue
+                kind = kind or _kind_of(seen)
+                if kind != KINETO or not rank_wanted:
+                    return kind, None
+                first = False
+                found = _RANK_INSIDE.search(seen)
+                if found:
+                    return kind, int(found[1])
+                seen = seen[-_OVERLAP:]
+    except (OSError, isal_zlib.error):  # type: ignore[misc]
+        pass
+    found = _RANK_INSIDE.search(seen)
+    return kind or _kind_of(seen), int(found[1]) if found else None
+
+
 def _kind_of(head: bytes) -> Kind:
     if _EVENTS.search(head):
         return KINETO
     return ET if _NODES.search(head) else ""
 
 
-def _head(folder: Folder, name: str) -> bytes:
-    """The first megabyte, unpacked, up to the events; b"" for a file that cannot be read (which linking will tell)."""
-    try:
-        with folder.open(name) as file:
-            return _unpacked(file)
-    except (OSError, zlib.error):
-        return b""
-
-
-def _unpacked(file: BinaryIO) -> bytes:
-    head, unpack = b"", None
-    while len(head) < _HEAD and b'"traceEvents"' not in head and (block := file.read(_PACKED)):
-        if unpack is None and not head and block.startswith(b"\x1f\x8b"):
-            unpack = zlib.decompressobj(wbits=31)
-        try:
-            head += unpack.decompress(block, _HEAD) if unpack else block
-        except zlib.error:
-            break
-    return head
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    """The file's bytes, unpacked, about a megabyte at a time."""
+    block = file.read(_PACKED)
+    if not block.startswith(b"\x1f\x8b"):
+        while block:
+            yield block
+            block = file.read(_HEAD)
+        return
+    unpack = isal_zlib.decompressobj(wbits=31)
+    while block and not unpack.eof:
+        yield unpack.decompress(block, _HEAD)
+        block = unpack.unconsumed_tail or file.read(_PACKED)

@@ -45,6 +45,7 @@ class RankTask:
         source, target: folders of the inputs and of the outputs.
         min_match: share of the ET's ops of which fewer are a failure.
         options: arguments of `link`.
+        may_have_offset: an output that tells a clock offset already need not be made anew.
     """
 
     rank: int
@@ -54,6 +55,7 @@ class RankTask:
     target: Folder
     min_match: float
     options: Mapping[str, Any] = field(default_factory=dict)
+    may_have_offset: bool = False
 
     @property
     def output(self) -> str:
@@ -108,9 +110,10 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
     """
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
-    same = before is not None and before.made_of == wanted and None not in (*wanted, before.output)
-    if before is not None and same and before.output == task.target.mark(task.output):
-        return before, True
+    if before is not None and before.made_of == wanted and None not in (*wanted, before.output):
+        as_wanted = task.may_have_offset or before.clock_offset_ns is None
+        if as_wanted and before.output == task.target.mark(task.output):
+            return before, True
     result = _link(task)
     task.target.write(task.output, result.write)
     comms = communications(result.document)
@@ -201,7 +204,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState:
-    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or take it out (None).
+    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or take it out (None: the text is as it was, but
+    not how it is packed).
 
     Args:
         given: the rank's task and state, and the offset, ns.

@@ -67,6 +67,10 @@ def test_the_rank_is_found_without_reading_on(tmp_path: Path) -> None:
     assert (found.kind, found.inside) == (KINETO, 4)
     (tmp_path / "b.json").write_bytes(kineto().replace(b"{", b'{"distributedInfo": {"x": {"rank": 5}},', 1))
     assert look_at(open_folder(tmp_path), "b.json").inside is None
+    late = kineto().replace(b"[]", b"[" + b"{}," * 10**6 + b'{}], "distributedInfo": {"rank": 6}')
+    (tmp_path / "c.json").write_bytes(late)
+    (tmp_path / "c.json.gz").write_bytes(gzip.compress(late, 1))
+    assert [look_at(open_folder(tmp_path), name).inside for name in ("c.json", "c.json.gz")] == [6, 6]
     (tmp_path / "cut.json.gz").write_bytes(gzip.compress(EXECUTION * 500)[:60])
     assert look_at(open_folder(tmp_path), "cut.json.gz").kind == ET
 
