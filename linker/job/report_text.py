@@ -13,6 +13,7 @@ __all__ = ["report_text"]
 _WIDTH = 79
 _LISTED = 20
 _WAITS = 3
+_CLOCKS, _LATE = 8, 12
 
 
 def report_text(report: JobReport) -> str:
@@ -100,7 +101,7 @@ def _clocks(offsets: Sequence[ClockOffset], applied: bool) -> Iterator[str]:
         return
     state = "written into the ET+ files" if applied else "not applied; --apply-clock-offsets does"
     others = [one for one in offsets if one.rank != one.reference]
-    worst = sorted(others, key=lambda one: (-abs(one.offset_ns), one.rank))[:_LISTED]
+    worst = sorted(others, key=lambda one: (-abs(one.offset_ns), one.rank))[:_CLOCKS]
     parts = [
         f"rank {one.rank} {_us(one.offset_ns)} ±{_us(one.spread_ns)} µs"
         for one in sorted(worst, key=lambda one: one.rank)
@@ -115,11 +116,11 @@ def _late(report: JobReport) -> Iterator[str]:
     if not table:
         return
     yield f"{'late':8}{'rank':>7}{'last in':>12}{'the others waited ms':>24}{'waited itself ms':>20}"
-    for one in table[:_LISTED]:
+    for one in table[:_LATE]:
         share = f"{one.last:,}/{one.collectives:,}"
         yield f"{'':8}{one.rank:7}{share:>12}{one.caused_ns / 1e6:24,.3f}{one.waited_ns / 1e6:20,.3f}"
-    if len(table) > _LISTED:
-        yield f"{'':8}and {len(table) - _LISTED:,} more ranks that made the others wait less"
+    if len(table) > _LATE:
+        yield f"{'':8}and {len(table) - _LATE:,} more ranks that made the others wait less"
 
 
 def _wait(one: Wait) -> str:
