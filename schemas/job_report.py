@@ -204,7 +204,8 @@ class JobReport(msgspec.Struct, frozen=True):
 
     def unmatched(self, rank: int) -> frozenset[int]:
         """Ids of a rank's nodes whose communication not all other ranks have alike."""
-        return frozenset(node for one in (*self.mismatches, *self.messages) for at, node in one.nodes if at == rank)
+        lists = [one.nodes for one in self.mismatches] + [one.nodes for one in self.messages]
+        return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
         """What to subtract from a rank's times, ns; 0 where nothing is known."""

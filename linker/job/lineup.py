@@ -7,7 +7,6 @@ follow each other and one is missing, the times tell which: a collective ends at
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 import numpy as np
 
@@ -132,7 +131,8 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
                 0,
                 *(int(np.median(times[1][part] - times[0][part])) for part in (slice(short), slice(-short, None))),
             ]
-        _, left, right = min((_nearest(times[0] + one, times[1]) for one in ahead), key=itemgetter(0))
+        tried = [(abs(one), *_nearest(times[0] + one, times[1])) for one in ahead]
+        _, _, left, right = min(tried, key=lambda one: one[0] + one[1])
         at[begin:end] = -1
         at[begin + left] = first + right
 
