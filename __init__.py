@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .converters.convert import convert
     from .linker import LinkResult, link
+    from .linker.batch import link_many
     from .schemas.errors import EtplusError
 
 __version__ = "0.1.0"
-__all__ = ["EtplusError", "LinkResult", "__version__", "convert", "link"]
+__all__ = ["EtplusError", "LinkResult", "__version__", "convert", "link", "link_many"]
 
 _HOMES = {
     "convert": ".converters.convert",
     "link": ".linker",
     "LinkResult": ".linker",
+    "link_many": ".linker.batch",
     "EtplusError": ".schemas.errors",
 }
 

@@ -49,6 +49,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--memory-nodes", action="store_true", help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes")
     add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
+    add("--job", metavar="FILE",
+        help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
     add(
@@ -76,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         rank=arguments.rank,
         subtree=arguments.subtree,
         max_nodes=arguments.max_nodes,
+        job=arguments.job,
     )
     print("\n".join(_lines(done)), file=sys.stderr)
     return 0

@@ -19,6 +19,7 @@ __all__ = ["main", "trace_link"]
 
 _COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
+    "batch": "link all ranks of a job, and report on them together",
     "convert": "convert ET+ to what simulators and viewers read, and back",
     "check": "check Chakra traces (.et) before a simulator runs them",
     "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
