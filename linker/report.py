@@ -157,7 +157,8 @@ def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
         mine = codes == code
         reasons = np.bincount(attachment.reason[mine], minlength=len(UNATTACHED_REASONS))
         attached = attachment.reason == 0
-        methods = np.bincount(attachment.method[mine & attached], minlength=len(ATTACH_METHODS))
+        known = mine & attached & (attachment.method >= 0)
+        methods = np.bincount(attachment.method[known], minlength=len(ATTACH_METHODS))
         categories[events.categories[code]] = {
             "total": int(mine.sum()),
             "attached": int(reasons[0]),
