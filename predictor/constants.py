@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.records import IntColumn
-from .graph import EVENT, LAUNCH, STREAM, SYNC, ReplayGraph
+from .graph import EVENT, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
 
 __all__ = ["Constants", "fit_constants"]
 
@@ -39,6 +39,7 @@ class Constants:
             STREAM: self.gap_ns,
             EVENT: self.gap_ns,
             SYNC: self.sync_return_ns,
+            QUEUE: self.sync_return_ns,
         }
 
 
@@ -56,7 +57,7 @@ def fit_constants(graph: ReplayGraph) -> Constants:
     launch_latency = _median(latency[idle] if idle.any() else latency)
     queued = (free[at] >= 0) & (launched[at] + launch_latency < free[at])
     gap = max(_median((measured[at] - free[at])[queued]), 0)
-    return Constants(launch_latency, gap)
+    return Constants(launch_latency, gap, queue_limit=graph.queue_limit)
 
 
 def _by_target(which: npt.NDArray[np.bool_], graph: ReplayGraph, none: IntColumn) -> IntColumn:

@@ -71,6 +71,10 @@ class Edges:
         """All edges of several parts."""
         return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
+    def with_lag(self, lag: IntColumn, source: IntColumn | None = None) -> Edges:
+        """The same edges with other lags (and sources)."""
+        return replace(self, lag=lag, source=self.source if source is None else source)
+
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
         """Some of the edges."""
         return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
@@ -87,21 +91,22 @@ class ReplayGraph:
 
     Attributes:
         documents: one a rank; rows below count through all of them.
-        row: int64, row of each point, −1 for points that belong to none (the beginning, meetings of ranks).
-        is_end: bool, whether a point is its row's end.
+        row: int64, row of each point, −1 for points that belong to none (the beginning, meetings of ranks). A row has
+            a start, an end and, if it is a slow launch, a point at which it submits its work.
         start, end: int64, points of each row, −1 for rows without a time.
         measured: int64 ns after the beginning, of each point; what was recorded.
         edges: sorted by target.
+        queue_limit: launches that may be outstanding, None if no call was seen to wait for the launch queue.
         notes: what was left out or guessed, in sentences.
     """
 
     documents: tuple[EtPlusDocument, ...]
     row: IntColumn
-    is_end: npt.NDArray[np.bool_]
     start: IntColumn
     end: IntColumn
     measured: IntColumn
     edges: Edges
+    queue_limit: int | None = None
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -137,7 +142,7 @@ class ReplayGraph:
 
     def with_lags(self, lag: IntColumn) -> ReplayGraph:
         """The same graph with other lags, one an edge, not negative where they are times of work."""
-        return replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64)))
+        return replace(self, edges=self.edges.with_lag(np.asarray(lag, np.int64)))
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
         """The same graph with other times of rows.

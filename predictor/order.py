@@ -6,44 +6,44 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.records import IntColumn
 from .graph import DURATION, HOST, Edges, ReplayGraph
+from .points import Points
 
-__all__ = ["ordered_graph", "topological"]
+__all__ = ["ordered_graph", "renumbered", "topological"]
 
 
-def ordered_graph(
-    document: EtPlusDocument, start: IntColumn, end: IntColumn, measured: IntColumn, edges: Edges,
-    notes: Sequence[str],
-) -> ReplayGraph:  # fmt: skip
-    """The graph of points 0 (the beginning) and two a timed row, in any order, numbered anew.
+def ordered_graph(points: Points, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
+    """The graph with its points numbered in such an order.
 
     Edges that would close a cycle (clocks that disagree) are left out, and a note says how many.
     """
+    measured = points.measured
     order = topological(measured, edges)
     if order is None:
-        forward = (edges.kind == HOST) | (edges.kind == DURATION) | (edges.source == 0)
-        forward |= measured[edges.source] < measured[edges.target]
+        forward = (edges.kind == HOST) | (edges.kind == DURATION) | (measured[edges.source] < measured[edges.target])
         notes = [*notes, f"{np.count_nonzero(~forward)} dependencies against the measured order were left out"]
         edges = edges.take(forward)
         order = topological(measured, edges)
         assert order is not None
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
-    row = np.full(len(order), -1, np.int64)
-    is_end = np.zeros(len(order), np.bool_)
-    timed = np.flatnonzero(start >= 0)
-    row[number[start[timed]]] = row[number[end[timed]]] = timed
-    is_end[number[end[timed]]] = True
-    renumbered = [np.where(points >= 0, number[points], -1) for points in (start, end)]
-    edges = Edges(number[edges.source], number[edges.target], edges.lag, edges.kind, edges.owner, edges.capped)
-    edges = edges.take(np.lexsort((edges.source, edges.target)))
-    return ReplayGraph((document,), row, is_end, *renumbered, measured[order], edges, tuple(notes))
+    start, end = (np.where(of >= 0, number[of], -1) for of in (points.start, points.end))
+    return ReplayGraph(
+        (points.document,), points.row[order], start, end, measured[order], renumbered(edges, number), queue_limit,
+        tuple(notes),
+    )  # fmt: skip
+
+
+def renumbered(edges: Edges, number: IntColumn) -> Edges:
+    """Edges between points with other numbers, sorted by target."""
+    source, target = number[edges.source], number[edges.target]
+    edges = Edges(source, target, edges.lag, edges.kind, edges.owner, edges.capped)
+    return edges.take(np.lexsort((source, target)))
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
-    """Points in an order in which every edge leads forward, None if there is a cycle.
+    """Points in an order in which every edge leads forward, the beginning first; None if there is a cycle.
 
     Mostly the measured order is one; points of equal time, and clocks that differ by a rounding, need Kahn's way.
     """
@@ -52,10 +52,10 @@ def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
     place[order] = np.arange(len(order))
     if np.all(place[edges.source] < place[edges.target]):
         return order
-    return _kahn(len(measured), edges, place)
+    return _kahn(len(measured), edges)
 
 
-def _kahn(count: int, edges: Edges, place: IntColumn) -> IntColumn | None:
+def _kahn(count: int, edges: Edges) -> IntColumn | None:
     """Kahn's algorithm on lists; a stack, not a queue, since the order among free points does not matter."""
     by_source = np.argsort(edges.source, kind="stable")
     target = edges.target[by_source].tolist()

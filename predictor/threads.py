@@ -3,70 +3,88 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.etplus_document import GPU
 from ..schemas.records import IntColumn
-from .graph import HOST, Edges
+from .graph import HANDOFF, HOST, Edges
+from .points import Points
 
-__all__ = ["host_chains"]
+__all__ = ["handoffs", "host_chains"]
+
+_ANNOTATION_SCOPE = 7
 
 
-def host_chains(document: EtPlusDocument, start: IntColumn, end: IntColumn, measured: IntColumn) -> Edges:
+def host_chains(points: Points) -> Edges:
     """Edges of kind HOST: each boundary of a thread's calls after the one before it.
 
     The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
     (times rounded to µs, asynchronous work shown on its caller's thread) end in order of their nesting, not of their
     ends. A thread's first boundary follows the beginning of the window.
-
-    Args:
-        start, end: int64, points of each row. measured: int64 ns of each point.
     """
+    document = points.document
     rows = np.flatnonzero(document.timed & (document.kind != GPU))
     order, before = document.lane_order(document.thread, rows, nested=True)
-    points, owners = _boundaries(document, order, before, start, end)
-    times = measured[points]
-    firsts = np.isin(points, start[order[before < 0]])
-    lag = np.diff(_running_max(times, firsts), prepend=0)
-    lag[firsts] = times[firsts]
-    source = np.concatenate(([0], points[:-1])) if len(points) else points
-    source = np.where(firsts, 0, source)
-    return Edges.of(HOST, source, points, lag, owners)
+    target, owners = _boundaries(points, order, before < 0)
+    firsts = np.zeros(len(points.row), np.bool_)
+    firsts[points.start[order[before < 0]]] = True
+    first = firsts[target]
+    lag = np.diff(_running_max(points.measured[target], first), prepend=0)
+    lag[first] = points.measured[target[first]]
+    source = np.where(first, 0, np.concatenate(([0], target))[: len(target)])
+    return Edges.of(HOST, source, target, lag, owners)
 
 
-def _boundaries(
-    document: EtPlusDocument, order: IntColumn, before: IntColumn, start: IntColumn, end: IntColumn
-) -> tuple[IntColumn, IntColumn]:
+def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
     """Points in order through all threads, and of each the row that was open before it, −1 for none."""
-    points, owners = [], []
+    document = points.document
+    target: list[int] = []
+    owners: list[int] = []
     stack: list[int] = []
-    ends: list[int] = []
-    rows, first = order.tolist(), (before < 0).tolist()
-    ts, finish = document.ts[order].tolist(), document.finish[order].tolist()
-    start_of, end_of = start[order].tolist(), end[order].tolist()
-    row_ends = dict(zip(rows, end_of, strict=True))
-    for row, new, begin, until, point in zip(rows, first, ts, finish, start_of, strict=True):
-        while stack and (new or ends[-1] <= begin):
+    finish, end = document.finish.tolist(), points.end.tolist()
+    columns = (order, first, document.ts[order], points.start[order])
+    for row, new, begin, start in zip(*(column.tolist() for column in columns), strict=True):
+        while stack and (new or finish[stack[-1]] <= begin):
             top = stack.pop()
-            ends.pop()
-            points.append(row_ends[top])
+            target.append(end[top])
             owners.append(top)
-        points.append(point)
+        target.append(start)
         owners.append(stack[-1] if stack else -1)
         stack.append(row)
-        ends.append(until)
     for top in reversed(stack):
-        points.append(row_ends[top])
+        target.append(end[top])
         owners.append(top)
-    return np.array(points, np.int64), np.array(owners, np.int64)
+    return np.array(target, np.int64), np.array(owners, np.int64)
 
 
-def _running_max(times: IntColumn, firsts: np.ndarray) -> IntColumn:
+def _running_max(times: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
     """Running maximum that begins anew at each thread's first point."""
-    if not len(times):
-        return times
-    lane = np.cumsum(firsts)
-    step = int(times.max()) + 1
-    if int(lane[-1]) * step < 2**62:
-        return np.maximum.accumulate(times + lane * step) - lane * step
-    pieces = np.split(times, np.flatnonzero(firsts)[1:])
+    pieces = np.split(times, np.flatnonzero(first)[1:])
     return np.concatenate([np.maximum.accumulate(piece) for piece in pieces])
+
+
+def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
+    """Edges where a thread waited for another one; and the chains without these pauses.
+
+    What remains of a pause after the other thread's op is the edge's lag. Between the op before the pause and the one
+    after it may stand boundaries of annotations; the longest piece is the pause.
+    """
+    document = points.document
+    source, target = points.timed_edges("thread_handoff")
+    in_order = document.finish[source] <= document.ts[target]
+    into = np.full(len(points.row), -1, np.int64)
+    into[chains.target] = np.arange(len(chains))
+    of_op = document.scope[points.row] != _ANNOTATION_SCOPE
+    done, pauses = [], []
+    for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
+        pause = at = int(into[b])
+        while chains.source[at] > 0 and not of_op[chains.source[at]]:
+            at = int(into[chains.source[at]])
+            if points.measured[chains.target[at]] >= points.measured[a] and chains.lag[at] > chains.lag[pause]:
+                pause = at
+        done.append(a)
+        pauses.append(pause)
+    begin, paused = np.array(done, np.int64), np.array(pauses, np.int64)
+    end, lag = chains.target[paused], chains.lag.copy()
+    lag[paused] = 0
+    return Edges.of(HANDOFF, begin, end, np.maximum(points.between(begin, end), 0)), chains.with_lag(lag)
