@@ -224,7 +224,8 @@ def _paths(document: EtPlusDocument) -> IntColumn:
 def _codes(first: IntColumn, second: IntColumn) -> IntColumn:
     """A number for each pair."""
     packed = first * (int(second.max(initial=0)) + 1) + second
-    return np.unique(packed, return_inverse=True)[1].reshape(-1)
+    codes: IntColumn = np.unique(packed, return_inverse=True)[1].reshape(-1)
+    return codes
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:

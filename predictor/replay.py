@@ -7,11 +7,13 @@ print(replay(graph, constants).makespan_ns)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from ..schemas.errors import UsageError
 from ..schemas.records import IntColumn
 from .build import build_graph
 from .constants import Constants, fit_constants
@@ -55,10 +57,13 @@ class Replay:
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
 
-def replay(graph: ReplayGraph, constants: Constants, *, durations: IntColumn | None = None) -> Replay:
+def replay(
+    graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
+) -> Replay:
     """Replay a graph.
 
     Args:
+        constants: of the one rank, or one of each rank of a coupled graph.
         durations: int64 ns, one entry a document row, instead of the graph's own; see `ReplayGraph.with_durations`.
     """
     if durations is not None:
@@ -67,13 +72,18 @@ def replay(graph: ReplayGraph, constants: Constants, *, durations: IntColumn | N
     return Replay(graph, _longest(graph, lag), lag)
 
 
-def counted_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
+def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
     """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
     edges = graph.edges
-    limit = np.full(int(edges.kind.max(initial=PIN)) + 1, np.iinfo(np.int64).max)
-    for kind, cap in constants.caps().items():
-        limit[kind] = cap
-    return np.where(edges.capped, np.minimum(edges.lag, limit[edges.kind]), edges.lag)
+    ranks = [constants] if isinstance(constants, Constants) else list(constants)
+    if len(ranks) != len(graph.documents):
+        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
+    limit = np.full((len(ranks), PIN + 1), np.iinfo(np.int64).max)
+    for i, of in enumerate(ranks):
+        for kind, cap in of.caps().items():
+            limit[i, kind] = cap
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
+    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
 
 
 def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
