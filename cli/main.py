@@ -20,6 +20,7 @@ __all__ = ["main", "trace_link"]
 _COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
     "convert": "convert ET+ to what simulators and viewers read, and back",
+    "replay": "predict the timeline of ET+ graphs, and what if",
     "check": "check Chakra traces (.et) before a simulator runs them",
     "demo": "link and convert a bundled real pair, and show the report",
 }
