@@ -38,7 +38,7 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     edges = Edges.joined([
         chains, passed, waits, queue.edges, events, guessed,
         Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
-        launch_edges(points, submitted),
+        launch_edges(points, submitted, latency),
         stream_edges(points, submitted, Edges.joined([events, guessed]), latency),
         _data_and_comm(points),
     ])  # fmt: skip

@@ -23,6 +23,8 @@ _BLOCKED = 5
 _LEAST_LIMIT = 64
 _LEAST_BLOCKED = 20
 _NEAR_LIMIT = 2
+_CARRIED_NS = 50_000
+"""A stream's first event that starts so much later than its launch allows has waited for work before the window."""
 LATE_NS = 5_000
 """GPU work that starts so much later than its launch and its stream allow has waited for something else."""
 
@@ -137,26 +139,41 @@ def _waits_for_own(points: Points, copies: IntColumn, waits: Edges) -> npt.NDArr
     return np.isin(points.end[copies] * len(points.measured) + points.end[points.launcher[copies]], pairs)
 
 
-def launch_edges(points: Points, submitted: IntColumn) -> Edges:
-    """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream."""
-    launched = points.gpu[points.launcher[points.gpu] >= 0]
-    source, target = submitted[points.launcher[launched]], points.start[launched]
-    return Edges.of(LAUNCH, source, target, points.between(source, target), capped=True)
+def launch_edges(points: Points, submitted: IntColumn, latency_ns: int) -> Edges:
+    """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream.
+
+    A stream's first event keeps its own latency if nothing was left out before it: modules are loaded, clocks rise.
+    """
+    launched = points.launcher[points.gpu] >= 0
+    gpu, first = points.gpu[launched], (points.before < 0)[launched]
+    source, target = submitted[points.launcher[gpu]], points.start[gpu]
+    lag = points.between(source, target)
+    own = first & ~_carried_in(points, lag, latency_ns)
+    return Edges.joined([
+        Edges.of(LAUNCH, source, target, lag, capped=True).take(~own),
+        Edges.of(LAUNCH, source, target, lag).take(own),
+    ])  # fmt: skip
+
+
+def _carried_in(points: Points, lag: IntColumn, latency_ns: int) -> npt.NDArray[np.bool_]:
+    """Whether a stream's first event, which started so long after its launch, waited for work that is not in the
+    document: only where there is such work (unattached events; files of other linkers do not tell)."""
+    unattached = points.document.summary.get("unattached", {"unknown": []})
+    return (lag > latency_ns + _CARRIED_NS) if unattached else np.zeros(len(lag), np.bool_)
 
 
 def stream_edges(points: Points, submitted: IntColumn, waits: Edges, latency_ns: int) -> Edges:
     """Each GPU event after the one before it on its stream.
 
     What nobody launched keeps its own gap. A stream's first event is pinned to its measured start if nobody launched
-    it, or if it started late and waited for no other stream: only that tells when the stream became free of what ran
-    before the window.
+    it, or if it had to wait for work before the window: only that tells when the stream became free.
     """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
     source, target = points.end[np.maximum(before, 0)], points.start[gpu]
     lag = points.between(source, target)
-    usual = points.measured[submitted[points.launcher[gpu]]] + latency_ns + LATE_NS
-    late = (points.measured[target] > usual) & ~np.isin(target, waits.target)
+    latency = points.between(submitted[points.launcher[gpu]], target)
+    late = _carried_in(points, latency, latency_ns) & ~np.isin(target, waits.target)
     pinned = target[first & (~launched | late)]
     return Edges.joined([
         Edges.of(STREAM, source, target, lag, capped=True).take(~first & launched),
