@@ -116,7 +116,7 @@ def make_report(
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     warnings = [*_loss_sentences(et), *_loss_sentences(kineto)]
-    if not match.linked:
+    if len(nodes) and not match.linked:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(

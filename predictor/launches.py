@@ -183,10 +183,10 @@ def stream_edges(points: Points, submitted: IntColumn, waits: Edges, latency_ns:
 
 
 def usual_latency(points: Points, submitted: IntColumn) -> int:
-    """Median ns from submission to start of the GPU events whose stream was idle; of all if none was."""
+    """Median ns from submission to start of the GPU events whose stream was idle; of streams' first if none was."""
     gpu, before = points.gpu, points.before
     launched = points.launcher[gpu] >= 0
     begin = points.measured[submitted[points.launcher[gpu]]]
     idle = launched & (before >= 0) & (points.measured[points.end[before]] <= begin)
-    chosen = idle if idle.any() else launched
+    chosen = idle if idle.any() else launched & (before < 0)
     return int(np.median((points.measured[points.start[gpu]] - begin)[chosen])) if chosen.any() else 0

@@ -89,6 +89,7 @@ class Summary:
             "constants": [
                 {
                     "launch_latency_ns": one.launch_latency_ns, "gap_ns": one.gap_ns,
+                    "event_gap_ns": one.event_gap_ns,
                     "sync_return_ns": one.sync_return_ns, "queue_limit": one.queue_limit,
                 }
                 for one in self.constants
