@@ -34,12 +34,13 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     latency = usual_latency(points, submitted)
     events = event_waits(points)
     guessed = inferred_waits(points, events, submitted, latency)
+    between = Edges.joined([events, guessed])
     gpu = points.gpu
     edges = Edges.joined([
-        chains, passed, waits, queue.edges, events, guessed,
+        chains, passed, waits, queue.edges, between,
         Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
-        launch_edges(points, submitted, latency),
-        stream_edges(points, submitted, Edges.joined([events, guessed]), latency),
+        launch_edges(points, submitted, between, latency),
+        stream_edges(points, submitted, between, latency),
         _data_and_comm(points),
     ])  # fmt: skip
     notes = [f"{len(guessed)} waits between streams were guessed from the times"] if len(guessed) else []
