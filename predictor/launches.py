@@ -131,9 +131,9 @@ def with_submissions(
     source[at] = new
     lag = chains.lag.copy()
     lag[at] -= early[slow]
-    before = chains.take(at)
-    before = Edges(before.source, new, early[slow], before.kind, before.owner, before.capped)
-    return points, Edges.joined([chains.with_lag(lag, source), before]), submitted
+    head = chains.take(at)
+    head = Edges(head.source, new, early[slow], head.kind, head.owner, head.capped)
+    return points, Edges.joined([chains.with_lag(lag, source), head]), submitted
 
 
 def _pairs(points: Points, source: IntColumn, target: IntColumn) -> IntColumn:
