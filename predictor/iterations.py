@@ -96,8 +96,8 @@ def _mark(document: EtPlusDocument, ts: IntColumn) -> bool:
     gaps = np.diff(ts)
     middle = float(np.median(gaps))
     inside = (document.ts >= ts[0]) & (document.ts <= ts[-1] + middle)
-    covers = np.count_nonzero(inside & document.timed) >= _COVERED * np.count_nonzero(document.timed)
-    return covers and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
+    covered = float(np.mean(inside[document.timed]))
+    return covered >= _COVERED and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
 
 
 def _split(document: EtPlusDocument, mark: IntColumn) -> Iterations:

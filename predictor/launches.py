@@ -22,7 +22,8 @@ _BLOCKED = 5
 """A call that takes so many times as long as the median one, at the queue's limit, has waited for the queue."""
 _LEAST_LIMIT = 64
 _LEAST_BLOCKED = 20
-_NEAR_LIMIT = 2
+_NEAR_LIMIT = 8
+"""Calls return some µs after there is room in the queue, in which further short kernels may start."""
 _CARRIED_NS = 50_000
 """A stream's first event that starts so much later than its launch allows has waited for work before the window."""
 LATE_NS = 5_000

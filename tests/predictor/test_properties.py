@@ -150,8 +150,8 @@ def test_fixtures_replay_as_they_were_measured(name: str) -> None:
 
 
 def test_kernels_twice_as_fast_on_a_busy_device_take_half_the_time() -> None:
-    """200 kernels of 100 µs, 1 µs apart, launched every 2 µs: 10 + 101·200 − 1 = 20209 µs behind 0.4 ms of host work. Of
-    50 µs they take 10 + 51·200 − 1 = 10209 µs."""
+    """200 kernels of 100 µs, 1 µs apart, launched every 2 µs: 10 + 101·200 − 1 = 20209 µs behind 0.4 ms of host work.
+    Of 50 µs they take 10 + 51·200 − 1 = 10209 µs."""
     trace = Timeline()
     for k in range(200):
         trace.launch("k", 2 * k, 1, 10 + 101 * k, 100)
