@@ -25,10 +25,10 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     """
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
-    points = Points.of(document)
+    points, chains = host_chains(Points.of(document))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
-    passed, chains = handoffs(points, host_chains(points))
+    passed, chains = handoffs(points, chains)
     chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
     latency = usual_latency(points, submitted)

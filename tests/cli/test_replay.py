@@ -30,9 +30,8 @@ def test_the_table_fits_a_terminal(plus: Path) -> None:
 
 
 def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
-    done = run(
-        "etplus", "replay", plus, "--json", tmp_path / "out.json", "--what-if", "kernel*0.5", "--what-if", "cpu*0"
-    )
+    changes = ("--what-if", "kernel*0.5", "--what-if", "cpu*0")
+    done = run("etplus", "replay", plus, "--json", tmp_path / "out.json", *changes)
     told = read_json(tmp_path / "out.json")
     assert done.returncode == 0 and b"cannot be less than" in done.stdout
     assert told["what_if"]["changes"] == ["kernel*0.5", "cpu*0"]
