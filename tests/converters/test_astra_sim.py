@@ -122,25 +122,38 @@ def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
 
 @st.composite
 def gpu_timelines(draw: st.DrawFn) -> EtPlusDocument:
-    """Kernels and collectives of several streams that run one after the other on each, as long as they like."""
+    """Kernels and collectives of several streams that run one after the other on each, as long as they like.
+
+    Some waits are on record: of GPU events for each other, and of the host for one, before it launches another.
+    """
     nodes = [cpu(3, "step", 0, draw(st.integers(1, 4000)) / 2, scope=7)]
     number, edges = 10, []
-    for stream, kind in ((7, "kernel"), (8, "kernel"), (20, "nccl")):
+    for stream, kinds in ((7, ["kernel"]), (8, ["kernel"]), (20, ["nccl", "nccl", "kernel"])):
         at = draw(st.integers(0, 400)) / 4
         for _ in range(draw(st.integers(0, 6))):
+            kind = draw(st.sampled_from(kinds))
             at += draw(st.sampled_from([0, 0.25, 3, 40]))
             dur = draw(st.sampled_from([0, 0.5, 2.75, 30, 111.125]))
             comm = {"comm": {"collective": "allreduce", "bytes": 64}, "pg_name": None} if kind == "nccl" else {}
             nodes.append(gpu(number, f"{kind}Kernel", at, dur, stream=stream, **comm))
             number, at = number + 1, at + dur
-    events = nodes[1:]
+    events, calls = nodes[1:], []
     for source, target in itertools.permutations(events, 2):
-        if source["ts"] + source["dur"] <= target["ts"] and draw(st.booleans()):
+        end = source["ts"] + source["dur"]
+        if end > target["ts"]:
+            continue
+        wait = draw(st.sampled_from(["none", "none", "event", "sync"]))
+        if wait == "event":
             edges.append([source["id"], target["id"], "event"])
-    return etplus(nodes, [], sorted(edges))
+        elif wait == "sync":
+            calls.append(runtime(100 + 2 * len(calls), "cudaStreamSynchronize", max(0, end - 2), min(2, end)))
+            edges.append([source["id"], calls[-1]["id"], "sync"])
+            calls.append(runtime(100 + 2 * len(calls), "cudaLaunchKernel", end, 0))
+            edges.append([calls[-1]["id"], target["id"], "launch"])
+    return etplus(nodes, calls, sorted(edges))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(document=gpu_timelines())
 def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: EtPlusDocument) -> None:
     folder = tmp_path_factory.mktemp("fold")
