@@ -507,7 +507,7 @@ def gets_stuck(program: list[list[tuple[int, list[int]]]], one_at_a_time: bool) 
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_deadlocks_agree_with_brute_force(
     tmp_path_factory: pytest.TempPathFactory, program: list[list[tuple[int, list[int]]]]
 ) -> None:
