@@ -182,22 +182,30 @@ def test_ranks_together_match(tmp_path: Path) -> None:
     assert [size for _, size, _ in issued[0]] == [24576, 192, 1536, 13568, 1576964, 24576, 448, 907840]
 
 
-def test_a_collective_that_one_rank_lacks_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "lacking", "name"),
+    [(0, 2, "ALL_TO_ALL of 24576"), (3, 2, "ALL_TO_ALL of 13568"), (4, 0, "ALL_REDUCE of 1576964"),
+     (7, 2, "ALL_REDUCE of 907840")],
+)  # fmt: skip
+def test_a_collective_that_one_rank_lacks_is_named(at: int, lacking: int, name: str, tmp_path: Path) -> None:
     convert([linked(name).document for name in DLRM], tmp_path / "t", to="astra-sim")
-    metadata, nodes = read_chakra(tmp_path / "t.2.et")
+    metadata, nodes = read_chakra(tmp_path / f"t.{lacking}.et")
     kept = list(nodes)
-    removed = next(node for node in kept if node.type == COLL)
+    removed = [node for node in kept if node.type == COLL][at]
     for node in kept:
         deps = [
             *dict.fromkeys(d for dep in node.data_deps for d in (removed.data_deps if dep == removed.id else [dep]))
         ]
         del node.data_deps[:]
         node.data_deps.extend(deps)
-    write_chakra(tmp_path / "t.2.et", metadata, [node for node in kept if node.id != removed.id])
+    write_chakra(tmp_path / f"t.{lacking}.et", metadata, [node for node in kept if node.id != removed.id])
     report = check(tmp_path / "t", profile="astra-sim")
     assert not report.ok
-    assert "collective" in report.counts
-    assert any("8 collectives on rank 0, 7 on rank 2" in problem.text for problem in report.problems)
+    having = (1, 2, 3) if lacking == 0 else (0,)
+    assert report.counts == {"collective": len(having)}
+    for problem, rank in zip(report.problems, having, strict=True):
+        assert problem.text.startswith(f"all ranks, collective {at}: {name} bytes on rank {rank} (node ")
+        assert problem.text.endswith(f") is missing on rank {lacking}, which has 7 of 8")
 
 
 def comm_rank(rank: int, *comms: Document, world: int = 4, launch: bool = False) -> EtPlusDocument:
