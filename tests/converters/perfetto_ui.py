@@ -63,7 +63,7 @@ class PerfettoUi:
     def load(self, address: str) -> None:
         target = self._call("Target.createTarget", url=f"{address}#!/?url={address}trace.json")["targetId"]
         self._session = {"sessionId": self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
-        self._wait_for("window.app !== undefined && app.trace !== undefined")
+        self._wait_for("window.app?.trace && !app.isLoadingTrace")
 
     def query(self, sql: str) -> list[list[Any]]:
         """Rows of a query to the trace processor."""
