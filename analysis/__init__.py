@@ -1,1 +1,1 @@
-"""Where the time goes: breakdown, overheads, roofline, comparison, report."""
+"""What a linked trace, or a Kineto trace alone, tells about where the time goes."""
