@@ -1,55 +1,104 @@
-"""The HTML report: one file that holds its data, its charts' library and its script, and loads nothing."""
+"""The HTML report of one trace, or of the ranks of a job: everything that `analyse` tells, with a timeline."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import html
-import re
-from importlib.resources import files
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import PurePath
 from typing import Any
 
-import orjson
-
 from .. import __version__
+from .communication import CommunicationRow, communication
+from .gaps import longest_gaps
+from .html_page import page
+from .kernel_kinds import GPU_KINDS, gpu_kind
+from .summary import Analysis, json_of
+from .time_tree import time_tree
+from .timeline_lanes import KIND_COLOURS, timeline_of
 
-__all__ = ["page"]
+__all__ = ["RankReport", "rank_report", "report_html"]
 
-_PARTS = files(__package__) / "html"
-_SCRIPTS = ("base.js", "table.js", "timeline.js", "sections.js", "main.js")
-_LIBRARY = "echarts.min.js.gz"
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
-_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-_ESCAPES = str.maketrans(_UNSAFE)
+RankReport = dict[str, Any]
+"""What the page shows of one trace: plain values and numpy columns."""
+
+_BLOCKS = 40_000
+_BLOCKS_OF_A_JOB = 80_000
+_LEAST_BLOCKS = 2_000
+_ROWS = 2_000
 
 
-def page(report: dict[str, Any], title: str) -> bytes:
-    """The page that shows a report; the same report gives the same bytes.
+def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
+    """What the page is to show of a trace; it holds nothing of the trace itself.
 
-    The content security policy lets only the page's own two scripts run, by their hashes, and nothing be fetched: a
-    name in a trace could do nothing even if it got into the markup.
+    Args:
+        files: number of traces that the page will show; the more, the coarser their timelines.
     """
-    library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
-    script = '"use strict";\n{\n' + "\n".join((_PARTS / name).read_text() for name in _SCRIPTS) + "}\n"
-    allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
-    parts = {
-        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
-        "generator": f"etplus {__version__}",
-        "title": html.escape(title),
-        "style": (_PARTS / "style.css").read_text(),
-        "data": embedded(report),
-        "library": library,
-        "script": script,
+    trace = analysis.trace
+    told = json_of(analysis)
+    comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
+    tree = time_tree(analysis.breakdown, comm)
+    table = told["breakdown"]
+    kinds = [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:_ROWS]]
+    return {
+        "file": PurePath(trace.file).name,
+        "rank": trace.rank,
+        "analysis": told | {"breakdown": table[:_ROWS], "kernels": told["kernels"][:_ROWS]},
+        "left_out": {name: max(0, len(told[name]) - _ROWS) for name in ("breakdown", "kernels")},
+        "kernel_kinds": kinds,
+        "span_ns": trace.span.length,
+        "start_ns": trace.span.start,
+        "host_calls": len(trace.calls),
+        "runtime_calls": len(trace.runtime),
+        "gpu_events": len(trace.gpu),
+        "coverage": _coverage(trace.coverage),
+        "tree": tree.plain(),
+        "communication": [_communication_row(row) for row in communication(trace)[:_ROWS]],
+        "gaps": [asdict(gap) for gap in longest_gaps(trace)],
+        "timeline": timeline_of(trace, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files))),
     }
-    template = (_PARTS / "page.html").read_text()
-    return _PLACE.sub(lambda place: parts[place[1]], template).encode()
 
 
-def embedded(value: Any) -> str:
-    """JSON that cannot end or change the script element it stands in, whatever texts it holds."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode().translate(_ESCAPES)
+def report_html(ranks: Iterable[RankReport], title: str = "") -> bytes:
+    """The page; the same traces give the same bytes.
+
+    Args:
+        ranks: one or several, from `rank_report`; shown in order of rank where all traces tell theirs.
+        title: by default the file's name.
+    """
+    found = list(ranks)
+    numbers = [one["rank"] for one in found]
+    if None not in numbers and len(set(numbers)) == len(found):
+        found.sort(key=lambda one: int(one["rank"]))
+        labels = [f"{one['rank']}" for one in found]
+    else:
+        labels = [one["file"] for one in found]
+    name = title or (found[0]["file"] if len(found) == 1 else f"Job of {len(found)} ranks")
+    shown = {
+        "title": name,
+        "version": __version__,
+        "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
+        "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
+    }
+    return page(shown, f"{name} · etplus report")
 
 
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _communication_row(row: CommunicationRow) -> dict[str, Any]:
+    rates = {name: getattr(row, name) for name in ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")}
+    return asdict(row) | rates
+
+
+def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What of the linker's report the page shows, None for Kineto alone; the report is of a file, so it is checked."""
+    ops, gpu = report.get("ops"), report.get("gpu")
+    counts = [ops.get(key) for key in ("total", "linked", "certain", "equivalent")] if isinstance(ops, dict) else []
+    times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
+    if not counts or not times or not all(type(value) is int for value in (*counts, *times)):
+        return None
+    windows = report.get("windows")
+    notes = windows.get("notes") if isinstance(windows, dict) else None
+    warnings = report.get("warnings")
+    return {
+        "method": str(report.get("method", "")),
+        **dict(zip(("total", "linked", "certain", "equivalent", "gpu_ns", "attached_ns"), counts + times, strict=True)),
+        "notes": [str(text) for of in (notes, warnings) if isinstance(of, list) for text in of],
+    }

@@ -19,6 +19,7 @@ function draw(rank) {
   $("nav").replaceChildren(...[...document.querySelectorAll("section")].map((node) =>
     el("a", { href: `#${node.id}`, "data-to": node.id }, node.querySelector("h2").textContent)));
   for (const one of charts) one.draw();
+  $("subtitle").textContent = [...new Set(Object.values(rank.analysis.devices).map((device) => device.name ?? "unnamed device"))].join(", ");
   watch();
 }
 
@@ -47,8 +48,7 @@ function theme(choice) {
 
 function start() {
   $("title").textContent = report.title;
-  $("subtitle").textContent = report.subtitle;
-  $("footer").textContent = report.footer;
+  $("footer").textContent = `etplus ${report.version} · times are as the profiler recorded them, its own cost included · charts by Apache ECharts`;
   if (report.ranks.length > 1) {
     $("rank-pick").hidden = false;
     $("rank").append(...report.ranks.map((one, i) => el("option", { value: i }, one.label)));

@@ -6,7 +6,7 @@ const ROWS_SHOWN = 100;
  * columns: {key, title, unit, hint, code, share}; unit "text" for names, "share" for fractions of 1, else see SCALES.
  * A value can be a key of a row or a function of it.
  */
-function table(columns, rows, { sort = null, filter = true, name = "" } = {}) {
+function table(columns, rows, { sort = null, filter = true, name = "", click = null } = {}) {
   const state = { key: sort ?? columns.find((column) => column.unit !== "text")?.key, down: true, text: "", most: ROWS_SHOWN };
   const units = Object.fromEntries(columns.map((column) => [column.key, columnUnit(column, rows)]));
   const head = el("tr"), body = el("tbody"), said = el("span", { class: "said" });
@@ -39,7 +39,7 @@ function table(columns, rows, { sort = null, filter = true, name = "" } = {}) {
       if (column.key === state.key) column.heading.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else column.heading.removeAttribute("aria-sort");
     }
-    body.replaceChildren(...found.slice(0, state.most).map((row) => el("tr", {}, columns.map((column) => cell(column, row, units[column.key])))));
+    body.replaceChildren(...found.slice(0, state.most).map((row) => el("tr", click ? { class: "go", onclick: () => click(row) } : {}, columns.map((column) => cell(column, row, units[column.key])))));
     more.hidden = found.length <= state.most;
     said.textContent = found.length < rows.length ? `${integers.format(found.length)} of ${integers.format(rows.length)} rows`
       : more.hidden ? "" : `first ${ROWS_SHOWN} of ${integers.format(rows.length)} rows`;

@@ -169,10 +169,12 @@ class Timeline {
 
   pick(block) {
     const { names, name, kinds, kind, ts, dur, count, op, lanes, lane } = this.data;
-    this.picked.replaceChildren(el("code", {}, names[name[block]]), " — ",
-      [kinds[kind[block]].name, lanes[lane[block]].name, `start ${show(ts[block], "ns")}`, `duration ${show(dur[block], "ns")}`,
-        count[block] > 1 ? `${integers.format(count[block])} calls merged` : null,
-        op[block] >= 0 ? `launched by ${names[op[block]]}` : null].filter(Boolean).join(" · "));
+    this.say(name[block], [kinds[kind[block]].name, lanes[lane[block]].name, `start ${show(ts[block], "ns")}`, `duration ${show(dur[block], "ns")}`,
+      count[block] > 1 ? `${integers.format(count[block])} calls merged` : null, op[block] >= 0 ? `launched by ${names[op[block]]}` : null]);
+  }
+
+  say(name, facts) {
+    this.picked.replaceChildren(el("code", {}, this.data.names[name]), " — ", facts.filter(Boolean).join(" · "));
   }
 
   fill(block) {
@@ -220,7 +222,7 @@ class Timeline {
     this.matches = new Set([one.name]);
     const room = Math.max(one.dur * 3, this.data.resolution * 40, 200);
     this.show(one.ts - room, one.ts + one.dur + room);
-    this.pick(one.block);
+    this.say(one.name, [this.data.kinds[one.kind].name, `${integers.format(one.count)} calls, ${show(one.total, "ns")}`, `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`]);
     this.chart.instance.setOption({ series: [{ id: "calls", data: this.visible() }] });
   }
 
