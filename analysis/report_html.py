@@ -21,8 +21,8 @@ __all__ = ["RankReport", "rank_report", "report_html"]
 RankReport = dict[str, Any]
 """What the page shows of one trace: plain values and numpy columns."""
 
-_BLOCKS = 40_000
-_BLOCKS_OF_A_JOB = 80_000
+_BLOCKS = 60_000
+_BLOCKS_OF_A_JOB = 120_000
 _LEAST_BLOCKS = 2_000
 _ROWS = 2_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.records import IntColumn
 
@@ -80,7 +81,8 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
         whole = _starts(lane, depth, ts, dur, resolution)
     starts = np.flatnonzero(whole)
     if not len(starts):
-        return Blocks(*(np.zeros(0, np.int64) for _ in range(7)), resolution)
+        none = np.zeros(0, np.int64)
+        return Blocks(none, none, none, none, none, none, none, resolution)
     block = np.cumsum(whole) - 1
     longest = np.lexsort((-dur, block))[starts]
     return Blocks(
@@ -89,7 +91,7 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
     )  # fmt: skip
 
 
-def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, resolution: int) -> np.ndarray:  # type: ignore[type-arg]
+def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, resolution: int) -> npt.NDArray[np.bool_]:
     """Bool, the calls (in order of lane, depth, start) that begin a block."""
     long = dur >= resolution
     bucket = (ts - ts.min()) // (_BUCKET * resolution)

@@ -20,7 +20,7 @@ _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
 KIND_COLOURS = {
     "Matrix product": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
-    "Operator": 0, "Annotation and module": 6, "Runtime call": 9,
+    "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
 }  # fmt: skip
 """Kind to its colour's place in the page's palette; host and device are told apart by their lanes."""
 _LANES = 40
@@ -57,16 +57,20 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
         budget: number of blocks that the page is to hold at most; short calls are merged to keep it.
 
     Returns:
-        `span` ns; `lanes` {name, note, gpu, rows}; `kinds` {name, colour}; `names`; by block `lane`, `depth`, `ts`,
-        `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total and
+        `span` ns; `lanes` {name, note, gpu, rows}; `kinds` {name, colour, gpu}; `names`; by block `lane`, `depth`,
+        `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total and
         longest of its calls; `load`, the part of each of many equal slices of the time in which a device was busy;
         `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out.
     """
     rows, labels = _rows(trace)
-    busiest = np.argsort(-np.bincount(rows.lane, weights=rows.dur, minlength=len(labels)), kind="stable")[:_LANES]
-    shown = np.sort(busiest)
+    streams = [of_gpu for _, _, of_gpu in labels].count(True)
+    load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
+    busiest = np.argsort(-load, kind="stable")[:_LANES]
+    shown = np.concatenate([np.sort(busiest[busiest < streams]), busiest[busiest >= streams]])
     rows = rows.of(np.isin(rows.lane, shown))
-    lane = np.searchsorted(shown, rows.lane)
+    place = np.zeros(len(labels), np.int64)
+    place[shown] = np.arange(len(shown))
+    lane = place[rows.lane]
     depth = nest(lane, rows.ts, rows.ts + rows.dur)
     blocks = condense(lane, depth, rows.ts, rows.dur, budget)
     found = _found(rows)
@@ -81,10 +85,13 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
         "resolution": blocks.resolution,
         "hidden": len(labels) - len(shown),
         "lanes": [
-            {"name": labels[code][0], "note": labels[code][1], "gpu": labels[code][2], "rows": int(deepest[place])}
-            for place, code in enumerate(shown.tolist())
+            {"name": labels[code][0], "note": labels[code][1], "gpu": labels[code][2], "rows": int(deepest[at])}
+            for at, code in enumerate(shown.tolist())
         ],
-        "kinds": [{"name": kinds[code], "colour": KIND_COLOURS[kinds[code]]} for code in present.tolist()],
+        "kinds": [
+            {"name": kinds[code], "colour": KIND_COLOURS[kinds[code]], "gpu": code < len(GPU_KINDS)}
+            for code in present.tolist()
+        ],
         "names": [_clipped(trace.names[code]) for code in used.tolist()],
         "lane": blocks.lane,
         "depth": blocks.depth,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -60,4 +59,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _same(one: str, other: str) -> bool:
-    return Path(one).exists() and Path(other).exists() and os.path.samefile(one, other)
+    return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)

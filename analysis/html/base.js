@@ -55,14 +55,24 @@ function percent(share) {
   return value === 0 || value === 100 ? String(value) : value < 0.1 && value > 0 ? "< 0.1" : value.toFixed(1);
 }
 
-/** Long names with their middle left out. */
+/** The same on an axis: no zeros behind the point. */
+function neat(value, unit) {
+  return show(value, unit).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+}
+
+/** Long names with their middle left out; kernels without their return type, modules without "nn.Module". */
 function short(name, most = 60) {
+  name = bare(name);
   return name.length <= most ? name : `${name.slice(0, Math.ceil(most * 0.7))}…${name.slice(name.length - Math.floor(most * 0.3) + 1)}`;
 }
 
+function bare(name) {
+  return name.replace(/^(?:void |nn\.Module: )/, "");
+}
+
 const PALETTE = {
-  light: ["#4269d0", "#e8a417", "#e4574c", "#2fa39a", "#3f9d4b", "#d764a0", "#9256d9", "#6f9fe8", "#946949", "#8a93a0"],
-  dark: ["#6d8ff0", "#f0b83c", "#ff7f72", "#5cc8bd", "#63c06f", "#f08cc0", "#b58af5", "#9cc1ff", "#bd9374", "#8792a0"],
+  light: ["#4269d0", "#e8a417", "#e4574c", "#2fa39a", "#3f9d4b", "#d764a0", "#9256d9", "#6f9fe8", "#946949", "#8a93a0", "#7183ad"],
+  dark: ["#6d8ff0", "#f0b83c", "#ff7f72", "#5cc8bd", "#63c06f", "#f08cc0", "#b58af5", "#9cc1ff", "#bd9374", "#8792a0", "#92a4d0"],
 };
 
 const Theme = {

@@ -9,28 +9,38 @@ function breakdownSection(report, rank) {
     tooltip: tooltip((item) => {
       const path = item.treePathInfo.slice(1).map((one) => one.name), of = item.data.of;
       return of ? tip(short(of.name, 200), [
-        path.length > 1 ? ["in", short(path.slice(0, -1).join(" › "), 140)] : null, [of.level, of.kind === undefined ? "" : kinds[of.kind].name],
+        path.length > 1 ? ["in", short(path.slice(0, -1).join(" › "), 140)] : null, of.kind === undefined ? null : [of.level, kinds[of.kind].name],
         ["time", show(of.total_ns, "ns")], ["share", show(of.total_ns / tree.total_ns, "share")], ["GPU events", show(of.count, "count")],
       ].filter(Boolean)) : null;
     }),
     series: [{
-      type: "treemap", data: (tree.children ?? []).map((child) => treemapNode(child, kinds)), left: 0, right: 0, top: 30, bottom: 0, leafDepth: 3, roam: false, nodeClick: "zoomToNode",
+      type: "treemap", data: (tree.children ?? []).map((child) => treemapNode(child, kinds)), left: 0, right: 0, top: 30, bottom: 0, leafDepth: levelsToShow(tree), roam: false, nodeClick: "zoomToNode",
       drillDownIcon: "", animationDuration: 200, visibleMin: 20,
       breadcrumb: { top: 0, left: 0, height: 22, itemStyle: { color: Theme.value("sunk"), borderColor: Theme.value("line"), textStyle: { color: Theme.value("text") } }, emphasis: { itemStyle: { color: Theme.value("accent-soft") } } },
       name: "All device time",
-      label: { fontSize: 12, padding: [3, 5], overflow: "truncate", formatter: (item) => `${short(item.name, 70)}\n${show(item.value, "ns")}` },
+      label: { fontSize: 12, padding: [3, 5], lineHeight: 15, overflow: "truncate", formatter: (item) => `${short(item.name, 70)}\n${show(item.value, "ns")}` },
       upperLabel: { show: true, height: 20, color: Theme.value("text"), fontSize: 12, padding: [0, 6], formatter: (item) => `${short(item.name, 80)}  ${show(item.value / tree.total_ns, "share")}` },
       itemStyle: { gapWidth: 2, borderWidth: 0, borderColor: Theme.value("card") },
-      levels: [{ itemStyle: { gapWidth: 3 } }, ...[1, 2, 3, 4, 5, 6, 7, 8].map(() => ({ itemStyle: { gapWidth: 2, borderWidth: 2, borderColor: Theme.value("sunk") } }))],
+      levels: [{ itemStyle: { gapWidth: 3 }, upperLabel: { show: false } }, ...[1, 2, 3, 4, 5, 6, 7, 8].map(() => ({ itemStyle: { gapWidth: 2, borderWidth: 2, borderColor: Theme.value("sunk") } }))],
     }],
   }));
   return section("breakdown", "Device time", "By module, operator and kernel. A click goes into a part, the path above leads back.",
     el("div", { class: "card" }, el("div", { class: "legend", style: "margin-bottom:8px" }, present.map((kind) => el("span", {}, swatch(kinds[kind].colour), kinds[kind].name))), node),
     card("By operator and kernel", leftOut(rank, "breakdown"), table([
-      { key: "kernel", title: "Kernel", unit: "text", code: true }, { key: "op", title: "Operator", unit: "text", code: true }, { key: "shapes", title: "Shapes", unit: "text" },
-      { key: "modules", title: "In", unit: "text" }, { key: "stream", title: "Stream", unit: "count" },
-      { key: "count", title: "Count", unit: "count" }, { key: "total_ns", title: "Total", unit: "ns" }, { key: "mean_ns", title: "Mean", unit: "ns" }, { key: "share", title: "Share", unit: "share" },
+      { key: "kernel", title: "Kernel", unit: "text", code: true }, { key: "count", title: "Count", unit: "count" }, { key: "total_ns", title: "Total", unit: "ns" }, { key: "mean_ns", title: "Mean", unit: "ns" },
+      { key: "share", title: "Share", unit: "share" }, { key: "op", title: "Operator", unit: "text", code: true }, { key: "modules", title: "In", unit: "text" },
+      { key: "shapes", title: "Shapes", unit: "text" }, { key: "stream", title: "Stream", unit: "count" },
     ], analysis.breakdown, { sort: "total_ns", name: "breakdown" })));
+}
+
+/** So many levels at once that there is something to see, but no more than fit. */
+function levelsToShow(tree) {
+  let level = tree.children, depth = 1;
+  while (depth < 6 && level.length < 24) {
+    level = level.flatMap((branch) => branch.children ?? [branch]);
+    depth += 1;
+  }
+  return depth;
 }
 
 function leaves(tree) {
@@ -60,12 +70,13 @@ function kernelsSection(report, rank) {
   return section("kernels", "Kernels and roofline", "Every kernel against what the device can do at best: below the slope it waits for memory, below the roof for arithmetic. Circles are larger the more time they take.",
     points.length ? rooflineCard(report, rank, points) : card("Roofline", null, el("p", { class: "none" }, "No kernel's FLOPs and bytes are known: the trace has no shapes (record_shapes), or only operators that move data.")),
     card("Kernels", leftOut(rank, "kernels"), table([
-      { key: "kernel", title: "Kernel", unit: "text", code: true }, { key: "kindName", title: "Kind", unit: "text" }, { key: "ops", title: "Operators", unit: "text", code: true }, { key: "dtype", title: "Type", unit: "text" },
+      { key: "kernel", title: "Kernel", unit: "text", code: true }, { key: "kindName", title: "Kind", unit: "text" }, { key: "dtype", title: "Type", unit: "text" },
       several ? { key: "device", title: "Device", unit: "count" } : null,
       { key: "count", title: "Count", unit: "count" }, { key: "total_ns", title: "Total", unit: "ns" }, { key: "mean_ns", title: "Mean", unit: "ns" },
       { key: "flops_per_second", title: "Rate", unit: "flop/s" }, { key: "flops_share", title: "of peak", unit: "share", hint: "FLOP/s against the device's peak for the element type" },
       { key: "bytes_per_second", title: "Memory", unit: "bytes/s", hint: "Bytes of inputs and outputs per second" }, { key: "bytes_share", title: "of bandwidth", unit: "share", hint: "Against the device's memory bandwidth; above 100 % the data came from caches" },
       { key: "intensity", title: "FLOP/byte" }, { key: "bound", title: "Bound by", unit: "text" },
+      { key: "ops", title: "Operators", unit: "text", code: true },
     ].filter(Boolean), rows, { sort: "total_ns", name: "kernels" })));
 }
 
@@ -89,12 +100,12 @@ function rooflineCard(report, rank, points) {
       ]) : null;
     }),
     xAxis: axis({ type: "log", min: low, max: high, name: "FLOP per byte", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: power } }),
-    yAxis: axis({ type: "log", min: bottom, max: top, axisLabel: { formatter: (value) => show(value, "flop/s") } }),
+    yAxis: axis({ type: "log", min: bottom, max: top, axisLabel: { formatter: (value) => neat(value, "flop/s") } }),
     series: [
       ...roofs.map(([type, roof]) => ({
         type: "line", symbol: "none", silent: true, tooltip: { show: false }, lineStyle: { color: Theme.value("muted"), width: 1.5 }, z: 1,
         data: [...(bandwidth ? [[Math.max(low, bottom / bandwidth), Math.max(low * bandwidth, bottom)], [bend(roof), roof]] : [[low, roof]]), [high, roof]].filter((point) => point[0] >= low),
-        endLabel: { show: true, formatter: `${type} ${show(roof, "flop/s")}`, color: Theme.value("muted"), fontSize: 11.5 },
+        endLabel: { show: true, formatter: `${type} ${neat(roof, "flop/s")}`, color: Theme.value("muted"), fontSize: 11.5 },
       })),
       roofs.length || !bandwidth ? null : { type: "line", symbol: "none", silent: true, lineStyle: { color: Theme.value("muted"), width: 1.5 }, data: [[low, low * bandwidth], [high, high * bandwidth]] },
       ...present.map((kind) => ({
@@ -137,7 +148,7 @@ function idleSection(report, rank) {
     gaps.length ? card("Longest gaps", "a click on a row shows it in the timeline", table([
       { key: "idle_ns", title: "Idle", unit: "ns" }, { key: "start", title: "At", unit: "ns" }, { key: "cause", title: "Cause", unit: "text", hint: "Whether the next event had been launched when the gap began" },
       { key: "launch_ns", title: "Launched after", unit: "ns", hint: "From the gap's start to the launch of the event that ends it" },
-      { key: "launched_by", title: "Next operator", unit: "text", code: true }, { key: "before", title: "Before", unit: "text", code: true }, { key: "after", title: "After", unit: "text", code: true },
+      { key: "launched_by", title: "Next operator", unit: "text", code: true }, { key: "after", title: "Next event", unit: "text", code: true }, { key: "before", title: "Event before", unit: "text", code: true },
     ], gaps, { sort: "idle_ns", name: "gaps", click: (gap) => showInTimeline(gap.start - gap.idle_ns * 0.15, gap.start + gap.idle_ns * 1.15) })) : null);
 }
 
@@ -148,7 +159,7 @@ function iterationsCard(rank) {
     grid: { left: 62, right: 10, top: 12, bottom: 26 },
     tooltip: tooltip((item) => { const row = rows[item.dataIndex]; return tip(row.name, [["length", show(row.latency_ns, "ns")], ["a device busy", show(row.gpu_ns, "ns")], ["share", show(row.gpu_ns / (row.latency_ns || 1), "share")]]); }),
     xAxis: axis({ type: "category", data: names, splitLine: { show: false }, axisLabel: { hideOverlap: true, formatter: (name) => name.replace("ProfilerStep#", "step ") } }),
-    yAxis: axis({ type: "value", splitNumber: 4, axisLabel: { formatter: (value) => show(value, "ns") } }),
+    yAxis: axis({ type: "value", splitNumber: 4, axisLabel: { formatter: (value) => neat(value, "ns") } }),
     series: [bar("GPU busy", () => Theme.colour(0), (row) => row.gpu_ns), bar("GPU idle", () => Theme.value("line"), (row) => row.latency_ns - row.gpu_ns)],
   }));
   const patch = swatch(0);

@@ -17,7 +17,7 @@ function overheadsSection(report, rank) {
     return { op, count: host?.count ?? null, total: host?.total_ns ?? null, t2: us("t2"), t3: us("t3"), t5: us("t5"), launches: (overheads.launches[op] ?? []).join(", "), n: Math.max(...["t2", "t3", "t5"].map((key) => overheads[key][op]?.n ?? 0)) };
   });
   const calls = Object.entries(overheads.t4).map(([call, one]) => ({ call, n: one.n, mean: one.mean * 1e3, std: one.std * 1e3, all: one.mean_with_outliers * 1e3, outliers: one.outliers, sum: one.mean_with_outliers * 1e3 * (one.n + one.outliers) }));
-  return section("overheads", "Launch overheads", `What the host spends around operators and launches, less ${plain(overheads.cpu_event_overhead_us)} µs for every event of the profiler; outliers left out.`,
+  return section("overheads", "Launch overheads", `What the host spends around operators and launches, less ${overheads.cpu_event_overhead_us} µs for every event of the profiler; outliers left out.`,
     el("div", { class: "columns" }, el("div", { class: "card span-5" }, el("h3", {}, "The five overheads", el("small", {}, "mean; whiskers: one standard deviation")), bars.length ? overheadBars(bars) : el("p", { class: "none" }, "No operator of the trace launches anything.")),
       el("div", { class: "card span-7" }, el("h3", {}, "T4 by runtime call"), calls.length ? table([
         { key: "call", title: "Call", unit: "text", code: true }, { key: "n", title: "Rows", unit: "count" }, { key: "mean", title: "Mean", unit: "ns" }, { key: "std", title: "Deviation", unit: "ns" },
@@ -64,8 +64,8 @@ function communicationSection(report, rank) {
         const row = item.data.row;
         return tip(row.collective || "unnamed", [["message", show(row.bytes, "bytes")], ["element type", row.dtype || "–"], ["group", row.group || "–"], ["ranks", row.group_size ? String(row.group_size) : "–"], ["kernels", show(row.count, "count")], ["mean duration", show(row.mean_ns, "ns")], ["algorithm bandwidth", show(row.algorithm_bandwidth, "bytes/s")], ["bus bandwidth", show(row.bus_bandwidth, "bytes/s")]]);
       }),
-      xAxis: axis({ type: "log", name: "message size", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (value) => show(value, "bytes") } }),
-      yAxis: axis({ type: "log", axisLabel: { formatter: (value) => show(value, "bytes/s") } }),
+      xAxis: axis({ type: "log", name: "message size", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (value) => neat(value, "bytes") } }),
+      yAxis: axis({ type: "log", axisLabel: { formatter: (value) => neat(value, "bytes/s") } }),
       series: names.map((name, i) => ({
         name, type: "scatter", itemStyle: { color: Theme.colour(i), opacity: 0.8, borderColor: Theme.value("card") }, symbolSize: (_, item) => 8 + 20 * Math.sqrt(item.data.row.total_ns / most),
         data: known.filter((row) => (row.collective || "unnamed") === name).map((row) => ({ value: [row.bytes, row.bus_bandwidth ?? row.algorithm_bandwidth], row })),

@@ -44,13 +44,13 @@ function overviewSection(report, rank) {
     tile("Length", show(rank.span_ns, "ns"), analysis.iteration_list.length
       ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""}, mean ${show(told.mean_latency_ns, "ns")}` : "no iterations marked"),
     use.window ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} of ${show(use.window, "ns")}`) : null,
-    use.window ? tile("GPU computing", show(part("Computing") + part("Computing and communicating"), "share"), "communication not counted") : null,
+    use.window ? tile("GPU computing", show(part("Computing") + part("Computing and communicating"), "share"), "without communication") : null,
     analysis.device_use.some((one) => one.communication_ns) ? tile("Exposed communication", show(part("Exposed communication"), "share"),
-      `of ${show(analysis.device_use.reduce((sum, one) => sum + one.communication_ns, 0), "ns")} communication`) : null,
-    rate !== null ? tile("Achieved", show(rate, "flop/s"), ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of peak, whole trace`) : null,
+      `${show(use.parts[2].ns, "ns")} of ${show(use.hidden + use.parts[2].ns, "ns")}`) : null,
+    rate !== null ? tile("Achieved", show(rate, "flop/s"), ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`) : null,
     told.samples_per_second ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`) : null,
     tile("Events", show(rank.gpu_events + rank.host_calls + rank.runtime_calls, "count"), `${show(rank.gpu_events, "count")} on the GPU`),
-    rank.coverage ? tile("Linked", show(rank.coverage.linked / (rank.coverage.total || 1), "share"), `${show(rank.coverage.linked, "count")} of ${show(rank.coverage.total, "count")} operators`)
+    rank.coverage ? tile("Linked", show(rank.coverage.linked / (rank.coverage.total || 1), "share"), `of ${show(rank.coverage.total, "count")} operators`)
       : ofGpu ? tile("Attributed", show(attached, "share"), "of GPU time to operators") : null,
   ];
   const bar = use.window ? card("Device time", `of ${show(use.window, "ns")}${analysis.device_use.length > 1 ? " on all devices" : ""}`,
@@ -68,7 +68,7 @@ function facts(rank) {
     rows.push([`Device ${number}`, [device.name ?? "not named in the trace", device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
       peak ? `· up to ${plain(peak)} TFLOP/s, ${show(device.memory_gb_s * 1e9, "bytes/s")}` : "· peaks unknown"].filter(Boolean).join(" ")]);
   }
-  rows.push(["Streams", String(analysis.streams.length)], ["Operators", show(rank.host_calls, "count")], ["Runtime calls", `${show(rank.runtime_calls, "count")}, ${show(analysis.host.runtime_ns, "ns")}`]);
+  rows.push(["Streams", String(analysis.streams.length)], ["Operators", show(rank.host_calls, "count")], ["Runtime calls", rank.runtime_calls ? `${show(rank.runtime_calls, "count")}, ${show(analysis.host.runtime_ns, "ns")}` : "0"]);
   if (analysis.host.loading_ns) rows.push(["Data loading", show(analysis.host.loading_ns, "ns")]);
   return el("dl", { class: "facts" }, rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
 }
@@ -86,16 +86,16 @@ function coverage(rank, attached) {
 
 /** Stacked horizontal bars: rows of {name, whole, parts: [{name, colour, ns}]}; parts of a name share their colour. */
 function stack(rows, { unit = "ns", click = null, height = 30 } = {}) {
-  const names = [...new Map(rows.flatMap((row) => row.parts.map((part) => [part.name, part.colour])))];
+  const names = [...new Map(rows.flatMap((row) => row.parts.filter((part) => part.ns > 0).map((part) => [part.name, part.colour])))];
   const node = el("div"), shown = rows.slice().reverse(), labelled = rows.some((row) => row.name);
-  const one = chart(node, Math.max(34, rows.length * height) + (labelled ? 26 : 0), () => ({
+  chart(node, Math.max(34, rows.length * height) + (labelled ? 26 : 0), () => ({
     grid: { left: 0, right: 8, top: 0, bottom: 0, outerBoundsMode: "same", outerBounds: { left: 0, right: 8, top: 0, bottom: 0 } },
     tooltip: tooltip((item) => {
       const row = shown[item.dataIndex], part = row.parts.find((of) => of.name === item.seriesName);
       return tip(row.name ? `${row.name}: ${part.name}` : part.name, [["time", show(part.ns, unit)], ["share", show(part.ns / (row.whole || 1), "share")]]);
     }),
     xAxis: axis({ type: "value", max: Math.max(...rows.map((row) => row.whole)) || 1, show: labelled, splitNumber: 6, splitLine: { show: labelled, lineStyle: { color: Theme.value("line") } },
-      axisLabel: { formatter: (value) => show(value, unit), hideOverlap: true } }),
+      axisLabel: { formatter: (value) => neat(value, unit), hideOverlap: true } }),
     yAxis: axis({ type: "category", data: shown.map((row) => short(row.name, 26)), show: labelled, axisLine: { show: false } }),
     series: names.map(([name, colour]) => ({
       name, type: "bar", stack: "all", barWidth: 20, barMinHeight: 0, itemStyle: { color: name === "Idle" ? Theme.value("line") : Theme.colour(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
@@ -106,7 +106,6 @@ function stack(rows, { unit = "ns", click = null, height = 30 } = {}) {
       },
     })),
   }), (instance) => { if (click) instance.on("click", (item) => click(shown.length - 1 - item.dataIndex)); });
-  void one;
   const legend = names.map(([name, colour]) => {
     const patch = swatch(colour), sum = rows.length === 1 ? rows[0].parts.find((part) => part.name === name).ns : null;
     if (name === "Idle") patch.style.background = "var(--line)";
@@ -119,7 +118,7 @@ function jobSection(report) {
   if (report.ranks.length < 2) return null;
   const uses = report.ranks.map((rank) => ({ rank, use: deviceParts(rank) }));
   const rows = uses.map(({ rank, use }, place) => ({
-    place, name: report.ranks.length && rank.rank !== null ? `rank ${rank.rank}` : rank.label, file: rank.file, span: rank.span_ns, latency: rank.analysis.iterations.mean_latency_ns,
+    place, name: rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label, file: rank.file, span: rank.span_ns, latency: rank.analysis.iterations.mean_latency_ns,
     busy: use.window ? use.busy / use.window : null, computing: use.window ? (use.parts[0].ns + use.hidden) : null, communication: use.hidden + use.parts[2].ns, exposed: use.parts[2].ns, idle: use.parts[4].ns,
     waiting: null, events: rank.gpu_events, linked: rank.coverage ? rank.coverage.linked / (rank.coverage.total || 1) : null,
   }));
@@ -141,7 +140,7 @@ function jobSection(report) {
       { key: "communication", title: "Communicating", unit: "ns" }, { key: "exposed", title: "Exposed", unit: "ns", hint: "Communication with no computing kernel beside it" },
       { key: "waiting", title: "Beyond the least", unit: "ns", hint: "Communication time beyond that of the rank with the least: time spent waiting for others" },
       { key: "idle", title: "Idle", unit: "ns" }, { key: "events", title: "GPU events", unit: "count" }, { key: "linked", title: "Linked", unit: "share" },
-    ], rows, { sort: "span", name: "ranks" })));
+    ], rows, { sort: "name", name: "ranks" })));
 }
 
 let timeline = null;
@@ -152,7 +151,7 @@ function timelineSection(report, rank) {
   timeline.mount();
   const merged = rank.timeline.resolution ? ` Calls shorter than ${show(rank.timeline.resolution, "ns")} are merged with their neighbours.` : "";
   const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
-  return section("timeline", "Timeline", `Streams on top, CPU threads below with their calls nested.${merged}${hidden}`, card(null, null, timeline.node));
+  return section("timeline", "Timeline", `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested." : "CPU threads with their calls nested."}${merged}${hidden}`, card(null, null, timeline.node));
 }
 
 /** Scroll to the timeline and show a part of it. */

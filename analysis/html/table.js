@@ -7,7 +7,9 @@ const ROWS_SHOWN = 100;
  * A value can be a key of a row or a function of it.
  */
 function table(columns, rows, { sort = null, filter = true, name = "", click = null } = {}) {
-  const state = { key: sort ?? columns.find((column) => column.unit !== "text")?.key, down: true, text: "", most: ROWS_SHOWN };
+  columns = columns.filter((column) => rows.some((row) => row[column.key] !== null && row[column.key] !== undefined && row[column.key] !== ""));
+  const state = { key: sort ?? columns.find((column) => column.unit !== "text")?.key, text: "", most: ROWS_SHOWN };
+  state.down = columns.find((column) => column.key === state.key)?.unit !== "text";
   const units = Object.fromEntries(columns.map((column) => [column.key, columnUnit(column, rows)]));
   const head = el("tr"), body = el("tbody"), said = el("span", { class: "said" });
   const input = el("input", { type: "search", placeholder: "Filter rows…", "aria-label": `Filter ${name}` });
@@ -52,18 +54,19 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
 
 function columnUnit(column, rows) {
   if (!SCALES[column.unit]) return [column.unit === "share" ? "%" : ["text", "count", undefined].includes(column.unit) ? "" : column.unit, 1];
-  return unitFor(column.unit, Math.max(0, ...rows.slice(0, 5000).map((row) => Math.abs(row[column.key] ?? 0))) / 10);
+  return unitFor(column.unit, Math.max(0, ...rows.slice(0, 5000).map((row) => Math.abs(row[column.key] ?? 0))) / 2);
 }
 
 function cell(column, row, [, factor]) {
   const value = row[column.key];
   if (value === null || value === undefined) return el("td", { class: column.unit === "text" ? "text nothing" : "nothing" }, "–");
   if (column.unit === "text") {
-    return el("td", { class: "text", title: value }, column.code ? el("code", {}, String(value)) : String(value));
+    return el("td", { class: "text", title: value }, column.code ? el("code", {}, bare(String(value))) : String(value));
   }
   if (column.unit === "share") return el("td", { class: "share", "--share": `${Math.min(100, 100 * value)}%` }, percent(value));
   if (column.unit === "count") return el("td", {}, integers.format(value));
-  return el("td", {}, column.unit in SCALES && factor > 1 ? fixed(value / factor) : plain(value));
+  if (!(column.unit in SCALES) || factor === 1) return el("td", {}, plain(value));
+  return el("td", {}, value !== 0 && Math.abs(value / factor) < 0.005 ? show(value, column.unit) : fixed(value / factor));
 }
 
 /** Three significant digits below 1000, but never more than three places: columns that line up. */
@@ -76,5 +79,5 @@ function compare(a, b) {
   if (a === b) return 0;
   if (a === null || a === undefined) return -1;
   if (b === null || b === undefined) return 1;
-  return typeof a === "string" ? a.localeCompare(b) : a - b;
+  return typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
 }

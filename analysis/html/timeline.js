@@ -33,7 +33,7 @@ class Timeline {
       button("zoom-in", "+", "Zoom in (w)", () => this.zoom(0.4)), button("zoom-out", "−", "Zoom out (s)", () => this.zoom(2.5)),
       button("zoom-all", "Fit", "The whole trace", () => this.show(0, this.data.span)));
     tools.firstChild.append(this.found);
-    this.node = el("div", {}, tools, legend(this.data.kinds), el("div", { class: "timeline" }, this.lanes, el("div", { class: "frame" }, this.canvas)), this.picked);
+    this.node = el("div", {}, tools, legend(this.data.kinds.filter((kind) => kind.gpu), "GPU"), legend(this.data.kinds.filter((kind) => !kind.gpu), "CPU"), el("div", { class: "timeline" }, this.lanes, el("div", { class: "frame" }, this.canvas)), this.picked);
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     document.addEventListener("click", (event) => { if (!this.found.contains(event.target) && event.target !== this.search) this.found.hidden = true; });
     this.place();
@@ -50,7 +50,7 @@ class Timeline {
     this.height = y;
     this.lanes.replaceChildren(...this.data.lanes.map((lane, i) => {
       const next = i + 1 < this.tops.length ? this.tops[i + 1] : y;
-      const node = el("div", { class: "lane", title: `${lane.name}\n${lane.note}` }, el("b", {}, lane.name), el("i", {}, lane.note));
+      const node = el("div", { class: "lane", title: `${lane.name}\n${lane.note}` }, el("b", {}, lane.name), next - this.tops[i] > 34 ? el("i", {}, lane.note) : null);
       node.style.height = `${next - this.tops[i]}px`;
       if (!lane.gpu && lane.rows > FOLDED) {
         node.style.cursor = "pointer";
@@ -73,8 +73,9 @@ class Timeline {
   }
 
   options() {
+    this.font = Theme.value("sans");
     return {
-      grid: { left: 0, right: 0, top: AXIS, bottom: FOOT },
+      grid: { left: 0, right: 0, top: AXIS, bottom: FOOT, outerBoundsMode: "none" },
       tooltip: tooltip((item) => (item.seriesId === "calls" ? this.tip(item.data[3]) : null), { trigger: "item" }),
       xAxis: axis({
         type: "value", min: 0, max: this.data.span, position: "top", splitNumber: 7, axisLine: { show: false },
@@ -107,6 +108,7 @@ class Timeline {
   wire(instance) {
     instance.on("datazoom", () => {
       [this.from, this.to] = instance.getModel().getComponent("xAxis").axis.scale.getExtent();
+      this.node.dataset.view = `${this.from} ${this.to}`;
       cancelAnimationFrame(this.pending);
       this.pending = requestAnimationFrame(() => instance.setOption({ series: [{ id: "calls", data: this.visible() }] }));
     });
@@ -123,15 +125,16 @@ class Timeline {
       if (this.folded.has(lane) && depth >= FOLDED) continue;
       const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
       for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
-        let stop = ts[i] + dur[i], longest = i;
+        const start = ts[i];
+        let stop = start + dur[i], longest = i;
         if (dur[i] < least && !this.matches) {
-          while (i + 1 < end && dur[i + 1] < least && ts[i + 1] - stop < least && ts[i + 1] + dur[i + 1] - ts[longest] < 6 * least) {
+          while (i + 1 < end && dur[i + 1] < least && ts[i + 1] - stop < least && ts[i + 1] + dur[i + 1] - start < 8 * least) {
             i++;
             stop = ts[i] + dur[i];
             if (dur[i] > dur[longest]) longest = i;
           }
         }
-        out.push([Math.min(ts[longest], ts[i]), stop, y, longest, tall - 1]);
+        out.push([start, stop, y, longest, tall - 1]);
       }
     }
     return out;
@@ -144,16 +147,14 @@ class Timeline {
     const width = Math.max(LEAST_PX * 0.8, b - a - (b - a > 4 ? 1 : 0));
     const { name, kind, names, kinds, count } = this.data, faded = this.matches && !this.matches.has(name[block]);
     const fill = Theme.colour(kinds[kind[block]].colour);
-    const rect = { type: "rect", shape: { x: a, y, width, height: tall }, style: { fill, opacity: faded ? 0.13 : count[block] > 1 ? 0.72 : 1 } };
-    if (width > TEXT_PX && !faded) {
-      const text = count[block] > 1 ? `${integers.format(count[block])} calls` : names[name[block]];
-      rect.textContent = {
-        type: "text",
-        style: { text, fill: ink(fill), fontSize: tall > 18 ? 12 : 11, fontFamily: Theme.value("sans"), width: width - 8, overflow: "truncate", ellipsis: "" },
-      };
-      rect.textConfig = { position: "insideLeft", distance: 4 };
-    }
-    return rect;
+    const text = width < TEXT_PX || faded ? "" : count[block] > 1 ? `${integers.format(count[block])} calls` : bare(names[name[block]]);
+    return {
+      type: "rect", shape: { x: a, y, width, height: tall }, style: { fill, opacity: faded ? 0.13 : count[block] > 1 ? 0.72 : 1 },
+      textConfig: { position: "insideLeft", distance: 4 },
+      textContent: { // also where it is empty: the elements of the last view are used again
+        type: "text", style: { text, fill: ink(fill), fontSize: tall > 18 ? 12 : 11, fontFamily: this.font, width: Math.max(1, width - 8), overflow: "truncate", ellipsis: "" },
+      },
+    };
   }
 
   tip(block) {
@@ -209,7 +210,7 @@ class Timeline {
     const hits = wanted ? found.filter((one) => this.matches.has(one.name)) : [];
     this.found.hidden = !hits.length;
     this.found.replaceChildren(...hits.slice(0, FOUND_SHOWN).map((one) => el("button", { type: "button", onclick: () => this.go(one) },
-      el("span", {}, swatch(kinds[one.kind].colour), short(names[one.name], 90)),
+      swatch(kinds[one.kind].colour), el("code", {}, short(names[one.name], 120)),
       el("span", {}, `${integers.format(one.count)} ×`), el("span", {}, show(one.total, "ns")))));
     this.said.textContent = !wanted ? "" : hits.length
       ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names` : "nothing found";
@@ -253,8 +254,8 @@ function firstEnding(ts, dur, low, high, time) {
   return low;
 }
 
-function legend(kinds) {
-  return el("div", { class: "legend" }, kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name)));
+function legend(kinds, side) {
+  return kinds.length === 0 ? null : el("div", { class: "legend" }, el("b", {}, side), kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name)));
 }
 
 /** Black or white, whichever reads on a colour. */
