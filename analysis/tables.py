@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-__all__ = ["Cell", "number", "render", "share", "shorten", "terminal_width"]
+__all__ = ["Cell", "number", "printable", "render", "share", "shorten", "terminal_width"]
 
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _NARROWEST = 80
+_WORDY = "autograd::engine::evaluate_function: "
 
 
 def terminal_width() -> int:
@@ -41,12 +42,19 @@ def render(
 
 
 def shorten(name: str, room: int) -> str:
-    """A name of at most `room` characters, the middle left out where it is longer; unprintable ones become "?"."""
-    name = "".join(c if c.isprintable() else "?" for c in name.removeprefix("void "))
+    """A name of at most `room` characters, made printable; where it is longer the middle is left out."""
+    name = printable(name.removeprefix("void "))
     if len(name) <= room:
         return name
+    if name.startswith(_WORDY):
+        return shorten(f"…: {name.removeprefix(_WORDY)}", room)
     tail = min(room // 3, 16)
     return f"{name[: room - tail - 1]}…{name[len(name) - tail :]}"
+
+
+def printable(text: str) -> str:
+    """A text with "?" for what could steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def number(value: float | None, digits: int = 1) -> str | None:

@@ -191,7 +191,10 @@ class _Reader:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
     def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
-        summary = msgspec.json.decode(raw)
+        try:
+            summary = msgspec.json.decode(raw)
+        except UNREADABLE as error:
+            raise TraceFormatError(self.file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
         if not isinstance(summary, dict):
             raise TraceFormatError(self.file, '"etplus"', "is no object", _SPOILT)
         return summary
