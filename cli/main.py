@@ -24,6 +24,7 @@ _COMMANDS = {
     "replay": "predict the timeline of ET+ graphs, and what if",
     "check": "check Chakra traces (.et) before a simulator runs them",
     "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
+    "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
     "diff": "two traces side by side, by operator and by kernel",
     "demo": "link and convert a bundled real pair, and show the report",
