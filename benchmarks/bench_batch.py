@@ -28,7 +28,7 @@ BAR = 1.7
 WORKERS = (1, 2)
 RANK = re.compile(rb'("rank"\s*:\s*)\d+(\s*,\s*"world_size"\s*:\s*)\d+')
 BATCH = "import sys; from etplus.cli.main import main; sys.exit(main())"
-LOOP = "n = 0\nfor i in range(20_000_000): n += i"
+LOOP = "n = 0\nfor i in range(5_000_000): n += i"
 
 
 def write_job(folder: Path, ranks: int, times: int) -> float:
@@ -79,15 +79,18 @@ def main() -> None:
         megabytes = write_job(Path(folder), arguments.ranks, arguments.times)
         print(f"{arguments.ranks} ranks of {megabytes / arguments.ranks:.1f} MB, {os.cpu_count()} cores", flush=True)
         taken: dict[int, list[float]] = {workers: [] for workers in WORKERS}
-        for workers in WORKERS * arguments.runs:
-            taken[workers].append(seconds_of_batch(Path(folder), workers))
+        loops = []
+        for _ in range(arguments.runs):
+            for workers in WORKERS:
+                taken[workers].append(seconds_of_batch(Path(folder), workers))
+            loops.append(speed_of_two())
     one, two = (min(taken[workers]) for workers in WORKERS)
     for workers, seconds in ((1, one), (2, two)):
         print(
             f"{workers} worker{'s' if workers > 1 else ' '} {seconds:7.2f} s {arguments.ranks / seconds:7.1f} ranks/s"
         )
     ratio = one / two
-    print(f"two bare loops at once do {speed_of_two():.2f} times what one does")
+    print(f"two bare loops at once do {max(loops):.2f} times what one does")
     print(f"2 workers / 1 worker: {ratio:.2f} (bar {BAR}: {'met' if ratio >= BAR else 'MISSED'})")
 
 

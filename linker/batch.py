@@ -227,7 +227,7 @@ def _set_offsets(
 
 def _shown(results: Iterator[Any], total: int, what: str, progress: bool) -> Iterator[Any]:
     """The results, with a bar that counts them. An error that is the user's and no rank's ends it all."""
-    with progress_bar(total, what, progress, unit=" ranks") as bar:
+    with progress_bar(total, what, progress, unit="rank") as bar:
         for task, result in results:
             if isinstance(result, UsageError):
                 raise result

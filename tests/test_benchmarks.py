@@ -50,3 +50,8 @@ def test_the_benchmark_prints_its_table() -> None:
         "bar 0.5",
     ):
         assert part in text
+
+
+def test_the_benchmark_of_a_job_prints_its_ratio() -> None:
+    text = execute("bench_batch.py", "--ranks", "2", "--times", "1", "--runs", "1")
+    assert "2 workers / 1 worker: " in text and "bar 1.7" in text and max(map(len, text.splitlines())) <= 80

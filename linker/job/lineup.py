@@ -72,6 +72,9 @@ class LineUp:
 
 def line_up(common: Sequence, own: Sequence) -> LineUp:
     """Align a rank's sequence with the common one."""
+    same_numbers = not (_numbered(common) and _numbered(own)) or np.array_equal(common.seq, own.seq)
+    if same_numbers and np.array_equal(common.tokens, own.tokens):
+        return LineUp(np.arange(len(common)))
     _, codes = np.unique(np.concatenate([common.tokens, own.tokens]), axis=0, return_inverse=True)
     a, b = np.split(codes.reshape(-1).astype(np.int64), [len(common)])
     result = LineUp(np.full(len(a), -1, np.int64))
