@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
