@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # A shell starts background jobs with SIGINT ignored, and children inherit that; the tests of interruption need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same programs on each run; `--hypothesis-profile=default` hunts with others.
-settings.register_profile("suite", derandomize=True)
-settings.load_profile("suite")
+# The same programs every time; `--hypothesis-profile=hunt` looks at others.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("hunt", max_examples=2000)
+settings.load_profile("same")
