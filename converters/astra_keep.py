@@ -55,7 +55,7 @@ def keep(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[S
             micros=int(micros[node]),
             needs=(needs(node) + 1).tolist(),
             caller=int(caller[node]) + 1,
-            on_host=row == DELAY or (document.kind[row] != GPU and row not in talks),
+            on_host=row == DELAY or (row not in talks and bool(document.kind[row] != GPU)),
             comm=talks.get(row),
         )
 

@@ -100,7 +100,7 @@ def _nodes(document: EtPlusDocument, needs: Dependencies, comms: RankComms, memo
             outputs=outputs,
             duration_micros=int(micros[row]),
         )
-        on_host = document.kind[row] != GPU and comm is None
+        on_host = comm is None and bool(document.kind[row] != GPU)
         node.attr.append(shared("is_cpu_op", on_host))
         node.attr.extend(attributes)
         node.attr.extend(_time_attributes(document, row, int(durations[row]), node))
