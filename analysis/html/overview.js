@@ -53,14 +53,7 @@ function overviewSection(report, rank) {
     [rate, ofPeak] = flopRate(rank),
     told = analysis.iterations;
   const part = (name) => use.parts.find((one) => one.name === name).ns / (use.window || 1);
-  const ofGpu = analysis.breakdown.reduce((sum, row) => sum + row.total_ns, 0);
-  const attached = rank.coverage
-    ? rank.coverage.attached_ns / (rank.coverage.gpu_ns || 1)
-    : 1 -
-      (rank.tree.children ?? [])
-        .filter((one) => one.level === "operator" && one.name.startsWith("launched by no"))
-        .reduce((sum, one) => sum + one.total_ns, 0) /
-        (rank.tree.total_ns || 1);
+  const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
   const tiles = [
     tile(
       "Length",
@@ -107,8 +100,8 @@ function overviewSection(report, rank) {
           show(rank.coverage.linked / (rank.coverage.total || 1), "share"),
           `of ${show(rank.coverage.total, "count")} operators`,
         )
-      : ofGpu
-        ? tile("Attributed", show(attached, "share"), "of GPU time to operators")
+      : rank.gpu_events
+        ? tile("Attributed", show(attributed, "share"), "of GPU time to operators")
         : null,
   ];
   const bar = use.window
@@ -128,7 +121,7 @@ function overviewSection(report, rank) {
       "div",
       { class: "columns" },
       el("div", { class: "card span-6" }, el("h3", {}, "Trace"), facts(rank)),
-      el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attached)),
+      el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attributed)),
     ),
   );
 }
@@ -166,7 +159,7 @@ function facts(rank) {
   );
 }
 
-function coverage(rank, attached) {
+function coverage(rank, attributed) {
   const told = rank.coverage,
     notes = [...(told?.notes ?? []), ...rank.analysis.notes];
   const rows = told
@@ -187,7 +180,7 @@ function coverage(rank, attached) {
       ]
     : [
         ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
-        rank.gpu_events ? ["GPU time", `${show(attached, "share")} launched by operators of the trace`] : null,
+        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} of it launched by operators of the trace`] : null,
       ].filter(Boolean);
   return el(
     "div",

@@ -7,6 +7,7 @@ const AXIS = 50,
   LANE_GAP = 7,
   LABELS = 150;
 const FOLDED = 3,
+  FOLDED_MAIN = 24,
   TALL = 860,
   LEAST_PX = 1.5,
   TEXT_PX = 34,
@@ -19,12 +20,13 @@ class Timeline {
     this.from = 0;
     this.to = data.span;
     this.matches = null;
-    this.folded = new Set();
+    this.folded = new Map(); // lane to the rows that are shown of it
     const tall = data.lanes.reduce((sum, lane) => sum + lane.rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP, 0);
     const main = data.lanes.findIndex((lane) => !lane.gpu);
     if (tall > TALL)
       data.lanes.forEach((lane, i) => {
-        if (!lane.gpu && i !== main && lane.rows > FOLDED) this.folded.add(i);
+        if (!lane.gpu && lane.rows > (i === main ? FOLDED_MAIN : FOLDED))
+          this.folded.set(i, i === main ? FOLDED_MAIN : FOLDED);
       });
     this.build();
   }
@@ -87,7 +89,7 @@ class Timeline {
     let y = 0;
     this.tops = this.data.lanes.map((lane, i) => {
       const top = y,
-        rows = this.folded.has(i) ? FOLDED : lane.rows;
+        rows = this.folded.get(i) ?? lane.rows;
       y += rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP;
       return top;
     });
@@ -105,7 +107,7 @@ class Timeline {
         if (!lane.gpu && lane.rows > FOLDED) {
           node.style.cursor = "pointer";
           node.addEventListener("click", () => {
-            this.folded.has(i) ? this.folded.delete(i) : this.folded.add(i);
+            this.folded.delete(i) || this.folded.set(i, FOLDED);
             this.refold();
           });
         }
@@ -233,7 +235,7 @@ class Timeline {
       out = [];
     for (const { lane, depth, begin, end } of this.rows) {
       const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW;
-      if (this.folded.has(lane) && depth >= FOLDED) continue;
+      if (depth >= (this.folded.get(lane) ?? Infinity)) continue;
       const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
       for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
         const start = ts[i];
