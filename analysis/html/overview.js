@@ -59,7 +59,7 @@ function overviewSection(report, rank) {
       "Length",
       show(rank.span_ns, "ns"),
       analysis.iteration_list.length
-        ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""}, mean ${show(told.mean_latency_ns, "ns")}`
+        ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`
         : "no iterations marked",
     ),
     use.window
@@ -74,7 +74,7 @@ function overviewSection(report, rank) {
       : null,
     analysis.device_use.some((one) => one.communication_ns)
       ? tile(
-          "Exposed communication",
+          "Exposed comm.",
           show(part("Exposed communication"), "share"),
           `${show(use.parts[2].ns, "ns")} of ${show(use.hidden + use.parts[2].ns, "ns")}`,
         )
@@ -180,7 +180,7 @@ function coverage(rank, attributed) {
       ]
     : [
         ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
-        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} of it launched by operators of the trace`] : null,
+        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
       ].filter(Boolean);
   return el(
     "div",
@@ -213,7 +213,7 @@ function timelineSection(report, rank) {
   return section(
     "timeline",
     "Timeline",
-    `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested." : "CPU threads with their calls nested."}${merged}${hidden}`,
+    `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested; pale where short calls leave gaps." : "CPU threads with their calls nested; pale where short calls leave gaps."}${merged}${hidden}`,
     card(null, null, timeline.node),
   );
 }

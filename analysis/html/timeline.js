@@ -4,12 +4,12 @@ const AXIS = 50,
   FOOT = 12,
   CPU_ROW = 16,
   GPU_ROW = 22,
-  LANE_GAP = 7,
-  LABELS = 150;
+  LANE_GAP = 7;
 const FOLDED = 3,
   FOLDED_MAIN = 24,
   TALL = 860,
   LEAST_PX = 1.5,
+  MERGED_PX = 6,
   TEXT_PX = 34,
   FOUND_SHOWN = 60;
 
@@ -227,33 +227,39 @@ class Timeline {
     });
   }
 
-  /** Calls in the view, [start, end, y, block, row height]; those too short to see are drawn as one with their neighbours. */
+  /**
+   * Calls in the view, [start, end, y, block, row height, busy part]; those too short to see are drawn as one with
+   * their neighbours, in the colour of the longest, the paler the less of the time they take.
+   */
   visible() {
-    const { ts, dur } = this.data,
-      px = (this.to - this.from) / Math.max(200, this.canvas.clientWidth || 1000);
-    const least = LEAST_PX * px,
-      out = [];
+    const { ts, dur, busy, name } = this.data;
+    const px = (this.to - this.from) / Math.max(200, this.canvas.clientWidth || 1000);
+    const least = LEAST_PX * px;
+    const out = [];
     for (const { lane, depth, begin, end } of this.rows) {
       const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW;
       if (depth >= (this.folded.get(lane) ?? Infinity)) continue;
       const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
       for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
         const start = ts[i];
-        let stop = start + dur[i],
-          longest = i;
-        if (dur[i] < least && !this.matches) {
-          while (
-            i + 1 < end &&
-            dur[i + 1] < least &&
-            ts[i + 1] - stop < least &&
-            ts[i + 1] + dur[i + 1] - start < 8 * least
-          ) {
-            i++;
-            stop = ts[i] + dur[i];
-            if (dur[i] > dur[longest]) longest = i;
-          }
+        const wanted = this.matches?.has(name[i]);
+        let stop = start + dur[i];
+        let longest = i;
+        let sum = busy[i];
+        while (
+          dur[i] < least &&
+          i + 1 < end &&
+          dur[i + 1] < least &&
+          ts[i + 1] - stop < least &&
+          ts[i + 1] + dur[i + 1] - start < MERGED_PX * px &&
+          this.matches?.has(name[i + 1]) === wanted
+        ) {
+          i++;
+          stop = ts[i] + dur[i];
+          sum += busy[i];
+          if (dur[i] > dur[longest]) longest = i;
         }
-        out.push([start, stop, y, longest, tall - 1]);
+        out.push([start, stop, y, longest, tall - 1, Math.min(1, sum / Math.max(1, stop - start))]);
       }
     }
     return out;
@@ -280,7 +286,7 @@ class Timeline {
     return {
       type: "rect",
       shape: { x: a, y, width, height: tall },
-      style: { fill, opacity: faded ? 0.13 : count[block] > 1 ? 0.72 : 1 },
+      style: { fill, opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
       textConfig: { position: "insideLeft", distance: 4 },
       textContent: {
         // also where it is empty: the elements of the last view are used again
