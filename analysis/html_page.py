@@ -17,7 +17,10 @@ from .. import __version__
 __all__ = ["page"]
 
 _PARTS = files(__package__) / "html"
-_SCRIPTS = ("base.js", "table.js", "timeline.js", "overview.js", "device.js", "host.js", "main.js")
+_SCRIPTS = (
+    "base.js", "table.js", "blocks.js", "timeline.js", "job.js", "overview.js", "breakdown.js", "kernels.js",
+    "idle.js", "host.js", "main.js",
+)  # fmt: skip
 _LIBRARY = "echarts.min.js.gz"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}

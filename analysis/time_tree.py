@@ -13,7 +13,7 @@ __all__ = ["Branch", "time_tree"]
 
 _LEAST_SHARE = 0.0004
 _LEVELS_SHOWN = 24
-_NO_OP = "launched by no call of the trace"
+_NO_OP = "outside any operator"
 
 
 @dataclass

@@ -58,9 +58,9 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
 
     Returns:
         `span` ns; `lanes` {name, note, gpu, rows}; `kinds` {name, colour, gpu}; `names`; by block `lane`, `depth`,
-        `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total and
-        longest of its calls; `load`, the part of each of many equal slices of the time in which a device was busy;
-        `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out.
+        `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total
+        and longest of its calls; `load`, the part of each of many equal slices of the time in which a device was
+        busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out.
     """
     rows, labels = _rows(trace)
     streams = [of_gpu for _, _, of_gpu in labels].count(True)

@@ -14,11 +14,42 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const SCALES = {
-  ns: [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]],
-  bytes: [["B", 1], ["kB", 1e3], ["MB", 1e6], ["GB", 1e9], ["TB", 1e12]],
-  flop: [["FLOP", 1], ["kFLOP", 1e3], ["MFLOP", 1e6], ["GFLOP", 1e9], ["TFLOP", 1e12], ["PFLOP", 1e15]],
-  "flop/s": [["FLOP/s", 1], ["kFLOP/s", 1e3], ["MFLOP/s", 1e6], ["GFLOP/s", 1e9], ["TFLOP/s", 1e12], ["PFLOP/s", 1e15]],
-  "bytes/s": [["B/s", 1], ["kB/s", 1e3], ["MB/s", 1e6], ["GB/s", 1e9], ["TB/s", 1e12]],
+  ns: [
+    ["ns", 1],
+    ["µs", 1e3],
+    ["ms", 1e6],
+    ["s", 1e9],
+  ],
+  bytes: [
+    ["B", 1],
+    ["kB", 1e3],
+    ["MB", 1e6],
+    ["GB", 1e9],
+    ["TB", 1e12],
+  ],
+  flop: [
+    ["FLOP", 1],
+    ["kFLOP", 1e3],
+    ["MFLOP", 1e6],
+    ["GFLOP", 1e9],
+    ["TFLOP", 1e12],
+    ["PFLOP", 1e15],
+  ],
+  "flop/s": [
+    ["FLOP/s", 1],
+    ["kFLOP/s", 1e3],
+    ["MFLOP/s", 1e6],
+    ["GFLOP/s", 1e9],
+    ["TFLOP/s", 1e12],
+    ["PFLOP/s", 1e15],
+  ],
+  "bytes/s": [
+    ["B/s", 1],
+    ["kB/s", 1e3],
+    ["MB/s", 1e6],
+    ["GB/s", 1e9],
+    ["TB/s", 1e12],
+  ],
 };
 
 /** The unit in which a value of this size reads best: [name, factor]. */
@@ -57,13 +88,17 @@ function percent(share) {
 
 /** The same on an axis: no zeros behind the point. */
 function neat(value, unit) {
-  return show(value, unit).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+  return show(value, unit)
+    .replace(/(\.\d*?)0+(?= |$)/, "$1")
+    .replace(/\.(?= |$)/, "");
 }
 
 /** Long names with their middle left out; kernels without their return type, modules without "nn.Module". */
 function short(name, most = 60) {
   name = bare(name);
-  return name.length <= most ? name : `${name.slice(0, Math.ceil(most * 0.7))}…${name.slice(name.length - Math.floor(most * 0.3) + 1)}`;
+  return name.length <= most
+    ? name
+    : `${name.slice(0, Math.ceil(most * 0.7))}…${name.slice(name.length - Math.floor(most * 0.3) + 1)}`;
 }
 
 function bare(name) {
@@ -71,8 +106,32 @@ function bare(name) {
 }
 
 const PALETTE = {
-  light: ["#4269d0", "#e8a417", "#e4574c", "#2fa39a", "#3f9d4b", "#d764a0", "#9256d9", "#6f9fe8", "#946949", "#8a93a0", "#7183ad"],
-  dark: ["#6d8ff0", "#f0b83c", "#ff7f72", "#5cc8bd", "#63c06f", "#f08cc0", "#b58af5", "#9cc1ff", "#bd9374", "#8792a0", "#92a4d0"],
+  light: [
+    "#4269d0",
+    "#e8a417",
+    "#e4574c",
+    "#2fa39a",
+    "#3f9d4b",
+    "#d764a0",
+    "#9256d9",
+    "#6f9fe8",
+    "#946949",
+    "#8a93a0",
+    "#7183ad",
+  ],
+  dark: [
+    "#6d8ff0",
+    "#f0b83c",
+    "#ff7f72",
+    "#5cc8bd",
+    "#63c06f",
+    "#f08cc0",
+    "#b58af5",
+    "#9cc1ff",
+    "#bd9374",
+    "#8792a0",
+    "#92a4d0",
+  ],
 };
 
 const Theme = {
@@ -96,9 +155,14 @@ const Theme = {
 
 /** Content of a tooltip: a heading and rows of label and value. */
 function tip(heading, rows) {
-  return el("div", { class: "tip" }, el("b", {}, heading),
-    rows.filter((row) => row[1] !== null && row[1] !== undefined)
-      .map(([label, value]) => el("div", {}, el("span", {}, label), el("span", {}, value))));
+  return el(
+    "div",
+    { class: "tip" },
+    el("b", {}, heading),
+    rows
+      .filter((row) => row[1] !== null && row[1] !== undefined)
+      .map(([label, value]) => el("div", {}, el("span", {}, label), el("span", {}, value))),
+  );
 }
 
 /** A patch of a colour of the palette; it follows the theme by itself. */
@@ -136,9 +200,16 @@ function common() {
 
 function tooltip(formatter, more = {}) {
   return {
-    confine: true, backgroundColor: Theme.value("card"), borderColor: Theme.value("line"), borderWidth: 1, padding: [7, 10],
-    textStyle: { color: Theme.value("text"), fontSize: 12.5 }, transitionDuration: 0,
-    extraCssText: "box-shadow:0 6px 20px rgb(0 0 0 / 18%);border-radius:8px;", formatter, ...more,
+    confine: true,
+    backgroundColor: Theme.value("card"),
+    borderColor: Theme.value("line"),
+    borderWidth: 1,
+    padding: [7, 10],
+    textStyle: { color: Theme.value("text"), fontSize: 12.5 },
+    transitionDuration: 0,
+    extraCssText: "box-shadow:0 6px 20px rgb(0 0 0 / 18%);border-radius:8px;",
+    formatter,
+    ...more,
   };
 }
 
@@ -147,8 +218,12 @@ function axis(more = {}) {
   const line = { lineStyle: { color: Theme.value("line") } };
   const { axisLabel, nameTextStyle, ...rest } = more;
   return {
-    axisLine: line, axisTick: { show: false }, splitLine: line, minorSplitLine: { show: false },
+    axisLine: line,
+    axisTick: { show: false },
+    splitLine: line,
+    minorSplitLine: { show: false },
     axisLabel: { color: Theme.value("muted"), fontSize: 12, ...axisLabel },
-    nameTextStyle: { color: Theme.value("muted"), fontSize: 12, ...nameTextStyle }, ...rest,
+    nameTextStyle: { color: Theme.value("muted"), fontSize: 12, ...nameTextStyle },
+    ...rest,
   };
 }

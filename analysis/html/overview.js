@@ -1,11 +1,14 @@
-/* First sections: the trace at a glance, the ranks of a job, the timeline. */
+/* First sections: the trace at a glance, and its timeline. */
 
 /** Device time of a trace, all devices together, in parts that do not overlap and sum up to the window. */
 function deviceParts(rank) {
-  const uses = rank.analysis.device_use, sum = (key) => uses.reduce((total, use) => total + use[key], 0);
+  const uses = rank.analysis.device_use,
+    sum = (key) => uses.reduce((total, use) => total + use[key], 0);
   const hidden = sum("communication_ns") - sum("exposed_communication_ns");
   return {
-    window: sum("window_ns"), busy: sum("busy_ns"), hidden,
+    window: sum("window_ns"),
+    busy: sum("busy_ns"),
+    hidden,
     parts: [
       { name: "Computing", colour: 4, ns: sum("compute_ns") - hidden },
       { name: "Computing and communicating", colour: 3, ns: hidden },
@@ -18,129 +21,183 @@ function deviceParts(rank) {
 
 /** FLOPs that are known, per second of the trace, and what of the peaks they would need: [FLOP/s, share]. */
 function flopRate(rank) {
-  let flops = 0, atPeak = 0, known = false;
+  let flops = 0,
+    atPeak = 0,
+    known = false;
   for (const row of rank.analysis.kernels) {
     if (row.flops === null || !row.flops_per_second) continue;
     flops += row.flops;
-    if (row.flops_share !== null) { known = true; atPeak += (row.flops / row.flops_per_second) * 1e9 * row.flops_share; }
+    if (row.flops_share !== null) {
+      known = true;
+      atPeak += (row.flops / row.flops_per_second) * 1e9 * row.flops_share;
+    }
   }
   const window = deviceParts(rank).window;
   return [flops && window ? (flops / rank.span_ns) * 1e9 : null, known && window ? atPeak / window : null];
 }
 
-function tile(label, value, note, tone) {
+function tile(label, value, note) {
   const [number, ...unit] = value.split(" ");
-  return el("div", { class: `tile ${tone ?? ""}` }, el("div", { class: "label" }, label),
-    el("div", { class: "value" }, number, unit.length ? el("small", {}, unit.join(" ")) : null), el("div", { class: "note" }, note ?? ""));
+  return el(
+    "div",
+    { class: "tile" },
+    el("div", { class: "label" }, label),
+    el("div", { class: "value" }, number, unit.length ? el("small", {}, unit.join(" ")) : null),
+    el("div", { class: "note" }, note ?? ""),
+  );
 }
 
 function overviewSection(report, rank) {
-  const { analysis } = rank, use = deviceParts(rank), [rate, ofPeak] = flopRate(rank), told = analysis.iterations;
+  const { analysis } = rank,
+    use = deviceParts(rank),
+    [rate, ofPeak] = flopRate(rank),
+    told = analysis.iterations;
   const part = (name) => use.parts.find((one) => one.name === name).ns / (use.window || 1);
-  const ofGpu = analysis.breakdown.reduce((sum, row) => sum + row.total_ns, 0);
-  const attached = rank.coverage ? rank.coverage.attached_ns / (rank.coverage.gpu_ns || 1)
-    : 1 - (rank.tree.children ?? []).filter((one) => one.level === "operator" && one.name.startsWith("launched by no")).reduce((sum, one) => sum + one.total_ns, 0) / (rank.tree.total_ns || 1);
+  const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
   const tiles = [
-    tile("Length", show(rank.span_ns, "ns"), analysis.iteration_list.length
-      ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""}, mean ${show(told.mean_latency_ns, "ns")}` : "no iterations marked"),
-    use.window ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} of ${show(use.window, "ns")}`) : null,
-    use.window ? tile("GPU computing", show(part("Computing") + part("Computing and communicating"), "share"), "without communication") : null,
-    analysis.device_use.some((one) => one.communication_ns) ? tile("Exposed communication", show(part("Exposed communication"), "share"),
-      `${show(use.parts[2].ns, "ns")} of ${show(use.hidden + use.parts[2].ns, "ns")}`) : null,
-    rate !== null ? tile("Achieved", show(rate, "flop/s"), ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`) : null,
-    told.samples_per_second ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`) : null,
-    tile("Events", show(rank.gpu_events + rank.host_calls + rank.runtime_calls, "count"), `${show(rank.gpu_events, "count")} on the GPU`),
-    rank.coverage ? tile("Linked", show(rank.coverage.linked / (rank.coverage.total || 1), "share"), `of ${show(rank.coverage.total, "count")} operators`)
-      : ofGpu ? tile("Attributed", show(attached, "share"), "of GPU time to operators") : null,
+    tile(
+      "Length",
+      show(rank.span_ns, "ns"),
+      analysis.iteration_list.length
+        ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`
+        : "no iterations marked",
+    ),
+    use.window
+      ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} of ${show(use.window, "ns")}`)
+      : null,
+    use.window
+      ? tile(
+          "GPU computing",
+          show(part("Computing") + part("Computing and communicating"), "share"),
+          "without communication",
+        )
+      : null,
+    analysis.device_use.some((one) => one.communication_ns)
+      ? tile(
+          "Exposed comm.",
+          show(part("Exposed communication"), "share"),
+          `${show(use.parts[2].ns, "ns")} of ${show(use.hidden + use.parts[2].ns, "ns")}`,
+        )
+      : null,
+    rate !== null
+      ? tile(
+          "Achieved",
+          show(rate, "flop/s"),
+          ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`,
+        )
+      : null,
+    told.samples_per_second
+      ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
+      : null,
+    tile(
+      "Events",
+      show(rank.gpu_events + rank.host_calls + rank.runtime_calls, "count"),
+      `${show(rank.gpu_events, "count")} on the GPU`,
+    ),
+    rank.coverage
+      ? tile(
+          "Linked",
+          show(rank.coverage.linked / (rank.coverage.total || 1), "share"),
+          `of ${show(rank.coverage.total, "count")} operators`,
+        )
+      : rank.gpu_events
+        ? tile("Attributed", show(attributed, "share"), "of GPU time to operators")
+        : null,
   ];
-  const bar = use.window ? card("Device time", `of ${show(use.window, "ns")}${analysis.device_use.length > 1 ? " on all devices" : ""}`,
-    stack([{ name: "", parts: use.parts, whole: use.window }])) : null;
-  return section("overview", "Overview", null, el("div", { class: "tiles" }, tiles), bar,
-    el("div", { class: "columns", style: "margin-top:12px" }, el("div", { class: "card span-6" }, el("h3", {}, "Trace"), facts(rank)),
-      el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attached))));
+  const bar = use.window
+    ? card(
+        "Device time",
+        `of ${show(use.window, "ns")}${analysis.device_use.length > 1 ? " on all devices" : ""}`,
+        stack([{ name: "", parts: use.parts, whole: use.window }]),
+      )
+    : null;
+  return section(
+    "overview",
+    "Overview",
+    null,
+    el("div", { class: "tiles" }, tiles),
+    bar,
+    el(
+      "div",
+      { class: "columns" },
+      el("div", { class: "card span-6" }, el("h3", {}, "Trace"), facts(rank)),
+      el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attributed)),
+    ),
+  );
 }
 
 function facts(rank) {
-  const { analysis } = rank, rows = [["File", rank.file]];
+  const { analysis } = rank,
+    rows = [["File", rank.file]];
   if (rank.rank !== null) rows.push(["Rank", String(rank.rank)]);
   for (const [number, device] of Object.entries(analysis.devices)) {
     const peak = device.tflops ? Math.max(...Object.values(device.tflops)) : null;
-    rows.push([`Device ${number}`, [device.name ?? "not named in the trace", device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
-      peak ? `· up to ${plain(peak)} TFLOP/s, ${show(device.memory_gb_s * 1e9, "bytes/s")}` : "· peaks unknown"].filter(Boolean).join(" ")]);
+    rows.push([
+      `Device ${number}`,
+      [
+        device.name ?? "not named in the trace",
+        device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
+        peak ? `· up to ${plain(peak)} TFLOP/s, ${show(device.memory_gb_s * 1e9, "bytes/s")}` : "· peaks unknown",
+      ]
+        .filter(Boolean)
+        .join(" "),
+    ]);
   }
-  rows.push(["Streams", String(analysis.streams.length)], ["Operators", show(rank.host_calls, "count")], ["Runtime calls", rank.runtime_calls ? `${show(rank.runtime_calls, "count")}, ${show(analysis.host.runtime_ns, "ns")}` : "0"]);
+  rows.push(
+    ["Streams", String(analysis.streams.length)],
+    ["Operators", show(rank.host_calls, "count")],
+    [
+      "Runtime calls",
+      rank.runtime_calls ? `${show(rank.runtime_calls, "count")}, ${show(analysis.host.runtime_ns, "ns")}` : "0",
+    ],
+  );
   if (analysis.host.loading_ns) rows.push(["Data loading", show(analysis.host.loading_ns, "ns")]);
-  return el("dl", { class: "facts" }, rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
+  return el(
+    "dl",
+    { class: "facts" },
+    rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
+  );
 }
 
-function coverage(rank, attached) {
-  const told = rank.coverage, notes = [...(told?.notes ?? []), ...rank.analysis.notes];
-  const rows = told ? [
-    ["Operators", `${show(told.linked, "count")} of ${show(told.total, "count")} linked (${show(told.linked / (told.total || 1), "share")}) by ${told.method}`],
-    ["Certain", show(told.certain, "count")], ["Equivalent", `${show(told.equivalent, "count")}; the structure fits, but another run or iteration could be meant`],
-    ["GPU time", `${show(told.attached_ns / (told.gpu_ns || 1), "share")} of ${show(told.gpu_ns, "ns")} attached to operators`],
-  ] : [["Kind", "Kineto trace alone, not linked with an Execution Trace"], rank.gpu_events ? ["GPU time", `${show(attached, "share")} launched by operators of the trace`] : null].filter(Boolean);
-  return el("div", {}, el("dl", { class: "facts" }, rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)])),
-    notes.length ? el("ul", { class: "notes", style: "margin-top:8px" }, notes.map((note) => el("li", {}, note))) : null);
-}
-
-/** Stacked horizontal bars: rows of {name, whole, parts: [{name, colour, ns}]}; parts of a name share their colour. */
-function stack(rows, { unit = "ns", click = null, height = 30 } = {}) {
-  const names = [...new Map(rows.flatMap((row) => row.parts.filter((part) => part.ns > 0).map((part) => [part.name, part.colour])))];
-  const node = el("div"), shown = rows.slice().reverse(), labelled = rows.some((row) => row.name);
-  chart(node, Math.max(34, rows.length * height) + (labelled ? 26 : 0), () => ({
-    grid: { left: 0, right: 8, top: 0, bottom: 0, outerBoundsMode: "same", outerBounds: { left: 0, right: 8, top: 0, bottom: 0 } },
-    tooltip: tooltip((item) => {
-      const row = shown[item.dataIndex], part = row.parts.find((of) => of.name === item.seriesName);
-      return tip(row.name ? `${row.name}: ${part.name}` : part.name, [["time", show(part.ns, unit)], ["share", show(part.ns / (row.whole || 1), "share")]]);
-    }),
-    xAxis: axis({ type: "value", max: Math.max(...rows.map((row) => row.whole)) || 1, show: labelled, splitNumber: 6, splitLine: { show: labelled, lineStyle: { color: Theme.value("line") } },
-      axisLabel: { formatter: (value) => neat(value, unit), hideOverlap: true } }),
-    yAxis: axis({ type: "category", data: shown.map((row) => short(row.name, 26)), show: labelled, axisLine: { show: false } }),
-    series: names.map(([name, colour]) => ({
-      name, type: "bar", stack: "all", barWidth: 20, barMinHeight: 0, itemStyle: { color: name === "Idle" ? Theme.value("line") : Theme.colour(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
-      data: shown.map((row) => row.parts.find((part) => part.name === name)?.ns ?? 0),
-      label: {
-        show: true, color: name === "Idle" ? Theme.value("muted") : ink(Theme.colour(colour)), fontSize: 11.5, overflow: "truncate",
-        formatter: (item) => { const share = item.value / (Math.max(...rows.map((row) => row.whole)) || 1); return share > 0.06 ? `${percent(item.value / (shown[item.dataIndex].whole || 1))} %` : ""; },
-      },
-    })),
-  }), (instance) => { if (click) instance.on("click", (item) => click(shown.length - 1 - item.dataIndex)); });
-  const legend = names.map(([name, colour]) => {
-    const patch = swatch(colour), sum = rows.length === 1 ? rows[0].parts.find((part) => part.name === name).ns : null;
-    if (name === "Idle") patch.style.background = "var(--line)";
-    return el("span", {}, patch, name, sum === null ? null : ` ${show(sum, unit)}`);
-  });
-  return el("div", {}, node, el("div", { class: "legend", style: "margin-top:8px" }, legend));
-}
-
-function jobSection(report) {
-  if (report.ranks.length < 2) return null;
-  const uses = report.ranks.map((rank) => ({ rank, use: deviceParts(rank) }));
-  const rows = uses.map(({ rank, use }, place) => ({
-    place, name: rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label, file: rank.file, span: rank.span_ns, latency: rank.analysis.iterations.mean_latency_ns,
-    busy: use.window ? use.busy / use.window : null, computing: use.window ? (use.parts[0].ns + use.hidden) : null, communication: use.hidden + use.parts[2].ns, exposed: use.parts[2].ns, idle: use.parts[4].ns,
-    waiting: null, events: rank.gpu_events, linked: rank.coverage ? rank.coverage.linked / (rank.coverage.total || 1) : null,
-  }));
-  const least = Math.min(...rows.map((row) => row.communication));
-  for (const row of rows) row.waiting = row.communication - least;
-  const spread = (key) => { const values = rows.map((row) => row[key]).filter((value) => value !== null); return values.length ? Math.max(...values) - Math.min(...values) : null; };
-  const slowest = rows.reduce((a, b) => (b.communication < a.communication ? b : a));
-  const any = rows.some((row) => row.communication > 0);
-  const choose = (place) => { $("rank").value = place; draw(report.ranks[place]); };
-  return section("job", "Ranks", "The ranks of the job side by side. A click on a bar shows that rank in the sections below.",
-    el("div", { class: "tiles" }, tile("Ranks", String(rows.length), `${show(rows.reduce((sum, row) => sum + row.events, 0), "count")} GPU events`),
-      tile("Longest trace", show(Math.max(...rows.map((row) => row.span)), "ns"), `${show(spread("span"), "ns")} longer than the shortest`),
-      tile("Spread of computing", show(spread("computing"), "ns"), "most less least of all ranks"),
-      any ? tile("Last to arrive", slowest.name, "shortest in communication: the others wait for it") : null),
-    card("Device time by rank", null, stack(uses.map(({ rank, use }, i) => ({ name: rows[i].name, parts: use.parts, whole: use.window })), { click: choose })),
-    card("Numbers by rank", null, table([
-      { key: "name", title: "Rank", unit: "text" }, { key: "file", title: "File", unit: "text" }, { key: "span", title: "Length", unit: "ns" },
-      { key: "latency", title: "Mean iteration", unit: "ns" }, { key: "busy", title: "GPU busy", unit: "share" }, { key: "computing", title: "Computing", unit: "ns" },
-      { key: "communication", title: "Communicating", unit: "ns" }, { key: "exposed", title: "Exposed", unit: "ns", hint: "Communication with no computing kernel beside it" },
-      { key: "waiting", title: "Beyond the least", unit: "ns", hint: "Communication time beyond that of the rank with the least: time spent waiting for others" },
-      { key: "idle", title: "Idle", unit: "ns" }, { key: "events", title: "GPU events", unit: "count" }, { key: "linked", title: "Linked", unit: "share" },
-    ], rows, { sort: "name", name: "ranks" })));
+function coverage(rank, attributed) {
+  const told = rank.coverage,
+    notes = [...(told?.notes ?? []), ...rank.analysis.notes];
+  const rows = told
+    ? [
+        [
+          "Operators",
+          `${show(told.linked, "count")} of ${show(told.total, "count")} linked (${show(told.linked / (told.total || 1), "share")}) by ${told.method}`,
+        ],
+        ["Certain", show(told.certain, "count")],
+        [
+          "Equivalent",
+          `${show(told.equivalent, "count")}; the structure fits, but another run or iteration could be meant`,
+        ],
+        [
+          "GPU time",
+          `${show(told.attached_ns / (told.gpu_ns || 1), "share")} of ${show(told.gpu_ns, "ns")} attached to operators`,
+        ],
+      ]
+    : [
+        ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
+        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
+      ].filter(Boolean);
+  return el(
+    "div",
+    {},
+    el(
+      "dl",
+      { class: "facts" },
+      rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
+    ),
+    notes.length
+      ? el(
+          "ul",
+          { class: "notes" },
+          notes.map((note) => el("li", {}, note)),
+        )
+      : null,
+  );
 }
 
 let timeline = null;
@@ -149,9 +206,16 @@ function timelineSection(report, rank) {
   if (!rank.timeline.ts.length) return null;
   timeline = new Timeline(rank.timeline);
   timeline.mount();
-  const merged = rank.timeline.resolution ? ` Calls shorter than ${show(rank.timeline.resolution, "ns")} are merged with their neighbours.` : "";
+  const merged = rank.timeline.resolution
+    ? ` Calls shorter than ${show(rank.timeline.resolution, "ns")} are merged with their neighbours.`
+    : "";
   const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
-  return section("timeline", "Timeline", `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested." : "CPU threads with their calls nested."}${merged}${hidden}`, card(null, null, timeline.node));
+  return section(
+    "timeline",
+    "Timeline",
+    `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested; pale where short calls leave gaps." : "CPU threads with their calls nested; pale where short calls leave gaps."}${merged}${hidden}`,
+    card(null, null, timeline.node),
+  );
 }
 
 /** Scroll to the timeline and show a part of it. */
