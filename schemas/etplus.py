@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import orjson
 
 from .collector import collector_paused
 from .execution_trace import ExecutionTrace
-from .files import open_output
+from .files import open_output, write_all
 from .kineto import EventTable
 from .records import IntColumn
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
@@ -37,6 +38,9 @@ _GPU_ATTRS = (
 )
 _LINKS = (b'"equivalent"', b'"certain"')
 _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
+_END = b"}" + _SEPARATOR
+_Pieces = tuple[Sequence[bytes], ...]
+"""Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
 
 
 class _Tensors(msgspec.Struct, gc=False):
@@ -135,11 +139,6 @@ class EtPlus:
     runtime_parent: IntColumn
     edges: IntColumn
 
-    @property
-    def dependent(self) -> Container[int]:
-        """Positions of the nodes with an `inter_thread_dep` or `sync_dep`."""
-        return self.inter_thread_dep.keys() | self.sync_dep.keys()
-
     @collector_paused()
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
@@ -148,8 +147,7 @@ class EtPlus:
             UsageError: the folder does not exist or cannot be written to.
         """
         with open_output(path) as file:
-            for chunk in self.chunks():
-                file.write(chunk)
+            write_all(file, self.chunks())
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""
@@ -160,30 +158,25 @@ class EtPlus:
         """The file's bytes, some megabytes at a time."""
         data, (begin, end) = self.et.data, self.et.body
         yield data[:begin] + b"\n    "
-        texts = self._renumbered_texts() if self.numbering.renumbered else self._texts()
-        first = True
-        for block in texts:
-            yield (b"" if first else _SEPARATOR) + _SEPARATOR.join(block)
-            first = False
+        yield from _without_last_separator(self._renumbered() if self.numbering.renumbered else self._in_order())
         yield b"\n  " + data[end:].rstrip()[:-1]
-        yield b',\n  "runtime": [' + _SEPARATOR.join(self._runtime_texts()) + b"]"
-        yield b',\n  "edges": ' + _edge_text(self.edges)
+        yield b',\n  "runtime": ['
+        yield from _without_last_separator(iter([self._runtime_text()]))
+        yield b"]" + b',\n  "edges": ' + _edge_text(self.edges)
         yield b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n"
 
-    def _texts(self) -> Iterator[list[bytes]]:
-        for at in range(0, len(self.et), _BLOCK):
-            yield self._node_texts(np.arange(at, min(at + _BLOCK, len(self.et))))
-        for at in range(0, len(self.gpu_row), _BLOCK):
-            yield self._gpu_texts(np.arange(at, min(at + _BLOCK, len(self.gpu_row))))
+    def _in_order(self) -> Iterator[bytes]:
+        for make, count in ((self._node_pieces, len(self.et)), (self._gpu_pieces, len(self.gpu_row))):
+            for at in range(0, count, _BLOCK):
+                yield b"".join(chain.from_iterable(zip(*make(np.arange(at, min(at + _BLOCK, count))), strict=True)))
 
-    def _renumbered_texts(self) -> Iterator[list[bytes]]:
-        nodes = self._node_texts(np.arange(len(self.et)))
-        ids = np.concatenate([self.numbering.node, self.numbering.gpu])
-        texts = nodes + self._gpu_texts(np.arange(len(self.gpu_row)))
-        yield [texts[i] for i in np.argsort(ids)]
+    def _renumbered(self) -> Iterator[bytes]:
+        pieces = self._node_pieces(np.arange(len(self.et))), self._gpu_pieces(np.arange(len(self.gpu_row)))
+        texts = [b"".join(text) for made in pieces for text in zip(*made, strict=True)]
+        yield b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
 
-    def _node_texts(self, nodes: IntColumn) -> list[bytes]:
-        texts = self._own_texts(nodes)
+    def _node_pieces(self, nodes: IntColumn) -> _Pieces:
+        """What the ET says of each node, and what is added."""
         linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
         at = nodes[linked]
         dur = microseconds(self.dur[at])
@@ -191,11 +184,15 @@ class EtPlus:
             b', "ts": ', microseconds(self.ts[at]), b', "dur": ', dur, b', "inclusive_dur": ', dur,
             b', "exclusive_dur": ', microseconds(self.exclusive[at]), b', "kineto_event": ',
             integers(self.kineto_event[at]), b', "link": ', choice(self.certain[at].astype(np.int64), _LINKS),
+            _INDEPENDENT + _END,
         ]  # fmt: skip
-        dependent = self.dependent
-        for i, node, times in zip(linked.tolist(), at.tolist(), rows(len(at), parts), strict=True):
-            texts[i] += times + (self._dependencies(node) if node in dependent else _INDEPENDENT)
-        return [text + b"}" for text in texts]
+        added = [_END] * len(nodes)
+        for i, text in zip(linked.tolist(), rows(len(at), parts), strict=True):
+            added[i] = text
+        depend = np.flatnonzero(np.isin(nodes, list(self.inter_thread_dep.keys() | self.sync_dep.keys())))
+        for i in np.intersect1d(depend, linked, assume_unique=True).tolist():
+            added[i] = added[i].removesuffix(_INDEPENDENT + _END) + self._dependencies(int(nodes[i])) + _END
+        return self._own_texts(nodes), added
 
     def _dependencies(self, node: int) -> bytes:
         before = self.inter_thread_dep.get(node)
@@ -214,34 +211,32 @@ class EtPlus:
             end -= blank
         return [data[a:b] for a, b in zip(self.et.start[nodes].tolist(), end.tolist(), strict=True)]
 
-    def _gpu_texts(self, gpu: IntColumn) -> list[bytes]:
+    def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
         events, at, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
-        heads = self._gpu_heads(self.numbering.gpu[gpu], _texts_of(events.names, events.name[at]), parents)
+        caller = b', "parent": ' if self.et.flat else b', "ctrl_deps": '
         dur = microseconds(np.maximum(events.dur[at], 0))
         categories = [orjson.dumps(category) for category in events.categories]
-        parts: list[Part] = [
+        times: list[Part] = [
             b', "cat": ', choice(events.category[at], categories), b', "ph": "X", "ts": ', microseconds(events.ts[at]),
             b', "dur": ', dur, b', "inclusive_dur": ', dur, b', "exclusive_dur": ', dur,
             b', "stream": ', integers(events.stream[at]), b', "device": ', integers(events.device[at]),
             b', "correlation": ', integers(events.correlation[at]), b', "kineto_event": ', integers(events.index[at]),
             b', "args": ',
         ]  # fmt: skip
-        args = map(events.args, at.tolist())
-        comm = map(self._comm_text, gpu.tolist())
-        pieces = zip(heads, rows(len(at), parts), args, comm, strict=True)
-        return [b"%b%b%b%b}" % piece for piece in pieces]
+        return (
+            rows(len(at), [b'{"id": ', integers(self.numbering.gpu[gpu]), b', "name": ']),
+            _texts_of(events.names, events.name[at]),
+            rows(len(at), [caller, integers(self.numbering.node[parents]), b", "]),
+            self._parents_tensors(parents),
+            rows(len(at), times),
+            [events.args(row) for row in at.tolist()],
+            [self._comm_text(i) for i in gpu.tolist()],
+        )
 
-    def _gpu_heads(self, ids: IntColumn, names: list[bytes], parents: IntColumn) -> list[bytes]:
-        known: dict[int, bytes] = {}
-        parent_ids = self.numbering.node[parents].tolist()
-        tensors = self._flat_tensors if self.et.flat else self._tensors
-        heads = []
-        for own, name, parent, parent_id in zip(ids.tolist(), names, parents.tolist(), parent_ids, strict=True):
-            if parent not in known:
-                known[parent] = tensors(self.et.data[self.et.start[parent] : self.et.end[parent]])
-            key = b"parent" if self.et.flat else b"ctrl_deps"
-            heads.append(b'{"id": %d, "name": %b, "%b": %d, %b' % (own, name, key, parent_id, known[parent]))
-        return heads
+    def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
+        tensors, data = self._flat_tensors if self.et.flat else self._tensors, self.et.data
+        known = {i: tensors(data[self.et.start[i] : self.et.end[i]]) for i in np.unique(parents).tolist()}
+        return [known[i] for i in parents.tolist()]
 
     @staticmethod
     def _tensors(node: bytes) -> bytes:
@@ -258,10 +253,10 @@ class EtPlus:
     def _comm_text(self, gpu: int) -> bytes:
         comm = self.comm.get(gpu)
         if comm is None:
-            return b""
-        return b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"]))
+            return _END
+        return b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + _END
 
-    def _runtime_texts(self) -> list[bytes]:
+    def _runtime_text(self) -> bytes:
         events, at = self.events, self.runtime_row
         parents = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
         threads = [msgspec.json.encode(tid) for _, tid in events.threads]
@@ -269,16 +264,24 @@ class EtPlus:
             b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
             b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),
             b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime),
-            b', "parent": ',
+            b', "parent": ', integers(parents, b"null"), _END,
         ]  # fmt: skip
-        parent_texts = [b"%d" % p if p >= 0 else b"null" for p in parents.tolist()]
-        pieces = zip(_texts_of(events.names, events.name[at]), rows(len(at), parts), parent_texts, strict=True)
-        return [b'{"name": %b%b%b}' % piece for piece in pieces]
+        names = _texts_of(events.names, events.name[at], b'{"name": ')
+        return b"".join(chain.from_iterable(zip(names, rows(len(at), parts), strict=True)))
 
 
-def _texts_of(values: list[Any], codes: npt.NDArray[np.int32]) -> list[bytes]:
+def _without_last_separator(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same blocks, each ending with the separator, but the last."""
+    held = next(blocks, b"")
+    for block in blocks:
+        yield held
+        held = block
+    yield held.removesuffix(_SEPARATOR)
+
+
+def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:
     """JSON texts of interned values, each made once."""
-    texts = {code: orjson.dumps(values[code]) for code in np.unique(codes).tolist()}
+    texts = {code: before + orjson.dumps(values[code]) for code in np.unique(codes).tolist()}
     return [texts[code] for code in codes.tolist()]
 
 

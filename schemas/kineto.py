@@ -73,15 +73,17 @@ _NO_ARG_VALUES = _Args()
 
 
 class _Event(msgspec.Struct, gc=False):
+    """Fields in the order in which they are written, which decodes fastest."""
+
     ph: str = ""
     cat: str = ""
     name: str = ""
-    ts: int | float = 0
-    dur: int | float = 0
     pid: int | str = -1
     tid: int | str = -1
-    id: int | str = -1
+    ts: int | float = 0
+    dur: int | float = 0
     args: msgspec.Raw = msgspec.Raw(_NO_ARGS)
+    id: int | str = -1
 
 
 class _ExactEvent(_Event, gc=False):
@@ -297,7 +299,7 @@ class _Builder:
         return self.modules and event.name.startswith(_MODULE)
 
     def _add_events(self, events: list[Any], index: IntColumn) -> None:
-        texts = [bytes(e.args) for e in events]
+        texts: list[Any] = [e.args for e in events]  # a Raw is a buffer, as bytes are
         joined = b",".join(texts)
         args = [a or _NO_ARG_VALUES for a in _decode_args(b"[" + joined + b"]")]
         lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1

@@ -20,7 +20,11 @@ _Matrix = npt.NDArray[np.uint8]
 Part = bytes | _Matrix
 """Constant text, or one text a row as a matrix of characters."""
 
-_ZERO, _SPACE, _POINT, _MINUS = b"0 .-"
+_SPACE, _POINT = b" ."
+_QUADS = np.frombuffer(b"".join(b"%04d" % i for i in range(10_000)), np.uint32)
+"""The four digits of each number below 10,000, as one value."""
+_POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))
+"""A number has as many digits as there are of these up to it."""
 
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
@@ -40,16 +44,17 @@ def joined_rows(count: int, parts: Sequence[Part]) -> bytes:
     return np.concatenate(columns, axis=1).tobytes()
 
 
-def integers(values: IntColumn) -> _Matrix:
-    """Decimal digits, padded with spaces on the left; −1 (none) is the only negative number there is."""
+def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
+    """Decimal digits, padded with spaces on the left; −1, the only negative number there is, as the text for none."""
     digits = _digits(np.abs(values), 1)
-    if not (values < 0).any():
+    negative = values < 0
+    if not negative.any():
         return digits
-    signed = np.concatenate([np.full((len(values), 1), _SPACE, np.uint8), digits], axis=1)
-    first = np.argmax(signed != _SPACE, axis=1)
-    negative = np.flatnonzero(values < 0)
-    signed[negative, first[negative] - 1] = _MINUS
-    return signed
+    if digits.shape[1] < len(none):
+        blank = np.full((len(values), len(none) - digits.shape[1]), _SPACE, np.uint8)
+        digits = np.concatenate([blank, digits], axis=1)
+    digits[negative] = np.frombuffer(none.rjust(digits.shape[1]), np.uint8)
+    return digits
 
 
 def microseconds(ns: IntColumn) -> _Matrix:
@@ -70,12 +75,14 @@ def choice(index: npt.NDArray[np.integer[Any]], texts: Sequence[bytes]) -> _Matr
 def _digits(values: IntColumn, least: int) -> _Matrix:
     """Digits of numbers that are not negative, at least so many; zeros before those are spaces."""
     width = max(least, len(str(int(values.max(initial=0)))))
-    digits = np.empty((len(values), width), np.uint8)
+    quads = -(-width // 4)
+    text = np.empty((len(values), quads), np.uint32)
     rest = values
-    for k in range(width - 1, -1, -1):
-        rest, digit = np.divmod(rest, 10)
-        digits[:, k] = digit
-    leading = np.cumsum(digits[:, : width - least], axis=1) == 0
-    digits += _ZERO
-    digits[:, : width - least][leading] = _SPACE
+    for k in range(quads - 1, -1, -1):
+        above = rest // 10_000
+        text[:, k] = _QUADS[rest - above * 10_000]
+        rest = above
+    digits: _Matrix = text.view(np.uint8)[:, 4 * quads - width :]
+    used = np.maximum(np.searchsorted(_POWERS, values, side="right"), least)
+    np.copyto(digits, _SPACE, where=np.arange(width) < width - used[:, None])
     return digits

@@ -23,6 +23,7 @@ Placer = Callable[[Calls, Calls], list[Placement]]
 _NEARLY = 0.98
 _RIVAL = 0.9
 """A place with gaps, or of another thread, is a rival if it has this share of the calls."""
+_MOST = 0.5
 _SAME_PROGRAM = 0.8
 """Two threads run the same program if this share of the calls of one has a name that the other has."""
 _MIN_COMMON = 0.3
@@ -164,14 +165,16 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) -> bool:
     """Whether another ET thread runs the same program and has no Kineto thread by its own numbers: numbers are
-    counted per thread, so that it could be the one profiled. A Kineto thread used up whole tells them apart."""
+    counted per thread, so that it could be the one profiled. A Kineto thread used up whole by most of the ET thread
+    tells them apart, unless the other one had to take a place against its numbers."""
     taken = state.chosen[t][0]
-    if taken.gapless and np.count_nonzero(taken.call >= 0) == taken.size:
-        return False
+    whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
     names = nodes.name[ours[t]]
     for u, theirs in enumerate(ours):
         own = state.chosen[u][0] if u in state.chosen else None
-        if u == t or (own is not None and own.theirs != taken.theirs and own.place.evidence == NUMBERS):
+        if u == t or (own is None and whole):
+            continue
+        if own is not None and own.theirs != taken.theirs and own.place.evidence == NUMBERS:
             continue
         if np.isin(names, nodes.name[theirs]).mean() >= _SAME_PROGRAM:
             return True

@@ -59,6 +59,16 @@ def test_nothing_certain_is_wrong_in_one_window(recipe: Recipe, method: str) -> 
     check(pair, link(pair.et, pair.kineto, match=method))
 
 
+def test_a_call_cut_off_by_kinetos_window_is_not_taken_for_the_one_before() -> None:
+    """The second `aten::c` ends after Kineto's window, and before its first child stands a call of its name."""
+    inner = Op("aten::a", False, (Op("aten::a"), Op("aten::a"))), Op("aten::a", False, (Op("aten::c", False),))
+    recipe = Recipe((Worker((Op("aten::c", True, inner),) * 2),), et=((3, 8),), kineto=(0, 6))
+    pair = record(recipe)
+    result = link(pair.et, pair.kineto)
+    check(pair, result)
+    assert result.report.ops["certain"] == 2
+
+
 @SLOW
 @given(recipes(ids=False), METHODS)
 def test_nothing_certain_is_wrong_on_one_thread(recipe: Recipe, method: str) -> None:
@@ -71,7 +81,7 @@ def test_nothing_certain_is_wrong_on_one_thread(recipe: Recipe, method: str) -> 
 @given(recipes(ids=False), METHODS)
 def test_nothing_certain_is_wrong(recipe: Recipe, method: str) -> None:
     """All at once: several windows, threads alike and not profiled, calls that raise. Nearly nothing is left to see
-    then, so that a handful of calls may look like others in every respect: these are always the same programs."""
+    then, so that a handful of calls may look like others in every respect: do not hunt here."""
     pair = record(recipe)
     check(pair, link(pair.et, pair.kineto, match=method))
 
