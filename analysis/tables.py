@@ -10,7 +10,7 @@ __all__ = ["Cell", "number", "printable", "render", "share", "shorten", "termina
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _NARROWEST = 80
-_WORDY = "autograd::engine::evaluate_function: "
+_WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
 def terminal_width() -> int:
@@ -28,7 +28,7 @@ def render(
         width: in columns.
         above: a line for each row to stand above it.
     """
-    texts = [[_text(cell) for cell in row] for row in rows]
+    texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
     room = max(width - sum(widths[1:]) - 2 * (len(heads) - 1), _LEAST_NAME)
     widths[0] = min(widths[0], room)
@@ -42,12 +42,13 @@ def render(
 
 
 def shorten(name: str, room: int) -> str:
-    """A name of at most `room` characters, made printable; where it is longer the middle is left out."""
-    name = printable(name.removeprefix("void "))
+    """A name of at most `room` characters, made printable; where it is longer the middle is left out.
+
+    What every operator of the backward pass begins with is abbreviated to "autograd: ".
+    """
+    name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT))
     if len(name) <= room:
         return name
-    if name.startswith(_WORDY):
-        return shorten(f"…: {name.removeprefix(_WORDY)}", room)
     tail = min(room // 3, 16)
     return f"{name[: room - tail - 1]}…{name[len(name) - tail :]}"
 
