@@ -25,25 +25,28 @@ _BLOCKS = 60_000
 _BLOCKS_OF_A_JOB = 120_000
 _LEAST_BLOCKS = 2_000
 _ROWS = 2_000
+_ROWS_OF_A_JOB = 16_000
+_LEAST_ROWS = 200
+_LONG_TABLES = ("breakdown", "kernels")
 
 
 def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
     """What the page is to show of a trace; it holds nothing of the trace itself.
 
     Args:
-        files: number of traces that the page will show; the more, the coarser their timelines.
+        files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
     """
     trace = analysis.trace
     told = json_of(analysis)
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     tree = time_tree(analysis.breakdown, comm)
-    table = told["breakdown"]
-    kinds = [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:_ROWS]]
+    rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
+    kinds = [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:rows]]
     return {
         "file": PurePath(trace.file).name,
         "rank": trace.rank,
-        "analysis": told | {"breakdown": table[:_ROWS], "kernels": told["kernels"][:_ROWS]},
-        "left_out": {name: max(0, len(told[name]) - _ROWS) for name in ("breakdown", "kernels")},
+        "analysis": told | {name: told[name][:rows] for name in _LONG_TABLES},
+        "left_out": {name: max(0, len(told[name]) - rows) for name in _LONG_TABLES},
         "kernel_kinds": kinds,
         "span_ns": trace.span.length,
         "host_calls": len(trace.calls),
@@ -52,7 +55,7 @@ def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
         "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
         "coverage": _coverage(trace.coverage),
         "tree": tree.plain(),
-        "communication": [_communication_row(row) for row in communication(trace)[:_ROWS]],
+        "communication": [_communication_row(row) for row in communication(trace)[:rows]],
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(trace, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files))),
     }

@@ -44,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
     if any(_same(file, arguments.output) for file in arguments.files):
         raise UsageError(f"{arguments.output}: is an input, too; choose another name for the page (-o)")
+    if arguments.batch_size is not None and arguments.batch_size < 1:
+        raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     ranks = []
     for file in arguments.files:

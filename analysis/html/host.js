@@ -28,7 +28,7 @@ function overheadsSection(report, rank) {
       t2: us("t2"),
       t3: us("t3"),
       t5: us("t5"),
-      launches: (overheads.launches[op] ?? []).join(", "),
+      launches: counted(overheads.launches[op] ?? []),
       n: Math.max(...["t2", "t3", "t5"].map((key) => overheads[key][op]?.n ?? 0)),
     };
   });
@@ -93,6 +93,16 @@ function overheadsSection(report, rank) {
       ),
     ),
   );
+}
+
+/** Names in order, runs of equal ones as one: "a ×3, b". */
+function counted(names) {
+  const runs = [];
+  for (const name of names) {
+    if (runs.length && runs[runs.length - 1][0] === name) runs[runs.length - 1][1] += 1;
+    else runs.push([name, 1]);
+  }
+  return runs.map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
 }
 
 /** Horizontal bars of mean and standard deviation, µs. */

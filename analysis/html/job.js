@@ -1,7 +1,9 @@
 /* The ranks of a job side by side, and the stacked bars that show parts of a time. */
 
+const LABEL_PX = 24;
+
 /** Stacked horizontal bars: rows of {name, whole, parts: [{name, colour, ns}]}; parts of a name share their colour. */
-function stack(rows, { unit = "ns", click = null, height = 30 } = {}) {
+function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18 : 30 } = {}) {
   const names = [
     ...new Map(rows.flatMap((row) => row.parts.filter((part) => part.ns > 0).map((part) => [part.name, part.colour]))),
   ];
@@ -46,7 +48,7 @@ function stack(rows, { unit = "ns", click = null, height = 30 } = {}) {
         name,
         type: "bar",
         stack: "all",
-        barWidth: 20,
+        barWidth: height < LABEL_PX ? height - 5 : height - 10,
         barMinHeight: 0,
         itemStyle: {
           color: name === "Idle" ? Theme.value("line") : Theme.colour(colour),
@@ -55,7 +57,7 @@ function stack(rows, { unit = "ns", click = null, height = 30 } = {}) {
         },
         data: shown.map((row) => row.parts.find((part) => part.name === name)?.ns ?? 0),
         label: {
-          show: true,
+          show: height >= LABEL_PX,
           color: name === "Idle" ? Theme.value("muted") : ink(Theme.colour(colour)),
           fontSize: 11.5,
           overflow: "truncate",

@@ -11,6 +11,7 @@ const FOLDED = 3,
   LEAST_PX = 1.5,
   MERGED_PX = 6,
   TEXT_PX = 34,
+  LEAST_VIEW_NS = 50,
   FOUND_SHOWN = 60;
 
 class Timeline {
@@ -78,6 +79,7 @@ class Timeline {
       this.picked,
     );
     this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     document.addEventListener("click", (event) => {
       if (!this.found.contains(event.target) && event.target !== this.search) this.found.hidden = true;
     });
@@ -160,11 +162,10 @@ class Timeline {
         {
           type: "inside",
           filterMode: "none",
-          zoomOnMouseWheel: "ctrl",
-          moveOnMouseWheel: false,
+          zoomLock: true, // it moves only: zooming, it would keep every turn of the wheel from the page
           startValue: this.from,
           endValue: this.to,
-          minValueSpan: 50,
+          minValueSpan: LEAST_VIEW_NS,
         },
         {
           type: "slider",
@@ -344,7 +345,7 @@ class Timeline {
 
   show(from, to) {
     const span = this.data.span,
-      least = Math.min(span, Math.max(to - from, 50));
+      least = Math.min(span, Math.max(to - from, LEAST_VIEW_NS));
     const start = Math.max(0, Math.min(from, span - least));
     this.chart.instance.dispatchAction({
       type: "dataZoom",
@@ -353,10 +354,17 @@ class Timeline {
     });
   }
 
-  zoom(by) {
-    const middle = (this.from + this.to) / 2,
-      half = (by * (this.to - this.from)) / 2;
-    this.show(middle - half, middle + half);
+  /** Make the view so many times as long; what is at a time stays where it is. */
+  zoom(by, at = (this.from + this.to) / 2) {
+    this.show(at - by * (at - this.from), at + by * (this.to - at));
+  }
+
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const left = this.canvas.getBoundingClientRect().left;
+    const at = this.from + ((this.to - this.from) * (event.clientX - left)) / this.canvas.clientWidth;
+    this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 350), at);
   }
 
   key(event) {

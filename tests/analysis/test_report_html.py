@@ -145,6 +145,17 @@ def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     assert end - start == pytest.approx(0.4 * timeline["span"], rel=0.01)
     click("zoom-out")
     assert view()[1] - view()[0] == pytest.approx(timeline["span"], rel=0.01)
+    left, top, wide, tall = browser.evaluate(
+        "(() => { const frame = document.querySelector('.frame'); frame.scrollIntoView({behavior: 'instant'});"
+        " const box = frame.getBoundingClientRect(); return [box.left, box.top, box.width, box.height]; })()"
+    )
+    middle = {"x": left + wide / 2, "y": top + tall / 2, "deltaX": 0, "deltaY": -120}
+    browser.call("Input.dispatchMouseEvent", type="mouseWheel", modifiers=2, **middle)  # with Ctrl
+    start, end = view()
+    assert end - start < 0.8 * timeline["span"]
+    assert (start + end) / 2 == pytest.approx(timeline["span"] / 2, rel=0.02), "what is under the pointer stays there"
+    browser.call("Input.dispatchMouseEvent", type="mouseWheel", **middle)
+    assert view() == (start, end), "the wheel alone moves the page"
     one = max((of for of in timeline["found"] if timeline["kinds"][of["kind"]]["gpu"]), key=lambda of: of["total"])
     name = timeline["names"][one["name"]]
     set_value(browser, "search", name.upper(), "input")
