@@ -65,3 +65,12 @@ def test_the_table_of_replay_errors(tmp_path: Path) -> None:
     (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())
     text = execute("replay_table.py", "--traces", tmp_path)
     assert "| train_cpu | 3 |" in text and "largest makespan error 0.000%" in text
+
+
+def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
+    """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/linking.md."""
+    shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces
+    docs = tmp_path / "linking.md"
+    docs.write_bytes((ROOT / "docs" / "linking.md").read_bytes())
+    execute("score_table.py", "--into", docs)  # fails if a bar is missed
+    assert docs.read_text("utf-8") == (ROOT / "docs" / "linking.md").read_text("utf-8")
