@@ -9,16 +9,30 @@ if TYPE_CHECKING:
     from .converters.convert import convert
     from .linker import LinkResult, link
     from .linker.batch import link_many
+    from .predictor.replay import build_graph, fit_constants, replay
     from .schemas.errors import EtplusError
 
 __version__ = "0.1.0"
-__all__ = ["EtplusError", "LinkResult", "__version__", "convert", "link", "link_many"]
+__all__ = [
+    "EtplusError",
+    "LinkResult",
+    "__version__",
+    "build_graph",
+    "convert",
+    "fit_constants",
+    "link",
+    "link_many",
+    "replay",
+]
 
 _HOMES = {
     "convert": ".converters.convert",
     "link": ".linker",
     "LinkResult": ".linker",
     "link_many": ".linker.batch",
+    "build_graph": ".predictor.replay",
+    "fit_constants": ".predictor.replay",
+    "replay": ".predictor.replay",
     "EtplusError": ".schemas.errors",
 }
 
