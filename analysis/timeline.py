@@ -73,7 +73,7 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
     """
     order = np.lexsort((ts, depth, lane))
     lane, depth, ts, dur = lane[order], depth[order], ts[order], dur[order]
-    whole = np.ones(len(ts), bool)
+    whole: npt.NDArray[np.bool_] = np.ones(len(ts), np.bool_)
     resolution = 0
     span = int((ts + dur).max() - ts.min()) if len(ts) else 0
     while int(whole.sum()) > budget and resolution * _BUCKET * _COARSEST < 2 * span:

@@ -165,7 +165,7 @@ def _load(trace: Trace) -> list[list[float]]:
     """Start, ns, and busy part of equal slices of the trace's span; of the host where no device did anything."""
     of = trace.gpu if len(trace.gpu) else trace.calls
     busy = union(of.ts - trace.span.start, of.end - trace.span.start)
-    edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1)
+    edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)
     within = np.diff(_covered(busy, edges)) / np.diff(edges)
     return [[round(float(at)), round(float(part), 3)] for at, part in zip(edges[:-1], within, strict=True)]
 

@@ -109,7 +109,8 @@ def _once(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
     """How long each communication runs beyond the end of those before it, ns: the simulator has one at a time."""
     finish = document.finish[communicating]
     busy = np.maximum.accumulate(np.append(0, finish))[:-1]
-    return np.maximum(finish - np.maximum(document.ts[communicating], busy), 0)
+    own: IntColumn = np.maximum(finish - np.maximum(document.ts[communicating], busy), 0)
+    return own
 
 
 def _order(

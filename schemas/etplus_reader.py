@@ -394,4 +394,5 @@ def _ns(values: list[Any]) -> IntColumn:
         return np.fromiter(exact, np.int64, len(values))
     us = np.fromiter((0.0 if value is None else value for value in values), np.float64, len(values))
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
-    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    return ns
