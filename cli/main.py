@@ -21,6 +21,9 @@ _COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
     "convert": "convert ET+ to what simulators and viewers read, and back",
     "check": "check Chakra traces (.et) before a simulator runs them",
+    "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
+    "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
+    "diff": "two traces side by side, by operator and by kernel",
     "demo": "link and convert a bundled real pair, and show the report",
 }
 """Each is a module of this package with `prepare_parser(parser)` and `run(arguments) -> exit status`."""

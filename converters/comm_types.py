@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.dtypes import itemsize
 from ..schemas.etplus_document import Comm
 
@@ -20,7 +21,6 @@ RECV: Final = -2
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 """Names of the host nodes that are collectives themselves. (Those of "nccl:" only launch a kernel, which is one.)"""
 
-_KERNEL = re.compile(r"^(?:nccl|rccl|onccl|msccl)|ncclDevKernel|ncclKernel|mscclKernel", re.IGNORECASE)
 _PARTS: Sequence[tuple[str, int]] = (
     ("allreduce", CollectiveCommType.ALL_REDUCE),
     ("reducescatter", CollectiveCommType.REDUCE_SCATTER),
@@ -35,11 +35,6 @@ _PARTS: Sequence[tuple[str, int]] = (
 """Parts of names, those that contain another one before it."""
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
 _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
-
-
-def is_comm_kernel(name: str) -> bool:
-    """Whether a GPU event's name is that of a communication kernel."""
-    return _KERNEL.search(name) is not None
 
 
 def collective_type(comm: Comm, name: str) -> int | None:

@@ -1,7 +1,7 @@
 """The `comm` object of communication kernels: from Kineto's args, else from the ET's record_param_comms ancestor.
 
-Argument names are those that PyTorch's profiler writes on NCCL and RCCL kernels since 2.3; the positions in
-record_param_comms' inputs are those of its macro (tensors, sequence, group, rank, collective, in split, out split, …).
+The positions in record_param_comms' inputs are those of its macro (tensors, sequence, group, rank, collective, in
+split, out split, …).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ..schemas.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
 from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable
@@ -19,17 +20,6 @@ from .calls import EtCalls
 
 __all__ = ["comm_of_kernels"]
 
-_COMM_KERNEL = re.compile(r"^(?:nccl|rccl|onccl|msccl)|ncclDevKernel|ncclKernel|mscclKernel", re.IGNORECASE)
-_KERNEL_COLLECTIVES = (
-    ("AllReduce", "allreduce"),
-    ("AllGather", "allgather"),
-    ("ReduceScatter", "reduce_scatter"),
-    ("Broadcast", "broadcast"),
-    ("SendRecv", "sendrecv"),
-    ("AllToAll", "all_to_all"),
-    ("Reduce", "reduce"),
-)
-"""Kernel name parts, the longer before those that they contain."""
 _ATTRS = {
     "collective": "collective_name",
     "dtype": "dtype",
@@ -45,24 +35,6 @@ _ATTRS = {
 _MAX_DEPTH = 64
 
 
-_KERNEL_ARGS: dict[str, tuple[str, type]] = {
-    "collective": ("Collective name", str),
-    "dtype": ("dtype", str),
-    "in_nelems": ("In msg nelems", int),
-    "out_nelems": ("Out msg nelems", int),
-    "group_size": ("Group size", int),
-    "pg_name": ("Process Group Name", str),
-    "pg_desc": ("Process Group Description", str),
-    "pg_ranks": ("Process Group Ranks", list),
-    "src_rank": ("Src Rank", int),
-    "dst_rank": ("Dst Rank", int),
-    "seq": ("Seq", int),
-    "in_split": ("In split size", list),
-    "out_split": ("Out split size", list),
-}
-"""Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
-
-
 def comm_of_kernels(
     et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
 ) -> dict[int, dict[str, Any]]:
@@ -75,49 +47,24 @@ def comm_of_kernels(
     Returns:
         By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
     """
-    wanted = {code for code, name in enumerate(events.names) if _COMM_KERNEL.search(name)}
+    wanted = {code for code, name in enumerate(events.names) if is_comm_kernel(name)}
     result: dict[int, dict[str, Any]] = {}
     from_et: dict[int, dict[str, Any]] = {}
     for i, (row, parent) in enumerate(zip(rows.tolist(), parents.tolist(), strict=True)):
         if events.name[row] not in wanted:
             continue
-        comm = _from_kernel(events.args(row))
+        comm = kernel_comm(events.args(row))
         if comm["collective"] is None or comm["in_nelems"] is None:
             if parent not in from_et:
                 from_et[parent] = _from_ancestor(et, nodes, parent)
             comm = {key: from_et[parent].get(key) if value is None else value for key, value in comm.items()}
         if comm["collective"] is None:
-            comm["collective"] = _from_name(events.names[events.name[row]])
+            comm["collective"] = collective_of(events.names[events.name[row]])
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
         comm["bytes"] = size * elements if size and elements is not None else None
         result[i] = comm
     return result
-
-
-def _from_kernel(args: bytes) -> dict[str, Any]:
-    given: dict[str, Any] = msgspec.json.decode(args) or {}
-    comm: dict[str, Any] = {}
-    for field, (name, kind) in _KERNEL_ARGS.items():
-        value = given.get(name)
-        if field == "pg_name" and type(value) is int:
-            value = str(value)
-        comm[field] = _int_list(value) if kind is list else value if type(value) is kind else None
-    return comm
-
-
-def _int_list(value: Any) -> list[int] | None:
-    """A list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
-    if isinstance(value, str):
-        try:
-            value = msgspec.json.decode(value)
-        except msgspec.MsgspecError:
-            return None
-    return value if isinstance(value, list) and all(type(v) is int for v in value) else None
-
-
-def _from_name(kernel: str) -> str | None:
-    return next((collective for part, collective in _KERNEL_COLLECTIVES if part in kernel), None)
 
 
 def _from_ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> dict[str, Any]:
@@ -150,7 +97,7 @@ def _from_record_param_comms(text: bytes) -> dict[str, Any]:
         group = values[name_at - 2] if name_at >= 2 else None
         if isinstance(group, list) and len(group) == 2 and all(isinstance(g, str) for g in group):
             comm["pg_name"], comm["pg_desc"] = group
-        splits = [_int_list(v) for v in values[name_at + 1 : name_at + 3]]
+        splits = [int_list(v) for v in values[name_at + 1 : name_at + 3]]
         comm["in_split"], comm["out_split"] = (*splits, None, None)[:2]
     if tensors:
         comm["in_nelems"] = sum(t[3] for t in tensors)
@@ -159,7 +106,7 @@ def _from_record_param_comms(text: bytes) -> dict[str, Any]:
         out_values = outputs.get("values", []) if isinstance(outputs, dict) else outputs
         comm["out_nelems"] = sum(t[3] for v in out_values for t in _tensors(v)) or comm["in_nelems"]
     given = {field: attrs.get(name) for field, name in _ATTRS.items()}
-    given["in_split"], given["out_split"] = _int_list(given["in_split"]), _int_list(given["out_split"])
+    given["in_split"], given["out_split"] = int_list(given["in_split"]), int_list(given["out_split"])
     comm.update({key: value for key, value in given.items() if value not in (None, "")})
     return comm
 

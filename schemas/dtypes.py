@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["itemsize"]
+__all__ = ["itemsize", "standard_dtype"]
 
 _BYTES = {
     8: "long double int64 float64 complex<float> complex64 c10::complex<float> uint64 longlong",
@@ -12,6 +12,22 @@ _BYTES = {
     "float8_e5m2fnuz float8_e8m0fnu c10::float8_e4m3fn c10::float8_e5m2 c10::float8_e4m3fnuz c10::float8_e5m2fnuz "
     "c10::qint8 c10::quint8 qint8 quint8",
     16: "complex<double> complex128 c10::complex<double>",
+}
+_STANDARD = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "char": "int8",
+    "signed_char": "int8",
+    "byte": "uint8",
+    "unsigned_char": "uint8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "longlong": "int64",
+    "complex<float>": "complex64",
+    "complex<double>": "complex128",
+    "complex<c10::half>": "complex32",
 }
 _ITEMSIZE = {name: size for size, names in _BYTES.items() for name in names.split()}
 
@@ -23,5 +39,14 @@ def itemsize(dtype: str | None) -> int | None:
     """
     if dtype is None:
         return None
-    name = dtype.strip().lower().removeprefix("torch.").removesuffix(" int").replace(" ", "_")
-    return _ITEMSIZE.get(name)
+    return _ITEMSIZE.get(_plain(dtype))
+
+
+def standard_dtype(dtype: str) -> str:
+    """Torch's name of a type ("bfloat16" for "c10::BFloat16"), the spelling itself for one that is not known."""
+    name = _plain(dtype).removeprefix("c10::")
+    return _STANDARD.get(name, name)
+
+
+def _plain(dtype: str) -> str:
+    return dtype.strip().lower().removeprefix("torch.").removesuffix(" int").replace(" ", "_")

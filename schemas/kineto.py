@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -26,6 +27,7 @@ from .tolerant import Document, read_tolerantly
 __all__ = [
     "CPU_CATEGORIES",
     "GPU_CATEGORIES",
+    "PYTHON_CATEGORY",
     "EventTable",
     "FlowTable",
     "KinetoTrace",
@@ -37,8 +39,10 @@ CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})
 """Categories of the calls that the ET has as nodes."""
 GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of work on a device."""
-_SKIPPED_CATEGORIES = frozenset({"python_function"})
+PYTHON_CATEGORY = "python_function"
 """Never needed for linking, and most of a file recorded with_stack."""
+_MODULE = "nn.Module: "
+"""How the names of Python calls begin that are a module's forward."""
 
 _EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
@@ -203,29 +207,34 @@ class KinetoTrace:
         return "baseTimeNanoseconds" in self.header
 
 
-def read_kineto(source: Source, *, strict: bool = False, progress: bool = False) -> KinetoTrace:
+def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
     """Read a Kineto trace of any generation, gzipped or not, in one pass.
+
+    Python calls are left out.
 
     Args:
         source: path, "-", bytes or binary file object.
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
+        modules: keep the Python calls "nn.Module: …" of a trace recorded with_stack.
 
     Raises:
         TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
     """
-    return read_tolerantly(load(source, progress=progress), "traceEvents", _read, strict=strict, progress=progress)
+    read = partial(_read, modules=modules)
+    return read_tolerantly(load(source, progress=progress), "traceEvents", read, strict=strict, progress=progress)
 
 
-def _read(document: Document) -> KinetoTrace:
+def _read(document: Document, modules: bool) -> KinetoTrace:
     array = locate(document.data, "traceEvents")
     if array is not None and not document.lenient:
         with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser tells
             data, blocks = document.data, array.blocks(document.task, document.progress)
-            return _build(document, array.header, (b"[" + data[a:b] + b"]" for a, b in blocks))
+            arrays = (b"[" + data[a:b] + b"]" for a, b in blocks)
+            return _build(document, array.header, arrays, modules)
     header, records, _ = parse_records(document.data, "traceEvents")
     texts = _well_formed(records.texts, document) if document.lenient else records.texts
-    return _build(document, header, [b"[" + b",".join(texts) + b"]"])
+    return _build(document, header, [b"[" + b",".join(texts) + b"]"], modules)
 
 
 def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
@@ -244,8 +253,8 @@ def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
     return kept
 
 
-def _build(document: Document, header: dict[str, msgspec.Raw], blocks: Iterable[bytes]) -> KinetoTrace:
-    builder = _Builder()
+def _build(document: Document, header: dict[str, msgspec.Raw], blocks: Iterable[bytes], modules: bool) -> KinetoTrace:
+    builder = _Builder(modules)
     for block in blocks:
         builder.add(block)
     if not builder.count:
@@ -265,7 +274,8 @@ def _build(document: Document, header: dict[str, msgspec.Raw], blocks: Iterable[
 class _Builder:
     """Gathers columns block by block, so that no block's Python objects outlive it."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: bool) -> None:
+        self.modules = modules
         self.categories, self.names, self.threads = StringTable(), StringTable(), StringTable()
         self.pids, self.tids = StringTable(), StringTable()
         self.columns: dict[str, list[npt.NDArray[Any]]] = {}
@@ -280,10 +290,13 @@ class _Builder:
         ts = [e.ts for e in decoded]
         if ts and max(ts) >= _EXACT_US and float in set(map(type, ts)):
             decoded = _decode_exact_events(text)
-        rows = [i for i, e in enumerate(decoded) if e.ph == "X" and e.cat not in _SKIPPED_CATEGORIES]
+        rows = [i for i, e in enumerate(decoded) if e.ph == "X" and (e.cat != PYTHON_CATEGORY or self._is_module(e))]
         self._add_events([decoded[i] for i in rows], np.array(rows, np.int64) + self.count)
         self._add_flows([e for e in decoded if e.ph == "s" or (e.ph == "f" and e.cat != "ac2g")])
         self.count += len(decoded)
+
+    def _is_module(self, event: Any) -> bool:
+        return self.modules and event.name.startswith(_MODULE)
 
     def _add_events(self, events: list[Any], index: IntColumn) -> None:
         texts: list[Any] = [e.args for e in events]  # a Raw is a buffer, as bytes are

@@ -1,0 +1,129 @@
+"""Write what kernels compute and move into the trace itself, the rest of the file untouched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from ..schemas.collector import collector_paused
+from ..schemas.errors import TraceFormatError
+from ..schemas.etplus_reader import read_etplus
+from ..schemas.files import Source, load, open_output
+from ..schemas.kineto import read_kineto
+from ..schemas.records import UNREADABLE, IntColumn, parse_records
+from .devices import Device
+from .etplus_trace import from_etplus
+from .kineto_trace import from_kineto
+from .reading import NamedBytes, is_kineto
+from .roofline import find_devices, work_of_events
+from .trace import Trace
+
+__all__ = ["ARGUMENTS", "Augmented", "augment"]
+
+ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
+"""What is written into the `args` of GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks."""
+
+_DECIMALS = 6
+_Object = dict[str, msgspec.Raw]
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """What was written: number of GPU events, of those with FLOPs and of those with bytes."""
+
+    events: int
+    with_flops: int
+    with_bytes: int
+
+
+@collector_paused()
+def augment(
+    source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *, progress: bool = False
+) -> Augmented:
+    """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
+
+    Everything else keeps its bytes, and a file that was augmented stays as it is.
+
+    Args:
+        path: output, gzipped if it ends in ".gz".
+        own_devices: as in `find_device`.
+
+    Raises:
+        TraceFormatError: neither Kineto nor ET+, or a broken file.
+    """
+    blob = load(source, progress=progress)
+    data = NamedBytes(blob.name, blob.data)
+    if is_kineto(blob.data):
+        trace = from_kineto(read_kineto(data, strict=True, progress=progress))
+        try:
+            _, records, _ = parse_records(blob.data, "traceEvents")
+        except UNREADABLE as error:
+            raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
+        start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
+    else:
+        document = read_etplus(data)
+        trace = from_etplus(document)
+        start, end = document.start[trace.gpu.source], document.end[trace.gpu.source]
+    values = _values(trace, own_devices)
+    with open_output(path) as out:
+        for piece in _pieces(blob.data, start, end, values):
+            out.write(piece)
+    return Augmented(
+        len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values)
+    )
+
+
+def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:
+    """What to write into each GPU event."""
+    work, devices, gpu = work_of_events(trace), find_devices(trace, own_devices), trace.gpu
+    result = []
+    columns = zip(
+        work.flops.tolist(),
+        work.bytes.tolist(),
+        work.dtype.tolist(),
+        gpu.dur.tolist(),
+        gpu.device.tolist(),
+        strict=True,
+    )
+    for flops, size, dtype, dur, number in columns:
+        values: dict[str, float] = {}
+        device = devices.get(number)
+        peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
+        if flops >= 0:
+            values[ARGUMENTS[0]] = flops
+        if size >= 0:
+            values[ARGUMENTS[1]] = size / 1e9
+        if flops >= 0 and peak and dur:
+            values[ARGUMENTS[2]] = round(100e9 * flops / dur / peak, _DECIMALS)
+        if size >= 0 and device is not None and dur:
+            values[ARGUMENTS[3]] = round(100e9 * size / dur / device.bytes_per_second, _DECIMALS)
+        result.append(values)
+    return result
+
+
+def _pieces(data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]]) -> Iterator[bytes]:
+    """The file's text, with the events' texts exchanged."""
+    at = 0
+    for event in start.argsort().tolist():
+        begin, stop = int(start[event]), int(end[event])
+        yield data[at:begin]
+        yield _with_arguments(data[begin:stop], values[event])
+        at = stop
+    yield data[at:]
+
+
+def _with_arguments(text: bytes, values: dict[str, float]) -> bytes:
+    event = _decode(text)
+    args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
+    before = {key: bytes(args[key]) for key in ARGUMENTS if key in args}
+    told = {key: msgspec.json.encode(value) for key, value in values.items()}
+    if before == told:
+        return text
+    for key in ARGUMENTS:
+        args.pop(key, None)
+    args |= {key: msgspec.Raw(value) for key, value in told.items()}
+    return msgspec.json.encode(event | {"args": args})

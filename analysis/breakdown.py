@@ -1,0 +1,293 @@
+"""Where device time goes: per device, stream, module, operator and kernel; busy, idle and overlapped time."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.records import IntColumn
+from .intervals import Intervals, Span, intersection, sums, union
+from .trace import ANNOTATION, Trace
+
+__all__ = [
+    "BreakdownRow",
+    "DeviceUse",
+    "HostUse",
+    "Iteration",
+    "StreamUse",
+    "breakdown",
+    "device_use",
+    "host_use",
+    "iterations",
+    "stream_use",
+]
+
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_OPTIMIZER = re.compile(r"Optimizer\.step#")
+_LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
+_FORWARD = re.compile(r"forward", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class BreakdownRow:
+    """GPU events that agree in everything but time.
+
+    Attributes:
+        device, stream: −1 where the trace has none.
+        modules: named regions around the operator, outermost first; () without any.
+        op: topmost operator, "" for events that nothing launched. shapes: of its inputs, "" if not recorded.
+        kernel: the event's name. category: "kernel", "gpu_memcpy", "gpu_memset".
+        count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
+    """
+
+    device: int
+    stream: int
+    modules: tuple[str, ...]
+    op: str
+    shapes: str
+    kernel: str
+    category: str
+    count: int
+    total_ns: int
+    share: float
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration."""
+        return self.total_ns / self.count
+
+
+@dataclass(frozen=True)
+class StreamUse:
+    """What one stream did during the trace's span: busy_ns + idle_ns = window_ns.
+
+    Attributes:
+        events: number of GPU events. total_ns: sum of their durations; more than busy_ns if they overlap.
+        busy_ns: length of their union. idle_ns: the rest of the window.
+    """
+
+    device: int
+    stream: int
+    events: int
+    window_ns: int
+    total_ns: int
+    busy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What one device did during the trace's span: busy_ns + idle_ns = window_ns.
+
+    Attributes:
+        busy_ns: at least one event of any stream ran. overlapped_ns: events of two streams or more ran at once.
+        compute_ns: a kernel ran that is no communication. copy_ns: a copy or memset ran.
+        communication_ns: a communication kernel ran; exposed_communication_ns: and no computing kernel at that time.
+    """
+
+    device: int
+    window_ns: int
+    busy_ns: int
+    idle_ns: int
+    overlapped_ns: int
+    compute_ns: int
+    copy_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+
+
+@dataclass(frozen=True)
+class HostUse:
+    """The host: span_ns = host_ns + loading_ns.
+
+    Attributes:
+        loading_ns: from each of the data loader's annotations to the next forward pass's (where no annotation is
+            called forward, the loader's own time).
+        runtime_ns: within runtime and driver calls, of all threads.
+    """
+
+    span_ns: int
+    loading_ns: int
+    host_ns: int
+    runtime_ns: int
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration: from `start` to `end`, ns; `gpu_ns` is how long any device was busy in that time."""
+
+    name: str
+    start: int
+    end: int
+    gpu_ns: int
+
+    @property
+    def latency_ns(self) -> int:
+        """Its length."""
+        return self.end - self.start
+
+
+def breakdown(trace: Trace) -> list[BreakdownRow]:
+    """Device time by device, stream, modules, operator with shapes, and kernel; the longest first.
+
+    The sum of `total_ns` is that of all GPU events' durations.
+    """
+    gpu, calls, tree = trace.gpu, trace.calls, trace.hierarchy
+    if not len(gpu):
+        return []
+    top = np.full(len(gpu), -1, np.int64)
+    has = gpu.call >= 0
+    top[has] = tree.top[gpu.call[has]]
+    path = np.zeros(len(gpu), np.int64)
+    path[has] = tree.path[gpu.call[has]]
+    path[top >= 0] = tree.path[top[top >= 0]]
+    op = np.where(top >= 0, calls.name[top], -1) if len(calls) else top
+    labels, label_of = _labels(trace)
+    signature = np.where(top >= 0, calls.signature[top], -1) if len(calls) else top
+    keys = np.stack(
+        [
+            gpu.device,
+            gpu.stream,
+            path,
+            op,
+            label_of[signature],
+            gpu.name.astype(np.int64),
+            gpu.category.astype(np.int64),
+        ],
+        axis=1,
+    )
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
+    whole = max(int(total.sum()), 1)
+    order = np.lexsort((np.arange(len(distinct)), -total))
+    modules = {
+        number: tuple(trace.names[code] for code in tree.regions(number)) for number in set(distinct[:, 2].tolist())
+    }
+    return [
+        BreakdownRow(
+            device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
+            trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
+        )
+        for row, (device, stream, where, name, label, kernel, category) in zip(
+            order.tolist(), distinct[order].tolist(), strict=True
+        )
+    ]  # fmt: skip
+
+
+def stream_use(trace: Trace) -> list[StreamUse]:
+    """Busy and idle time of every stream that ran something."""
+    window, gpu = trace.span, trace.gpu
+    found = []
+    for device, stream in np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0).tolist():
+        mine = (gpu.device == device) & (gpu.stream == stream)
+        busy = union(gpu.ts[mine], gpu.end[mine]).length
+        total = int(gpu.dur[mine].sum())
+        found.append(StreamUse(device, stream, int(mine.sum()), window.length, total, busy, window.length - busy))
+    return found
+
+
+def device_use(trace: Trace) -> list[DeviceUse]:
+    """Busy, idle and overlapped time of every device, and how much of the communication nothing hides."""
+    window, gpu = trace.span, trace.gpu
+    kernels = gpu.category == (trace.categories.index("kernel") if "kernel" in trace.categories else -1)
+    found = []
+    for device in np.unique(gpu.device).tolist():
+        mine = gpu.device == device
+        busy = _busy(trace, mine)
+        compute, communication = _busy(trace, mine & kernels & ~trace.is_comm), _busy(trace, mine & trace.is_comm)
+        found.append(
+            DeviceUse(
+                device, window.length, busy.length, window.length - busy.length, _overlapped(trace, mine),
+                compute.length, _busy(trace, mine & ~kernels).length, communication.length,
+                communication.length - intersection(communication, compute).length,
+            )
+        )  # fmt: skip
+    return found
+
+
+def host_use(trace: Trace) -> HostUse:
+    """Span of the trace, and what of it the data loader takes."""
+    starts, ends = [], []
+    calls = trace.calls
+    rows = np.flatnonzero(calls.kind == ANNOTATION)
+    rows = rows[np.argsort(calls.ts[rows], kind="stable")]
+    loads, forwards = _named(trace, rows, _LOADER), _named(trace, rows, _FORWARD)
+    for row in loads.tolist():
+        later = forwards[(calls.thread[forwards] == calls.thread[row]) & (calls.ts[forwards] >= calls.end[row])]
+        next_load = loads[(calls.thread[loads] == calls.thread[row]) & (calls.ts[loads] >= calls.end[row])]
+        reach = int(calls.end[row])
+        if len(later) and not (len(next_load) and calls.ts[next_load[0]] < calls.ts[later[0]]):
+            reach = int(calls.ts[later[0]])
+        starts.append(int(calls.ts[row]))
+        ends.append(reach)
+    loading = union(np.array(starts, np.int64), np.array(ends, np.int64)).length
+    span = trace.span.length
+    runtime = int((trace.runtime.end - trace.runtime.ts).sum())
+    return HostUse(span, loading, span - loading, runtime)
+
+
+def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
+    """Iterations in order: the profiler's steps, else what lies between the ends of the optimizer's steps.
+
+    Args:
+        annotation: part of the name of the annotations that are the iterations, instead.
+    """
+    calls = trace.calls
+    rows = np.flatnonzero(calls.kind == ANNOTATION)
+    rows = rows[np.argsort(calls.ts[rows], kind="stable")]
+    marked = _named(trace, rows, re.compile(re.escape(annotation)) if annotation is not None else _STEP)
+    if len(marked) or annotation is not None:
+        spans = [Span(int(calls.ts[row]), int(calls.end[row])) for row in marked.tolist()]
+        names = [trace.names[calls.name[row]] for row in marked.tolist()]
+    else:
+        ends = np.unique(calls.end[_named(trace, rows, _OPTIMIZER)]).tolist()
+        spans = [Span(start, end) for start, end in itertools.pairwise(ends)]
+        names = [str(number) for number in range(1, len(spans) + 1)]
+    busy = union(trace.gpu.ts, trace.gpu.end)
+    return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+
+
+def _labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
+    """Distinct labels of shapes, and the label of each signature; the last entry is for the signature −1."""
+    labels = [""]
+    codes = {"": 0}
+    label_of = np.zeros(len(trace.signatures) + 1, np.int64)
+    for number, signature in enumerate(trace.signatures):
+        label = signature.label
+        if label not in codes:
+            codes[label] = len(labels)
+            labels.append(label)
+        label_of[number] = codes[label]
+    return labels, label_of
+
+
+def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:
+    return union(trace.gpu.ts[chosen], trace.gpu.end[chosen])
+
+
+def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
+    """How long events of two streams or more ran at once."""
+    of_streams = [_busy(trace, chosen & (trace.gpu.stream == stream)) for stream in np.unique(trace.gpu.stream[chosen])]
+    edges = np.concatenate([one.start for one in of_streams] + [one.end for one in of_streams])
+    half = len(edges) // 2
+    step = np.repeat([1, -1], [half, half])
+    order = np.lexsort((step, edges))
+    edges, running = edges[order], np.cumsum(step[order])
+    return int(np.diff(edges)[running[:-1] >= 2].sum())
+
+
+def _named(trace: Trace, rows: IntColumn, pattern: re.Pattern[str]) -> IntColumn:
+    """Those of the calls whose names have a pattern in them."""
+    wanted = np.array([pattern.search(name) is not None for name in trace.names], np.bool_)
+    return rows[wanted[trace.calls.name[rows]]] if len(rows) else rows
+
+
+def _within(busy: Intervals, span: Span) -> int:
+    start, end = np.maximum(busy.start, span.start), np.minimum(busy.end, span.end)
+    return int(np.maximum(end - start, 0).sum())

@@ -1,0 +1,273 @@
+"""FLOPs and bytes of operators from their shapes: one table of operators, parametrised, to be extended by `register`.
+
+A multiply-add counts as two operations. FLOPs are those of `torch.utils.flop_counter`, but for what it gets wrong:
+the weight gradient of a grouped convolution (too many by the number of groups), `cudnn_convolution` and
+`_slow_conv2d_forward` (their arguments stand in another order), and `_flash_attention_forward` and its like (their
+tensors are (batch, sequence, head, dimension)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from .convolutions import CONVOLUTIONS, GRADIENTS
+from .outputs import NORMALISATIONS, POINTWISE, READS_WHAT_IT_WRITES, WRITES_ONLY, broadcast, matmul_shape
+from .signatures import Signature, Tensor
+
+__all__ = ["Operator", "bytes_moved", "flops", "operator", "register", "wants_values"]
+
+Shape = tuple[int, ...]
+_MAX = 2**62
+
+
+@dataclass(frozen=True)
+class Operator:
+    """How to count one operator.
+
+    Attributes:
+        flops: FLOPs of a call, None where its shapes do not tell.
+        outputs: shapes of what it returns, for traces that do not record them; None where the inputs do not tell.
+        moved: bytes of a call, if they are not the sum of inputs and outputs.
+        values: numbers among the arguments matter (strides, padding).
+        parts: number of kernels that share the FLOPs: two in a convolution's backward.
+    """
+
+    flops: Callable[[Signature], int | None] | None = None
+    outputs: Callable[[Signature], list[Shape] | None] | None = None
+    moved: Callable[[Signature], int | None] | None = None
+    values: bool = False
+    parts: int = 1
+
+
+_OPERATORS: dict[str, Operator] = {}
+
+
+def register(names: str, entry: Operator) -> None:
+    """Say how to count operators.
+
+    Args:
+        names: separated by spaces; without namespace for those of "aten::".
+    """
+    for name in names.split():
+        _OPERATORS[name] = entry
+
+
+def operator(name: str) -> Operator | None:
+    """How an operator is counted, None if it is not known. "add_" and "add" are counted alike.
+
+    Kernels that Inductor makes are operators of the same name in the trace, with all their buffers as inputs. What
+    FBGEMM's embedding tables read follows from their indices, which are not recorded.
+    """
+    name = name.removeprefix("aten::")
+    if name.startswith("triton_"):
+        return _BUFFERS
+    if "embedding_codegen" in name or "SplitLookupFunction" in name:
+        return _UNCOUNTED
+    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
+
+
+def wants_values(name: str) -> bool:
+    """Whether the numbers among an operator's arguments matter."""
+    entry = operator(name)
+    return entry is not None and entry.values
+
+
+def flops(name: str, signature: Signature) -> int | None:
+    """Floating-point operations of a call; None for an operator that is not counted or shapes that do not tell.
+
+    Args:
+        name: the operator's, such as "aten::addmm".
+    """
+    entry = operator(name)
+    if entry is None or entry.flops is None:
+        return None
+    try:
+        count = entry.flops(signature)
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # arguments of another form than the schema's
+        return None
+    return count if count is not None and 0 <= count < _MAX else None
+
+
+def bytes_moved(name: str, signature: Signature) -> int | None:
+    """Bytes that a call must read and write: all inputs and outputs once.
+
+    None where a tensor's type, or the outputs, are neither recorded nor known.
+    """
+    entry = operator(name)
+    try:
+        if entry is not None and entry.moved is not None:
+            total = entry.moved(signature)
+        else:
+            outputs = _outputs(name, entry, signature)
+            total = None if outputs is None else _sizes((*signature.tensors, *outputs))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+    return total if total is not None and 0 <= total < _MAX else None
+
+
+def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[Tensor, ...] | None:
+    """What a call returned, as recorded or as far as it follows from the inputs."""
+    if name.endswith("_") and not name.endswith("__") and signature.inputs:  # in place
+        return signature.inputs[0].tensors
+    if signature.outputs is not None:
+        return signature.outputs
+    shapes = entry.outputs(signature) if entry is not None and entry.outputs is not None else None
+    return None if shapes is None else tuple(Tensor(shape, signature.dtype) for shape in shapes)
+
+
+def _sizes(tensors: tuple[Tensor, ...]) -> int | None:
+    sizes = [tensor.nbytes for tensor in tensors]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+# Matrix products
+
+
+def _matmul_flops(first: int) -> Callable[[Signature], int | None]:
+    """2·batch·m·n·k of the product of the arguments at `first` and behind it, broadcast as torch.matmul does."""
+
+    def count(signature: Signature) -> int | None:
+        left, right = signature.shape(first), signature.shape(first + 1)
+        if not left or not right:
+            return None
+        shape = matmul_shape(left, right)
+        return None if shape is None else 2 * prod(shape) * left[-1]
+
+    return count
+
+
+def _matmul_outputs(first: int) -> Callable[[Signature], list[Shape] | None]:
+    def shapes(signature: Signature) -> list[Shape] | None:
+        left, right = signature.shape(first), signature.shape(first + 1)
+        shape = matmul_shape(left, right) if left and right else None
+        return None if shape is None else [shape]
+
+    return shapes
+
+
+def _linear_flops(signature: Signature) -> int | None:
+    inputs, weight = signature.shape(0), signature.shape(1)
+    return 2 * prod(inputs) * prod(weight[:-1]) if inputs and weight and inputs[-1] == weight[-1] else None
+
+
+def _linear_outputs(signature: Signature) -> list[Shape] | None:
+    inputs, weight = signature.shape(0), signature.shape(1)
+    return [inputs[:-1] + weight[:-1]] if inputs and weight else None
+
+
+register("mm bmm matmul mv dot vdot _int_mm _scaled_mm", Operator(_matmul_flops(0), _matmul_outputs(0)))
+register("addmm baddbmm addmv _addmm_activation", Operator(_matmul_flops(1), _matmul_outputs(1)))
+register("addbmm", Operator(_matmul_flops(1), lambda signature: [signature.shape(0) or ()]))
+register("linear", Operator(_linear_flops, _linear_outputs))
+
+
+# Attention
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """Scaled dot-product attention.
+
+    Attributes:
+        query: position of query; key and value stand behind it.
+        heads_last: tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension).
+        packed: position of the offsets of sequences that are packed into one, with the longest lengths two behind
+            it; −1 if it has none.
+        backward: counts the gradients.
+    """
+
+    query: int = 0
+    heads_last: bool = False
+    packed: int = -1
+    backward: bool = False
+
+    def flops(self, signature: Signature) -> int | None:
+        shapes = [signature.shape(self.query + i) for i in range(3)]
+        if any(shape is None or len(shape) < 2 for shape in shapes):
+            return None
+        query, key, value = (shape for shape in shapes if shape is not None)
+        offsets = signature.shape(self.packed) if self.packed >= 0 else None
+        if offsets is not None:  # lengths are not recorded: every sequence counts as the longest one
+            longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
+            pairs = (offsets[0] - 1) * query[-2] * prod(longest)
+        else:
+            pairs = prod(query[:-1]) * key[-3 if self.heads_last else -2]
+        dim, dim_v = query[-1], value[-1]
+        return 2 * pairs * (3 * dim + 2 * dim_v if self.backward else dim + dim_v)
+
+    def outputs(self, signature: Signature) -> list[Shape] | None:
+        shapes = [signature.shape(self.query + i) for i in range(3)]
+        if any(not shape for shape in shapes):
+            return None
+        query, key, value = (shape for shape in shapes if shape is not None)
+        return [query, key, value] if self.backward else [(*query[:-1], value[-1])]
+
+    def entry(self) -> Operator:
+        """Its row in the table."""
+        return Operator(self.flops, self.outputs, values=self.packed >= 0)
+
+
+register(
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"
+    " _scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu"
+    " _scaled_dot_product_fused_attention_overrideable",
+    _Attention().entry(),
+)
+register(
+    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward"
+    " _scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward"
+    " _scaled_dot_product_fused_attention_overrideable_backward",
+    _Attention(1, backward=True).entry(),
+)
+register("_flash_attention_forward", _Attention(heads_last=True, packed=3).entry())
+register("_efficient_attention_forward", _Attention(heads_last=True, packed=4).entry())
+register("_flash_attention_backward", _Attention(1, heads_last=True, packed=6, backward=True).entry())
+register("_efficient_attention_backward", _Attention(1, heads_last=True, packed=6, backward=True).entry())
+register("_cudnn_attention_forward", _Attention(packed=4).entry())
+register("flash_attn::_flash_attn_forward", _Attention(heads_last=True).entry())
+register("flash_attn::_flash_attn_backward", _Attention(1, heads_last=True, backward=True).entry())
+
+
+# Convolutions
+
+for _name, _convolution in CONVOLUTIONS.items():
+    register(_name, Operator(_convolution.flops, _convolution.outputs, values=True))
+for _name, _gradient in GRADIENTS.items():
+    register(_name, Operator(_gradient.flops, _gradient.outputs, values=True, parts=_gradient.parts))
+
+
+# What is bound by memory: no FLOPs are counted, as in torch
+
+
+def _buffer_bytes(signature: Signature) -> int | None:
+    """Every tensor once: those that are written stand among the inputs."""
+    return _sizes(signature.tensors)
+
+
+def _gathered_bytes(signature: Signature) -> int | None:
+    """Of the first tensor only what the indices choose is read: as much as is written."""
+    outputs = signature.outputs
+    if outputs is None:
+        table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
+        if table is None or indices is None or axis not in (0, "0"):
+            return None
+        outputs = (Tensor(indices + table[1:], signature.tensors[0].dtype),)
+    total, chosen = _sizes(outputs), _sizes(signature.tensors[1:])
+    return None if total is None or chosen is None else 2 * total + chosen
+
+
+_UNCOUNTED = Operator(moved=lambda signature: None)
+_BUFFERS = Operator(moved=_buffer_bytes)
+
+
+def _pointwise_outputs(signature: Signature) -> list[Shape] | None:
+    shape = broadcast([tensor.shape for tensor in signature.tensors])
+    return None if shape is None else [shape]
+
+
+register(POINTWISE, Operator(outputs=_pointwise_outputs))
+register(NORMALISATIONS, Operator(outputs=lambda signature: [signature.shape(0) or ()]))
+register(WRITES_ONLY, _BUFFERS)
+register(READS_WHAT_IT_WRITES, Operator(moved=_gathered_bytes, values=True))

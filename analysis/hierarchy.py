@@ -1,0 +1,85 @@
+"""Where a call stands: below which modules and annotations, and in which topmost operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.records import IntColumn
+
+__all__ = ["Hierarchy", "levels", "place_calls"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Paths of modules and annotations as a tree, and where each call stands.
+
+    An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
+    topmost one that it runs in. A named region (`## … ##`, `nn.Module: …`) inside an operator begins anew; any other
+    annotation there, such as "nccl:all_reduce", is looked through, and so is `ProfilerStep#…` everywhere.
+
+    Attributes:
+        top: int64, one entry a call: position of the operator that it counts to, −1 for an annotation above all ops.
+        path: int64, one entry a call: row in the tree of the innermost region around it or that it is; 0 for none.
+        tree_parent, tree_name: int64, one entry a path: the path without its last region, and that one's name code.
+            Row 0 is the empty path (parent −1, name −1).
+    """
+
+    top: IntColumn
+    path: IntColumn
+    tree_parent: IntColumn
+    tree_name: IntColumn
+
+    def regions(self, path: int) -> list[int]:
+        """Name codes of a path's regions, outermost first."""
+        codes = []
+        while path > 0:
+            codes.append(int(self.tree_name[path]))
+            path = int(self.tree_parent[path])
+        return codes[::-1]
+
+
+def place_calls(
+    parent: IntColumn, name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
+) -> Hierarchy:
+    """Find every call's topmost operator and module path, level by level from the roots.
+
+    Args:
+        parent: int64, position of the caller, −1 for none; smaller than the call's own.
+        name: int32 codes.
+        is_op, is_region, is_step: operators; named regions; the profiler's own iterations.
+    """
+    top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
+    tree_parent, tree_name = [np.array([-1])], [np.array([-1])]
+    known = 1
+    for rows in levels(parent):
+        above = parent[rows]
+        inner_top = np.where(above >= 0, top[above], -1)
+        inner_path = np.where(above >= 0, path[above], 0)
+        parts = ~is_op[rows] & ~is_step[rows] & (is_region[rows] | (inner_top < 0))
+        top[rows] = np.where(parts, -1, np.where(is_op[rows] & (inner_top < 0), rows, inner_top))
+        path[rows] = inner_path
+        if parts.any():
+            pairs = np.stack([inner_path[parts], name[rows[parts]].astype(np.int64)], axis=1)
+            distinct, codes = np.unique(pairs, axis=0, return_inverse=True)
+            path[rows[parts]] = known + codes.reshape(-1)
+            tree_parent.append(distinct[:, 0])
+            tree_name.append(distinct[:, 1])
+            known += len(distinct)
+    return Hierarchy(top, path, np.concatenate(tree_parent), np.concatenate(tree_name))
+
+
+def levels(parent: IntColumn) -> list[IntColumn]:
+    """Positions by depth, the roots first. Parents are smaller than their children."""
+    depth = np.zeros(len(parent), np.int64)
+    active, at = np.flatnonzero(parent >= 0), parent[parent >= 0]
+    while len(active):
+        depth[active] += 1
+        at = parent[at]
+        active, at = active[at >= 0], at[at >= 0]
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []

@@ -1,0 +1,130 @@
+"""A Kineto trace alone as a `Trace`: callers from the nesting of times, launches from correlations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
+from ..schemas.dtypes import itemsize
+from ..schemas.etplus_document import Comm
+from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
+from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
+from ..schemas.launches import find_launches
+from ..schemas.records import UNREADABLE, IntColumn
+from .flops import wants_values
+from .signatures import Signatures
+from .trace import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace
+
+__all__ = ["device_properties", "from_kineto"]
+
+_NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
+_NO_GPU = "the trace has no GPU events"
+
+
+def from_kineto(kineto: KinetoTrace) -> Trace:
+    """The columns of a Kineto trace, with module paths if it was recorded with_stack and read with `modules=True`."""
+    events = kineto.events
+    calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
+    launches = find_launches(kineto, calls)
+    runtime_row = np.flatnonzero(events.runtime_mask())
+    runtime_row = runtime_row[np.argsort(events.ts[runtime_row], kind="stable")]
+    table = Signatures()
+    call_columns = _calls(events, calls, table)
+    gpu = _gpu_events(events, launches.row, launches.op, _positions(runtime_row, launches.launcher))
+    distributed = kineto.header_value("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    notes = [] if len(gpu) else [_NO_GPU]
+    if len(gpu) and not table.values:
+        notes.append(_NO_SHAPES)
+    return Trace(
+        file=kineto.file, names=events.names, categories=events.categories, signatures=table.values,
+        calls=call_columns, runtime=_runtime_calls(events, calls, runtime_row, launches.launcher), gpu=gpu,
+        properties=device_properties(kineto.header_value("deviceProperties"), gpu.device),
+        rank=rank if type(rank) is int else None, base_time_ns=kineto.base_time_ns, coverage={}, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
+    """What is known of each device number that GPU events have.
+
+    AMD's numbers are not those of `deviceProperties`: where all that are listed have one name, it holds for any number.
+    """
+    records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    by_id = {one.get("id"): one for one in records}
+    alike = len({one.get("name") for one in records}) == 1
+    found = {}
+    for number in np.unique(device).tolist():
+        if number in by_id or alike:
+            found[number] = by_id.get(number, records[0])
+    return found
+
+
+def _calls(events: EventTable, calls: CpuCalls, table: Signatures) -> Calls:
+    codes = {name: code for code, name in enumerate(events.categories)}
+    category = events.category[calls.row]
+    kind = np.full(len(calls), ANNOTATION, np.int8)
+    kind[category == codes.get("cpu_op", -1)] = OP
+    kind[category == codes.get(PYTHON_CATEGORY, -1)] = MODULE
+    ops = np.flatnonzero(kind == OP)
+    wanted = np.array([wants_values(name) for name in events.names], np.bool_)[calls.name[ops]] if len(ops) else ops
+    signature = np.full(len(calls), -1, np.int32)
+    signature[ops] = table.from_kineto([events.args(row) for row in calls.row[ops].tolist()], wanted.tolist())
+    return Calls(
+        calls.name.astype(np.int32), kind, calls.parent, calls.thread, calls.ts, calls.end, signature,
+        events.index[calls.row],
+    )  # fmt: skip
+
+
+def _runtime_calls(events: EventTable, calls: CpuCalls, rows: IntColumn, launcher: IntColumn) -> RuntimeCalls:
+    thread = events.thread[rows].astype(np.int64)
+    call = innermost_open(calls, thread, events.ts[rows], events.end[rows])
+    return RuntimeCalls(
+        events.name[rows], thread, events.ts[rows], events.end[rows], call, np.isin(rows, launcher), events.index[rows]
+    )
+
+
+def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: IntColumn) -> GpuEvents:
+    sizes, comm = np.full(len(rows), -1, np.int64), {}
+    communicates = [is_comm_kernel(name) for name in events.names]
+    copies = events.mask(frozenset({"gpu_memcpy", "gpu_memset"}))
+    for position, row in enumerate(rows.tolist()):
+        if communicates[events.name[row]]:
+            comm[position] = _comm(events.args(row), events.names[events.name[row]])
+        elif copies[row]:
+            sizes[position] = size_of_copy(events.args(row))
+    return GpuEvents(
+        events.name[rows], events.category[rows], events.ts[rows], np.maximum(events.dur[rows], 0),
+        events.device[rows], events.stream[rows], call, runtime, sizes, comm, events.index[rows],
+    )  # fmt: skip
+
+
+def size_of_copy(args: bytes) -> int:
+    """The `bytes` of a copy or memset, −1 if its args do not tell."""
+    try:
+        size = (msgspec.json.decode(args) or {}).get("bytes")
+    except UNREADABLE:
+        return -1
+    return size if type(size) is int and 0 <= size < 2**62 else -1
+
+
+def _comm(args: bytes, kernel: str) -> Comm:
+    try:
+        told = kernel_comm(args)
+    except UNREADABLE:
+        told = {}
+    size, elements = itemsize(told.get("dtype")), told.get("in_nelems") or told.get("out_nelems")
+    told["collective"] = told.get("collective") or collective_of(kernel)
+    return Comm(**told, bytes=size * elements if size and elements is not None else None)
+
+
+def _positions(sorted_rows: IntColumn, wanted: IntColumn) -> IntColumn:
+    """Position of each wanted row among rows in any order, −1 for −1."""
+    order = np.argsort(sorted_rows)
+    at = np.searchsorted(sorted_rows, wanted, sorter=order)
+    found = np.full(len(wanted), -1, np.int64)
+    has = wanted >= 0
+    found[has] = order[at[has]]
+    return found

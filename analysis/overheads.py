@@ -1,0 +1,279 @@
+"""The host's five overheads around operators and launches, per operator and per runtime call; pooled over files.
+
+Types, with c the host's cost of one profiler event and operators the topmost ones (see `hierarchy`):
+
+- T1: gap between an operator and the next one of the same thread and the same calling operator, less c; below 200 µs.
+- T2: from an operator's start to its first launch, less c for every event before it.
+- T3: from the end of its last launch to its end, less c for every event behind it.
+- T4: the launching call itself, as measured.
+- T5: between two launches, less c for every event between them; of an operator without launches its duration, less c
+  for every event in it.
+
+Launches are the runtime calls that started a GPU event; events are the calls inside the operator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.errors import TraceFormatError
+from ..schemas.files import Source, load
+from ..schemas.kineto_calls import nearest
+from ..schemas.records import IntColumn, StringTable
+from .trace import OP, Trace
+
+__all__ = [
+    "DEFAULT_EVENT_NS",
+    "OverheadRows",
+    "Overheads",
+    "Statistic",
+    "overhead_rows",
+    "pool",
+    "read_overheads",
+    "summarise",
+]
+
+DEFAULT_EVENT_NS = 2000
+"""The host's cost of one profiler event."""
+
+_T1_BELOW_NS = 200_000
+_FENCE = 1.5
+
+
+@dataclass(frozen=True)
+class OverheadRows:
+    """Single measurements, in ns as measured, before anything is clipped or left out.
+
+    Attributes:
+        type: int8, 1 to 5.
+        key: int32 code into `keys`: the operator (T2, T3, T5), the runtime call (T4), "" (T1).
+        value: int64 ns, may be negative.
+        sequences: operator and names of the runtime calls it launched with, to the number of times.
+        too_long: number of gaps of 200 µs or more, which are no rows.
+    """
+
+    type: npt.NDArray[np.int8]
+    key: npt.NDArray[np.int32]
+    value: IntColumn
+    keys: list[str]
+    sequences: Mapping[tuple[str, tuple[str, ...]], int]
+    too_long: int
+
+
+class Statistic(msgspec.Struct, frozen=True):
+    """What rows come to, in µs.
+
+    Attributes:
+        mean, std: of the rows that are neither outliers nor, for T1, clipped.
+        n: their number.
+        clipped: rows below zero, set to zero. Of T1 they are operators without a gap between them, not in the mean.
+        outliers: rows outside 1.5 interquartile ranges, left out.
+        mean_with_outliers: as `mean` with them.
+    """
+
+    mean: float
+    std: float
+    n: int
+    clipped: int
+    outliers: int
+    mean_with_outliers: float
+
+    @property
+    def expected(self) -> float:
+        """µs that an occurrence takes on average where the rows clipped to zero are not among the `n`."""
+        return self.mean * self.n / (self.n + self.clipped) if self.n else 0.0
+
+
+class Overheads(msgspec.Struct, frozen=True):
+    """All overheads; keys are operators (T2, T3, T5, launches) or runtime calls (T4), by name.
+
+    Attributes:
+        t1: gaps between operators.
+        all: "t2", "t3", "t4", "t5" to the statistic over all keys.
+        launches: operator to the names of the calls it launches with, those of most of its occurrences.
+        cpu_event_overhead_us: what was taken off for every event.
+        files: the traces.
+    """
+
+    t1: Statistic
+    t2: dict[str, Statistic]
+    t3: dict[str, Statistic]
+    t4: dict[str, Statistic]
+    t5: dict[str, Statistic]
+    all: dict[str, Statistic]
+    launches: dict[str, list[str]]
+    cpu_event_overhead_us: float
+    too_long: int = 0
+    files: tuple[str, ...] = ()
+
+
+def overhead_rows(trace: Trace, event_ns: int = DEFAULT_EVENT_NS, *, by_shape: bool = False) -> OverheadRows:
+    """Measure the overheads of one trace.
+
+    Args:
+        event_ns: the host's cost of one profiler event.
+        by_shape: key operators by name and the shapes of their inputs.
+    """
+    calls, runtime, top = trace.calls, trace.runtime, trace.hierarchy.top
+    ops = np.flatnonzero(top == np.arange(len(calls)))
+    launches = np.flatnonzero(runtime.launches & (runtime.call >= 0))
+    launches = launches[top[runtime.call[launches]] >= 0]
+    owner = top[runtime.call[launches]]
+    order = np.lexsort((runtime.ts[launches], owner))
+    launches, owner = launches[order], owner[order]
+    inside = np.flatnonzero((top >= 0) & (top != np.arange(len(calls))))
+    before = _counts_before(top[inside], calls.ts[inside], owner, runtime.ts[launches])
+    total = np.bincount(top[inside], minlength=len(calls))
+
+    first, last = np.ones(len(launches), np.bool_), np.ones(len(launches), np.bool_)
+    first[1:] = last[:-1] = owner[1:] != owner[:-1]
+    bare = ops[~np.isin(ops, owner)]
+    start, end = runtime.ts[launches], runtime.end[launches]
+    later = np.flatnonzero(~first)
+    gaps = _gaps(trace, ops) - event_ns
+    rows = [
+        (1, np.full(len(gaps), -1, np.int64), gaps),
+        (2, owner[first], start[first] - calls.ts[owner[first]] - before[first] * event_ns),
+        (3, owner[last], calls.end[owner[last]] - end[last] - (total[owner] - before)[last] * event_ns),
+        (5, owner[later], start[later] - end[later - 1] - (before[later] - before[later - 1]) * event_ns),
+        (5, bare, calls.end[bare] - calls.ts[bare] - total[bare] * event_ns),
+    ]
+    table = StringTable()
+    table.codes([""])
+    labels = _labels(trace, ops, by_shape)
+    every = np.flatnonzero(runtime.launches)
+    names = [trace.names[code] for code in runtime.name[every].tolist()]
+    keys = [table.codes([labels.get(op, "") for op in of.tolist()]) for _, of, _ in rows] + [table.codes(names)]
+    values = [value for _, _, value in rows] + [(runtime.end - runtime.ts)[every]]
+    types = [kind for kind, _, _ in rows] + [4]
+    kept = [
+        value < _T1_BELOW_NS if kind == 1 else np.ones(len(value), np.bool_)
+        for kind, value in zip(types, values, strict=True)
+    ]
+    return OverheadRows(
+        type=np.repeat(np.array(types, np.int8), [int(mask.sum()) for mask in kept]),
+        key=np.concatenate([key[mask] for key, mask in zip(keys, kept, strict=True)]),
+        value=np.concatenate([value[mask] for value, mask in zip(values, kept, strict=True)]),
+        keys=table.values,
+        sequences=_sequences(trace, labels, launches, owner),
+        too_long=int(np.count_nonzero(~kept[0])),
+    )
+
+
+def pool(parts: Sequence[OverheadRows]) -> OverheadRows:
+    """The rows of several traces together."""
+    table = StringTable()
+    keys = [table.codes(part.keys)[part.key] if len(part.key) else part.key for part in parts]
+    sequences: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for part in parts:
+        sequences.update(part.sequences)
+    return OverheadRows(
+        np.concatenate([part.type for part in parts]), np.concatenate(keys),
+        np.concatenate([part.value for part in parts]), table.values, sequences, sum(part.too_long for part in parts),
+    )  # fmt: skip
+
+
+def summarise(rows: OverheadRows, event_ns: int = DEFAULT_EVENT_NS, files: Sequence[str] = ()) -> Overheads:
+    """Statistics of the rows, by operator or call.
+
+    Args:
+        event_ns, files: what to note in the result.
+    """
+    by_key: dict[int, dict[str, Statistic]] = {}
+    for kind in (2, 3, 4, 5):
+        mine = np.flatnonzero(rows.type == kind)
+        mine = mine[np.argsort(rows.key[mine], kind="stable")]
+        groups = np.split(mine, np.flatnonzero(np.diff(rows.key[mine])) + 1) if len(mine) else []
+        named = {rows.keys[rows.key[group[0]]]: _statistic(rows.value[group]) for group in groups}
+        by_key[kind] = dict(sorted(named.items()))
+    gaps = rows.value[rows.type == 1]
+    launches: dict[str, list[str]] = {}
+    for (op, calls), _ in sorted(rows.sequences.items(), key=lambda item: (item[0][0], -item[1], item[0][1])):
+        launches.setdefault(op, list(calls))
+    return Overheads(
+        t1=_statistic(gaps[gaps > 0], clipped=int(np.count_nonzero(gaps <= 0))),
+        t2=by_key[2], t3=by_key[3], t4=by_key[4], t5=by_key[5],
+        all={f"t{kind}": _statistic(rows.value[rows.type == kind]) for kind in (2, 3, 4, 5)},
+        launches=launches, cpu_event_overhead_us=event_ns / 1000, too_long=rows.too_long, files=tuple(files),
+    )  # fmt: skip
+
+
+def read_overheads(source: Source) -> Overheads:
+    """Read what `etplus analyze --overheads` wrote.
+
+    Raises:
+        TraceFormatError: no such file, or another one.
+    """
+    blob = load(source)
+    try:
+        return msgspec.json.decode(blob.data, type=Overheads)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        remedy = "make it with `etplus analyze --overheads`"
+        raise TraceFormatError(blob.name, "", f"no file of overheads ({error})", remedy) from None
+
+
+def _gaps(trace: Trace, ops: IntColumn) -> IntColumn:
+    """ns between neighbours of one thread and one calling operator; annotations are looked through."""
+    calls = trace.calls
+    above = nearest(calls.parent[ops], calls.parent, calls.kind == OP) if len(ops) else ops
+    order = np.lexsort((calls.ts[ops], above, calls.thread[ops]))
+    ops, above = ops[order], above[order]
+    same = (calls.thread[ops[1:]] == calls.thread[ops[:-1]]) & (above[1:] == above[:-1])
+    gaps: IntColumn = (calls.ts[ops[1:]] - calls.end[ops[:-1]])[same]
+    return gaps
+
+
+def _counts_before(group: IntColumn, ts: IntColumn, of: IntColumn, at: IntColumn) -> IntColumn:
+    """For times `at` in groups `of`: how many entries of the same group have an earlier or equal `ts`."""
+    groups, times = np.concatenate([group, of]), np.concatenate([ts, at])
+    asks = np.repeat([False, True], [len(group), len(of)])
+    order = np.lexsort((asks, times, groups))
+    counted = np.cumsum(~asks[order])
+    start = np.searchsorted(groups[order], groups[order])
+    before = counted - np.where(start > 0, counted[start - 1], 0)
+    result = np.empty(len(groups), np.int64)
+    result[order] = before
+    return result[len(group) :]
+
+
+def _labels(trace: Trace, ops: IntColumn, by_shape: bool) -> dict[int, str]:
+    """Name of each operator, with the shapes of its inputs if asked for."""
+    labels = {-1: ""}
+    for op, name in zip(ops.tolist(), trace.calls.name[ops].tolist(), strict=True):
+        signature = trace.signature_of(op) if by_shape else None
+        labels[op] = trace.names[name] + (f" {signature.label}" if signature is not None and signature.tensors else "")
+    return labels
+
+
+def _sequences(
+    trace: Trace, labels: dict[int, str], launches: IntColumn, owner: IntColumn
+) -> Counter[tuple[str, tuple[str, ...]]]:
+    """How often each operator launched with each sequence of calls."""
+    names: dict[int, list[str]] = {}
+    for op, name in zip(owner.tolist(), trace.runtime.name[launches].tolist(), strict=True):
+        names.setdefault(op, []).append(trace.names[name])
+    return Counter((labels[op], tuple(calls)) for op, calls in names.items())
+
+
+def _statistic(value: IntColumn, clipped: int = 0) -> Statistic:
+    """Mean and spread of ns as µs.
+
+    Args:
+        clipped: rows below zero that are not among them.
+    """
+    if not len(value):
+        return Statistic(0.0, 0.0, 0, clipped, 0, 0.0)
+    us = np.maximum(value, 0) / 1000
+    low, high = np.percentile(us, [25, 75])
+    reach = _FENCE * (high - low)
+    kept = us[(us >= low - reach) & (us <= high + reach)]
+    return Statistic(
+        float(kept.mean()), float(kept.std()), len(kept), clipped + int(np.count_nonzero(value < 0)),
+        len(us) - len(kept), float(us.mean()),
+    )  # fmt: skip

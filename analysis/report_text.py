@@ -1,0 +1,180 @@
+"""An analysis as text for a terminal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from .devices import Device
+from .overheads import Overheads, Statistic
+from .summary import Analysis
+from .tables import number, render, share, shorten
+
+__all__ = ["overheads_text", "text_of"]
+
+_MS = 1e6
+_US = 1e3
+_TYPES = {
+    "t2": "T2 to the first launch",
+    "t3": "T3 after the last launch",
+    "t5": "T5 between launches, or alone",
+}
+
+
+def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = False) -> str:
+    """Everything of interest, tables of at most `top` rows each."""
+    parts = [_head(analysis, width)]
+    if analysis.streams:
+        parts += [_streams(analysis, width), _devices(analysis, width), _modules(analysis, width, top)]
+        parts += [_operators(analysis, width, top, by_shape), _kernels(analysis, width, top)]
+    if analysis.iterations:
+        parts.append(_iterations(analysis, width, top))
+    if analysis.host_ops:
+        parts.append(_host_ops(analysis, width, top))
+    if len(analysis.overhead_rows.value):
+        parts.append(overheads_text(analysis.overheads, width, top))
+    return "\n\n".join(part for part in parts if part)
+
+
+def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
+    """Statistics of the overheads: all of each type, and the runtime calls."""
+    rows = [("T1 between operators", overheads.t1)]
+    names = {
+        "t2": "T2 to the first launch",
+        "t3": "T3 after the last launch",
+        "t5": "T5 between launches, or alone",
+    }
+    rows += [(text, overheads.all[key]) for key, text in names.items()]
+    calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
+    rows += [(f"T4 {name}", statistic) for name, statistic in calls]
+    cells = [_statistic(name, one) for name, one in rows if one.n or one.clipped]
+    title = f"host overheads, µs (less {overheads.cpu_event_overhead_us:g} µs for each profiler event)"
+    return render(title, ["overhead", "mean", "std", "n", "below 0", "outliers", "with them"], cells, width)
+
+
+def _statistic(name: str, one: Statistic) -> list[str | int | None]:
+    return [
+        name, number(one.mean, 2), number(one.std, 2), one.n, one.clipped, one.outliers,
+        number(one.mean_with_outliers, 2),
+    ]  # fmt: skip
+
+
+def _head(analysis: Analysis, width: int) -> str:
+    trace = analysis.trace
+    rank = "" if trace.rank is None else f", rank {trace.rank}"
+    lines = [
+        f"file    {trace.file}{rank}",
+        f"size    {len(trace.calls):,} CPU calls, {len(trace.runtime):,} runtime calls, {len(trace.gpu):,} GPU events,"
+        f" {trace.span.length / _MS:,.3f} ms",
+    ]
+    for use in analysis.device_use:
+        name = trace.properties.get(use.device, {}).get("name", "no name")
+        lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
+    host = analysis.host
+    lines.append(
+        f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
+        f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
+    )
+    lines += [f"note    {note}" for note in analysis.notes]
+    return "\n".join(shorten(part, 10 * width) for line in lines for part in line.split("\n"))
+
+
+def _peaks(device: Device | None) -> str:
+    if device is None:
+        return ""
+    rates = ", ".join(f"{dtype.replace('float', 'f')} {rate:g}" for dtype, rate in device.tflops.items())
+    return f"\n        {device.name}: {rates} TFLOP/s; {device.memory_gb_s:g} GB/s"
+
+
+def _streams(analysis: Analysis, width: int) -> str:
+    rows = [
+        [f"device {one.device} stream {one.stream}", one.events, number(one.busy_ns / _MS, 3),
+         number(one.idle_ns / _MS, 3), share(one.busy_ns / one.window_ns if one.window_ns else None)]
+        for one in analysis.streams
+    ]  # fmt: skip
+    return render("streams", ["stream", "events", "busy ms", "idle ms", "busy"], rows, width)
+
+
+def _devices(analysis: Analysis, width: int) -> str:
+    heads = ["device", "busy ms", "idle ms", "overlap ms", "compute ms", "copy ms", "comm ms", "exposed"]
+    rows = [
+        [str(one.device), *(number(value / _MS, 3) for value in (
+            one.busy_ns, one.idle_ns, one.overlapped_ns, one.compute_ns, one.copy_ns, one.communication_ns,
+            one.exposed_communication_ns,
+        ))]
+        for one in analysis.device_use
+    ]  # fmt: skip
+    return render("devices", heads, rows, width)
+
+
+def _modules(analysis: Analysis, width: int, top: int) -> str:
+    """Device time by the two outermost named regions."""
+    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in analysis.breakdown:
+        groups[" / ".join(row.modules[:2]) or "(none)"].append((row.count, row.total_ns))
+    if len(groups) < 2:
+        return ""
+    return _grouped("device time by module and annotation", "module", groups, width, top)
+
+
+def _operators(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
+    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in analysis.breakdown:
+        shapes = f" {row.shapes}" if by_shape and row.shapes else ""
+        groups[(row.op or "(launched by no operator)") + shapes].append((row.count, row.total_ns))
+    return _grouped("device time by operator", "operator", groups, width, top)
+
+
+def _grouped(title: str, head: str, groups: dict[str, list[tuple[int, int]]], width: int, top: int) -> str:
+    whole = sum(total for members in groups.values() for _, total in members)
+    summed = [(name, sum(n for n, _ in members), sum(t for _, t in members)) for name, members in groups.items()]
+    summed.sort(key=lambda one: (-one[2], one[0]))
+    rows = [
+        [name, count, number(total / _MS, 3), number(total / count / _US, 2), share(total / whole if whole else None)]
+        for name, count, total in summed[:top]
+    ]
+    return render(_titled(title, len(summed), top), [head, "events", "total ms", "mean µs", "share"], rows, width)
+
+
+def _kernels(analysis: Analysis, width: int, top: int) -> str:
+    """Two lines a kernel: the operators that launched it and its name, which is long; below them the numbers."""
+    heads = ["type", "count", "mean µs", "TFLOP/s", "GB/s", "FLOPs", "memory", "bound"]
+    shown = analysis.kernels[:top]
+    rows = [
+        [
+            f"  {row.dtype or '-'}", row.count, number(row.mean_ns / _US, 2),
+            number(None if row.flops_per_second is None else row.flops_per_second / 1e12, 2),
+            number(None if row.bytes_per_second is None else row.bytes_per_second / 1e9),
+            share(row.flops_share), share(row.bytes_share), row.bound,
+        ]
+        for row in shown
+    ]  # fmt: skip
+    names = [" ".join(filter(None, [",".join(row.ops), row.kernel.removeprefix("void ")])) for row in shown]
+    title = _titled("kernels, and what of the device's peaks they reach", len(analysis.kernels), top)
+    return render(title, heads, rows, width, above=names)
+
+
+def _iterations(analysis: Analysis, width: int, top: int) -> str:
+    rows = [
+        [one.name, number(one.latency_ns / _MS, 3), number(one.gpu_ns / _MS, 3),
+         share(one.gpu_ns / one.latency_ns if one.latency_ns else None)]
+        for one in analysis.iterations[:top]
+    ]  # fmt: skip
+    heads = ["iteration", "latency ms", "GPU busy ms", "busy"]
+    table = render(_titled("iterations", len(analysis.iterations), top), heads, rows, width)
+    speed = analysis.samples_per_second
+    lines = [f"mean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"]
+    lines += [f"speed   {number(speed)} samples/s at batch size {analysis.batch_size}"] if speed is not None else []
+    return "\n".join([table, *lines])
+
+
+def _host_ops(analysis: Analysis, width: int, top: int) -> str:
+    rows = [
+        [f"{one.op} {one.shapes}".rstrip(), one.count, number(one.total_ns / _MS, 3), number(one.mean_ns / _US, 2)]
+        for one in analysis.host_ops[:top]
+    ]
+    title = _titled("host time by operator", len(analysis.host_ops), top)
+    return render(title, ["operator", "calls", "total ms", "mean µs"], rows, width)
+
+
+def _titled(title: str, count: int, top: int) -> str:
+    return f"{title} (the first {top} of {count})" if count > top else title

@@ -1,0 +1,297 @@
+"""FLOPs and bytes of GPU events, what of the device's peaks they reach, and which peak bounds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.kineto_calls import nearest
+from ..schemas.records import IntColumn
+from .devices import Device, find_device
+from .flops import bytes_moved, flops, operator
+from .intervals import sums
+from .trace import OP, Trace
+
+__all__ = ["KernelRow", "Work", "find_devices", "kernel_table", "work_of_events"]
+
+_MAIN = re.compile(
+    r"gemm|gemv|conv|wgrad|dgrad|winograd|cijk|xmma|cutlass|flash|fmha|attention|implicit|direct|sm\d+_|nvjet"
+    r"|igemm|naive_conv|mm_kernel|dot_kernel",
+    re.IGNORECASE,
+)
+_NEVER_MAIN = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
+_TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What GPU events compute and move; one entry an event of `Trace.gpu`.
+
+    The FLOPs and bytes of an operator stand at its main kernel (the longest of those named like matrix products,
+    convolutions or attention, else the longest), or at the two of a convolution's backward, half each; its other
+    kernels have none. The sum over the events of an operator is the operator's.
+
+    Attributes:
+        flops, bytes: int64, −1 if unknown or if it is another kernel's.
+        dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
+        call: int64, position of the operator that the FLOPs are of, else of the one that launched it; −1 for none.
+    """
+
+    flops: IntColumn
+    bytes: IntColumn
+    dtype: npt.NDArray[np.int32]
+    dtypes: list[str]
+    call: IntColumn
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """All events of one kernel on one device with one element type.
+
+    Attributes:
+        ops: names of the operators that launched them, the most frequent first.
+        count: number of events. total_ns: sum of their durations.
+        flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
+            None if they are known for none.
+        flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown.
+        bound: "compute", "memory", by which the time at peak is longer; "" where it is not known.
+    """
+
+    device: int
+    kernel: str
+    category: str
+    dtype: str
+    ops: tuple[str, ...]
+    count: int
+    total_ns: int
+    flops: int | None
+    flops_ns: int
+    bytes: int | None
+    bytes_ns: int
+    flops_share: float | None
+    bytes_share: float | None
+    bound: str
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration."""
+        return self.total_ns / self.count
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """Achieved rate."""
+        return self.flops / self.flops_ns * 1e9 if self.flops is not None and self.flops_ns else None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Achieved rate."""
+        return self.bytes / self.bytes_ns * 1e9 if self.bytes is not None and self.bytes_ns else None
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs per byte."""
+        return self.flops / self.bytes if self.flops is not None and self.bytes else None
+
+
+def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
+    """Device number to what the device can do; without those that no table has.
+
+    Args:
+        own: as in `find_device`.
+    """
+    numbers = np.unique(trace.gpu.device).tolist()
+    found = {number: find_device(trace.properties.get(number), own) for number in numbers}
+    return {number: device for number, device in found.items() if device is not None}
+
+
+def work_of_events(trace: Trace) -> Work:
+    """FLOPs, bytes and element types of all GPU events.
+
+    FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
+    those of the operator that launched the event where that is another one inside.
+    """
+    gpu, calls = trace.gpu, trace.calls
+    count, size = _of_calls(trace)
+    innermost = _innermost(calls.parent, count >= 0)
+    launched = np.flatnonzero((gpu.call >= 0) & ~np.isin(gpu.category, _copies(trace)))
+    owner = nearest(gpu.call, calls.parent, innermost) if len(calls) else gpu.call
+    work = Work(
+        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace), gpu.call.copy()
+    )
+    named = _named_main(trace)
+    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
+        call = int(owner[events[0]])
+        main = _main(trace, events, trace.names[calls.name[call]], named)
+        _share(trace, work.flops, main, int(count[call]))
+        for kernels in main:
+            work.call[kernels] = call
+            if np.all((gpu.call[kernels] == call) | (size[gpu.call[kernels]] < 0)):
+                _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
+    for events in _groups(trace, gpu.call, launched[owner[launched] != gpu.call[launched]], named):
+        if work.bytes[events].max() < 0:
+            main = _main(trace, events, "", named)
+            _share(trace, work.bytes, main, int(size[gpu.call[events[0]]]))
+    _set_dtypes(trace, work)
+    return work
+
+
+def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
+    """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once."""
+    calls = trace.calls
+    count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
+    ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
+    pairs = np.stack([calls.name[ops], calls.signature[ops]], axis=1)
+    distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    told = [(trace.names[name], trace.signatures[signature]) for name, signature in distinct.tolist()]
+    for column, of in ((count, flops), (size, bytes_moved)):
+        values = [of(*one) for one in told]
+        column[ops] = np.array([-1 if value is None else value for value in values], np.int64)[inverse.reshape(-1)]
+    return count, size
+
+
+def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
+    """Those of the chosen calls that have no chosen one inside."""
+    outer = np.zeros(len(parent), np.bool_)
+    at = np.unique(parent[chosen])
+    while len(at := at[at >= 0]):
+        at = at[~outer[at]]
+        outer[at] = True
+        at = np.unique(parent[at])
+    return chosen & ~outer
+
+
+def _copies(trace: Trace) -> list[int]:
+    return [code for code, name in enumerate(trace.categories) if name in ("gpu_memcpy", "gpu_memset")]
+
+
+def _named_main(trace: Trace) -> Mask:
+    """Which GPU events have the name of a main kernel."""
+    named = [bool(_MAIN.search(name)) and not _NEVER_MAIN.search(name) for name in trace.names]
+    main: Mask = np.array(named, np.bool_)[trace.gpu.name]
+    return main
+
+
+def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
+    """Events by call; in each group those named like a main kernel first, of them the longest."""
+    if not len(events):
+        return []
+    events = events[np.lexsort((events, -trace.gpu.dur[events], ~named[events], call[events]))]
+    return np.split(events, np.flatnonzero(np.diff(call[events])) + 1)
+
+
+def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
+    """The main kernels of a group: of as many names as the operator has parts, those that come first.
+
+    An operator may launch one kernel several times, for a chunk of its tensors each.
+    """
+    name, entry = trace.gpu.name[events], operator(op)
+    first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
+    return [events[name == code] for code in first[: entry.parts if entry is not None else 1]]
+
+
+def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
+    """Give a total to main kernels in equal parts, and each part to the events of that name by their durations."""
+    if total < 0:
+        return
+    for part, kernels in enumerate(main):
+        mine = total // len(main) + (total % len(main) if part == 0 else 0)
+        dur = trace.gpu.dur[kernels].tolist()
+        whole = sum(dur)
+        shares = [mine * one // whole if whole else mine // len(dur) for one in dur]
+        shares[0] += mine - sum(shares)
+        column[kernels] = shares
+
+
+def _dtypes(trace: Trace) -> list[str]:
+    """All element types, "" first."""
+    return ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})]
+
+
+def _set_dtypes(trace: Trace, work: Work) -> None:
+    codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
+    of_signature = np.array([*(codes[one.dtype] for one in trace.signatures), 0], np.int32)
+    has = work.call >= 0
+    work.dtype[has] = of_signature[trace.calls.signature[work.call[has]]]
+    tensor_float = np.array([_TENSOR_FLOAT.search(name) is not None for name in trace.names], np.bool_)[trace.gpu.name]
+    work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]
+
+
+def kernel_table(
+    trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
+) -> list[KernelRow]:
+    """One row a device, kernel and element type; the longest in total first.
+
+    Args:
+        work: from `work_of_events`; devices: from `find_devices`; found anew if None.
+    """
+    work = work_of_events(trace) if work is None else work
+    devices = find_devices(trace) if devices is None else devices
+    gpu = trace.gpu
+    if not len(gpu):
+        return []
+    keys = np.stack([gpu.device, gpu.name, gpu.category, work.dtype], axis=1).astype(np.int64)
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    ops = _ops_by_row(trace, inverse, len(distinct))
+    count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
+    done, moved = (_known_sums(inverse, column, gpu.dur, len(distinct)) for column in (work.flops, work.bytes))
+    rows = []
+    for row in np.lexsort((np.arange(len(distinct)), -total)).tolist():
+        number, name, category, dtype = distinct[row].tolist()
+        (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
+        rates = _against_peaks(devices.get(number), work.dtypes[dtype], done[row], moved[row])
+        rows.append(
+            KernelRow(
+                number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
+                int(total[row]), work_done, done_ns, size, moved_ns, *rates,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _against_peaks(
+    device: Device | None, dtype: str, done: tuple[int | None, int], moved: tuple[int | None, int]
+) -> tuple[float | None, float | None, str]:
+    """Shares of the peaks, and which of them bounds."""
+    if device is None:
+        return None, None, ""
+    peak = device.peak_flops(dtype)
+    at_peak = done[0] / peak * 1e9 if done[0] is not None and peak else None
+    at_bandwidth = moved[0] / device.bytes_per_second * 1e9 if moved[0] is not None else None
+    shares = [
+        least / ns if least is not None and ns else None for least, ns in ((at_peak, done[1]), (at_bandwidth, moved[1]))
+    ]
+    if at_bandwidth is None or (done[0] is not None and at_peak is None):
+        return shares[0], shares[1], ""
+    return shares[0], shares[1], "compute" if (at_peak or 0) > at_bandwidth else "memory"
+
+
+def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
+    """Names of the launching operators of each row's events, the most frequent first."""
+    if not len(trace.calls):
+        return [()] * count
+    op = nearest(trace.gpu.call, trace.calls.parent, trace.calls.kind == OP)
+    has = op >= 0
+    pairs = np.stack([row[has], trace.calls.name[op[has]].astype(np.int64)], axis=1)
+    distinct, often = np.unique(pairs, axis=0, return_counts=True)
+    ops: list[tuple[str, ...]] = [()] * count
+    for at in np.argsort(-often, kind="stable").tolist():
+        ops[distinct[at, 0]] += (trace.names[distinct[at, 1]],)
+    return ops
+
+
+def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[tuple[int | None, int]]:
+    """By group, sum and durations of the events whose value is known (not −1); (None, 0) if there are none."""
+    known = values >= 0
+    total: list[int] = [0] * count
+    for at, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may not fit 64 bits
+        total[at] += value
+    time, events = sums(group[known], dur[known], count), np.bincount(group[known], minlength=count)
+    return [(total[row], int(time[row])) if events[row] else (None, 0) for row in range(count)]

@@ -1,0 +1,252 @@
+"""Inputs and outputs of operators, as the ET or Kineto records them: shapes, types, numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.dtypes import itemsize, standard_dtype
+from ..schemas.records import UNREADABLE
+
+__all__ = ["Argument", "Signature", "Signatures", "Tensor"]
+
+_ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)")
+_NO_TENSOR = "nullptr"
+_NUMBERS_ONLY = frozenset({"", "Scalar", "ScalarList"})
+"""Kineto's types of what is no tensor; "" for None and for what it does not record."""
+_MAX_RANK = 64
+_MAX_EXTENT = 2**48
+
+_decode = msgspec.json.decode
+
+
+class Tensor(NamedTuple):
+    """Shape, and torch's name of the element type ("bfloat16"), "" where Kineto does not tell (lists of tensors)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Size in bytes, None for an unknown type."""
+        size = itemsize(self.dtype)
+        return None if size is None else self.numel * size
+
+
+class Argument(NamedTuple):
+    """One argument: its tensors (one, those of a list, or none) and, of what is no tensor, the value if recorded."""
+
+    tensors: tuple[Tensor, ...] = ()
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an operator was called with.
+
+    Attributes:
+        inputs: the arguments in the order of the operator's schema.
+        outputs: the tensors it returned; None where that is not recorded (Kineto alone).
+    """
+
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Tensor, ...] | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors among the inputs."""
+        return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
+
+    def shape(self, position: int) -> tuple[int, ...] | None:
+        """Shape of the tensor at a position, None if there is none."""
+        tensors = self.inputs[position].tensors if position < len(self.inputs) else ()
+        return tensors[0].shape if len(tensors) == 1 else None
+
+    @property
+    def label(self) -> str:
+        """The shapes of the inputs, such as "[512],[1024,256],[256,512]"."""
+        return ",".join("[" + ",".join(map(str, tensor.shape)) + "]" for tensor in self.tensors)
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the first tensor of floating-point numbers, else of the first one; "" if unknown."""
+        dtypes = [tensor.dtype for tensor in self.tensors if tensor.dtype]
+        return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
+
+
+class _KinetoArgs(msgspec.Struct, gc=False):
+    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
+    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
+
+
+class _Flat(msgspec.Struct, gc=False):
+    inputs: msgspec.Raw = msgspec.Raw(b"")
+    input_shapes: msgspec.Raw = msgspec.Raw(b"")
+    input_types: msgspec.Raw = msgspec.Raw(b"")
+    output_shapes: msgspec.Raw = msgspec.Raw(b"")
+    output_types: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Values(msgspec.Struct, gc=False):
+    values: msgspec.Raw = msgspec.Raw(b"")
+    shapes: msgspec.Raw = msgspec.Raw(b"")
+    types: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Nested(msgspec.Struct, gc=False):
+    inputs: _Values = msgspec.field(default_factory=_Values)
+    outputs: _Values = msgspec.field(default_factory=_Values)
+
+
+_Key = tuple[bytes, ...]
+
+
+@dataclass
+class Signatures:
+    """Interned signatures: equal texts are decoded once.
+
+    Attributes:
+        values: the signatures, by code.
+    """
+
+    values: list[Signature] = field(default_factory=list)
+    _codes: dict[_Key, int] = field(default_factory=dict)
+
+    def from_kineto(self, args: Sequence[bytes], wants_values: Sequence[bool]) -> npt.NDArray[np.int32]:
+        """Codes of the signatures in the `args` of CPU ops, −1 where nothing is recorded.
+
+        Args:
+            wants_values: whether numbers matter, and are not to be left out.
+        """
+        keys = (
+            (bytes(one.shapes), bytes(one.types), bytes(one.values) if wanted else b"") if one else (b"",)
+            for one, wanted in zip(_decode_all(args, _KinetoArgs), wants_values, strict=True)
+        )
+        return self._intern(keys, _of_kineto, len(args))
+
+    def from_et(self, texts: Sequence[bytes], wants_values: Sequence[bool], *, flat: bool) -> npt.NDArray[np.int32]:
+        """The same for the texts of ET nodes, of schema 1.0.1 (flat) or later."""
+        return self._intern(_et_keys(texts, wants_values, flat), _of_et, len(texts))
+
+    def _intern(
+        self, keys: Iterator[_Key], make: Callable[[_Key], Signature | None], count: int
+    ) -> npt.NDArray[np.int32]:
+        return np.fromiter((self._code(key, make) for key in keys), np.int32, count)
+
+    def _code(self, key: _Key, make: Callable[[_Key], Signature | None]) -> int:
+        code = self._codes.get(key)
+        if code is None:
+            signature = None
+            if key[0]:
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # written by others: anything is possible
+                    signature = make(key)
+            code = self._codes[key] = -1 if signature is None else len(self.values)
+            if signature is not None:
+                self.values.append(signature)
+        return code
+
+
+def _decode_all(texts: Sequence[bytes], kind: Any) -> list[Any]:
+    """Decode many objects; None for one that has another form."""
+    try:
+        return list(msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[kind | None]))
+    except UNREADABLE:
+        return [_decode_one(text, kind) for text in texts]
+
+
+def _decode_one(text: bytes, kind: Any) -> Any:
+    with contextlib.suppress(*UNREADABLE):
+        return msgspec.json.decode(text, type=kind)
+    return None
+
+
+def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -> Iterator[_Key]:
+    for one, wanted in zip(_decode_all(texts, _Flat if flat else _Nested), wants_values, strict=True):
+        if one is None:
+            yield (b"",)
+        elif flat:
+            raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types, one.inputs)
+            yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
+        else:
+            raws = (one.inputs.shapes, one.inputs.types, one.outputs.shapes, one.outputs.types, one.inputs.values)
+            yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
+
+
+def _of_kineto(key: _Key) -> Signature:
+    shapes, types = _decode(key[0], type=list[Any]), _decode(key[1], type=list[str])
+    values = _decode(key[2], type=list[Any]) if key[2] else [None] * len(shapes)
+    if len(values) != len(shapes):
+        values = [None] * len(shapes)
+    return Signature(tuple(_kineto_argument(*one) for one in zip(shapes, types, values, strict=True)))
+
+
+def _kineto_argument(shape: Any, kind: str, value: Any) -> Argument:
+    if kind in _NUMBERS_ONLY:
+        return Argument((), _number(value) if isinstance(value, str) else None)
+    if kind in ("TensorList", "GenericList") or any(isinstance(extent, list) for extent in shape):
+        return Argument(tuple(Tensor(leaf, "") for leaf in _leaves(shape)))
+    return Argument((Tensor(_checked(shape), standard_dtype(kind)),))
+
+
+def _of_et(key: _Key) -> Signature:
+    shapes, types = _decode(key[0], type=list[Any]), _decode(key[1], type=list[str])
+    values = _decode(key[4], type=list[Any]) if key[4] else [None] * len(shapes)
+    if len(values) != len(shapes):
+        values = [None] * len(shapes)
+    inputs = tuple(_et_argument(*one) for one in zip(shapes, types, values, strict=True))
+    out_shapes, out_types = _decode(key[2] or b"[]", type=list[Any]), _decode(key[3] or b"[]", type=list[str])
+    outputs = (_et_argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
+    return Signature(inputs, tuple(tensor for argument in outputs for tensor in argument.tensors))
+
+
+def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
+    dtypes = [standard_dtype(name) for name in _ELEMENT.findall(kind)]
+    if not dtypes or dtypes[0].startswith(_NO_TENSOR):
+        return Argument((), value)
+    if kind.startswith("Tensor("):
+        return Argument((Tensor(_checked(shape), dtypes[0]),))
+    return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in zip(_leaves(shape), dtypes, strict=False)))
+
+
+def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:
+    """The shapes in nested lists of them."""
+    for one in shape:
+        if isinstance(one, list) and any(isinstance(extent, list) for extent in one):
+            yield from _leaves(one)
+        else:
+            yield _checked(one)
+
+
+def _checked(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, list) or len(shape) > _MAX_RANK:
+        raise ValueError("no shape")
+    if not all(type(extent) is int and 0 <= extent < _MAX_EXTENT for extent in shape):
+        raise ValueError("no shape")
+    return tuple(shape)
+
+
+def _number(text: str) -> Any:
+    """A value that Kineto wrote as text: "0.125", "False", "[1, 1]"; None for anything else."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [_number(part) for part in text[1:-1].split(",") if part.strip()]
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None

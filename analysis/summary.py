@@ -1,0 +1,193 @@
+"""Everything that analysis tells of one trace, as one record, as JSON and as rows for CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from .breakdown import (
+    BreakdownRow,
+    DeviceUse,
+    HostUse,
+    Iteration,
+    StreamUse,
+    breakdown,
+    device_use,
+    host_use,
+    iterations,
+    stream_use,
+)
+from .devices import Device
+from .intervals import sums
+from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
+from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
+from .trace import Trace
+
+__all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
+
+_UNKNOWN_DEVICE = "device {number} ({name}) is in no table of devices: no shares of peaks; give --device-spec"
+_BYTES_NOT_TIMED = ("flops_ns", "bytes_ns")
+
+
+@dataclass(frozen=True)
+class HostOp:
+    """All occurrences of a topmost operator: their number and host time, ns."""
+
+    op: str
+    shapes: str
+    count: int
+    total_ns: int
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration."""
+        return self.total_ns / self.count
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is told of one trace.
+
+    Attributes:
+        devices: device number to its peaks, without unknown devices.
+        breakdown, streams, device_use, host, host_ops, iterations, kernels: see the functions of these names.
+        overhead_rows: of this trace; event_ns: what was taken off for a profiler event.
+        batch_size: samples an iteration, None if it was not told.
+        notes: what is missing, in sentences.
+    """
+
+    trace: Trace
+    devices: Mapping[int, Device]
+    work: Work
+    breakdown: list[BreakdownRow]
+    streams: list[StreamUse]
+    device_use: list[DeviceUse]
+    host: HostUse
+    host_ops: list[HostOp]
+    iterations: list[Iteration]
+    kernels: list[KernelRow]
+    overhead_rows: OverheadRows
+    event_ns: int
+    batch_size: int | None
+    notes: tuple[str, ...]
+
+    @cached_property
+    def overheads(self) -> Overheads:
+        """Statistics of the trace's overheads."""
+        return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
+
+    @property
+    def mean_latency_ns(self) -> float | None:
+        """Mean length of the iterations, None without any."""
+        return float(np.mean([one.latency_ns for one in self.iterations])) if self.iterations else None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Throughput, None without iterations or batch size."""
+        mean = self.mean_latency_ns
+        return self.batch_size / mean * 1e9 if self.batch_size is not None and mean else None
+
+
+def analyse(
+    trace: Trace,
+    own_devices: Sequence[Device] = (),
+    *,
+    annotation: str | None = None,
+    event_ns: int = DEFAULT_EVENT_NS,
+    by_shape: bool = False,
+    batch_size: int | None = None,
+) -> Analysis:
+    """Analyse a trace.
+
+    Args:
+        own_devices: devices that come before those of the table.
+        annotation: part of the name of the annotations that are the iterations.
+        event_ns: the host's cost of one profiler event.
+        by_shape: tell operators with different shapes apart in `host_ops` and overheads.
+        batch_size: samples an iteration.
+    """
+    devices = find_devices(trace, own_devices)
+    work = work_of_events(trace)
+    unknown = [
+        _UNKNOWN_DEVICE.format(number=number, name=trace.properties.get(number, {}).get("name", "no name"))
+        for number in np.unique(trace.gpu.device).tolist()
+        if number not in devices
+    ]
+    return Analysis(
+        trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace),
+        host_ops(trace, by_shape=by_shape), iterations(trace, annotation), kernel_table(trace, work, devices),
+        overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size, (*trace.notes, *unknown),
+    )  # fmt: skip
+
+
+def host_ops(trace: Trace, *, by_shape: bool = False) -> list[HostOp]:
+    """Host time of the topmost operators by name (and shapes), the longest in total first."""
+    calls, top = trace.calls, trace.hierarchy.top
+    ops = np.flatnonzero(top == np.arange(len(calls)))
+    if not len(ops):
+        return []
+    signature = calls.signature[ops] if by_shape else np.full(len(ops), -1, np.int32)
+    distinct, inverse = np.unique(np.stack([calls.name[ops], signature], axis=1), axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    count, total = np.bincount(inverse), sums(inverse, calls.end[ops] - calls.ts[ops], len(distinct))
+    merged: dict[tuple[str, str], tuple[int, int]] = {}
+    for row, (name, code) in enumerate(distinct.tolist()):
+        key = trace.names[name], trace.signatures[code].label if code >= 0 else ""
+        before = merged.get(key, (0, 0))
+        merged[key] = before[0] + int(count[row]), before[1] + int(total[row])
+    found = [HostOp(*key, *value) for key, value in merged.items()]
+    return sorted(found, key=lambda one: (-one.total_ns, one.op, one.shapes))
+
+
+def json_of(analysis: Analysis) -> dict[str, Any]:
+    """All of it as plain objects; times in ns but for the overheads' µs."""
+    trace = analysis.trace
+    return {
+        "file": trace.file,
+        "rank": trace.rank,
+        "notes": list(analysis.notes),
+        "devices": {
+            str(number): {
+                "name": trace.properties.get(number, {}).get("name"),
+                "known_as": analysis.devices[number].name if number in analysis.devices else None,
+                "tflops": analysis.devices[number].tflops if number in analysis.devices else None,
+                "memory_gb_s": analysis.devices[number].memory_gb_s if number in analysis.devices else None,
+            }
+            for number in np.unique(trace.gpu.device).tolist()
+        },
+        "host": asdict(analysis.host),
+        "iterations": {
+            "mean_latency_ns": analysis.mean_latency_ns,
+            "batch_size": analysis.batch_size,
+            "samples_per_second": analysis.samples_per_second,
+        },
+        "overheads": msgspec.to_builtins(analysis.overheads),
+        **tables_of(analysis),
+    }
+
+
+def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
+    """Its tables as rows of plain values."""
+    return {
+        "streams": [asdict(row) for row in analysis.streams],
+        "device_use": [asdict(row) for row in analysis.device_use],
+        "iteration_list": [asdict(row) | {"latency_ns": row.latency_ns} for row in analysis.iterations],
+        "breakdown": [_breakdown_row(row) for row in analysis.breakdown],
+        "kernels": [_kernel_row(row) for row in analysis.kernels],
+        "host_ops": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.host_ops],
+    }
+
+
+def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
+    return asdict(row) | {"modules": " / ".join(row.modules), "mean_ns": row.mean_ns}
+
+
+def _kernel_row(row: KernelRow) -> dict[str, Any]:
+    values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _BYTES_NOT_TIMED}
+    rates = {name: getattr(row, name) for name in ("mean_ns", "flops_per_second", "bytes_per_second", "intensity")}
+    return values | rates | {"ops": " ".join(row.ops)}

@@ -1,0 +1,162 @@
+"""`etplus analyze`: where the time goes, overheads, roofline."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from ..analysis.devices import read_devices
+from ..analysis.overheads import OverheadRows, pool, summarise
+from ..analysis.reading import read_trace
+from ..analysis.report_text import overheads_text, text_of
+from ..analysis.summary import Analysis, analyse, json_of, tables_of
+from ..analysis.tables import terminal_width
+from ..schemas.errors import UsageError
+from ..schemas.files import open_output
+
+__all__ = ["prepare_parser", "run"]
+
+_EPILOG = """\
+examples:
+  etplus analyze et_plus.json.gz
+  etplus analyze kineto.json.gz --by-shape --top 30
+  etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
+  etplus analyze trace.json --json > trace.analysis.json
+  etplus analyze trace.json --csv tables --plots figures --batch-size 256
+
+FILE is ET+ or a Kineto trace, gzipped or not. Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto
+trace that was recorded with record_shapes.
+Exit status: 0 analysed, 2 bad input or usage, nothing written.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Tell where the time goes in a trace: streams, modules, operators, kernels, overheads."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="ET+ or Kineto trace")
+    add("--json", action="store_true", help="print everything as JSON instead of tables")
+    add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
+    add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
+    add("--plot-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)")
+    add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, as JSON")
+    add("--by-shape", action="store_true", help="tell operators with different shapes apart")
+    add("--top", type=_count, default=15, metavar="N", help="rows of each printed table (default: 15)")
+    add("--batch-size", type=_count, metavar="N", help="samples an iteration, for the throughput")
+    add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
+    add(
+        "--cpu-event-overhead",
+        type=_microseconds,
+        default=2.0,
+        metavar="US",
+        help="the host's cost of one profiler event, taken off overheads (default: 2 µs)",
+    )
+    add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
+    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Analyse, write what was asked for, print; returns the exit status."""
+    own = read_devices(arguments.device_spec) if arguments.device_spec else ()
+    event_ns = round(arguments.cpu_event_overhead * 1000)
+    for folder in filter(None, (arguments.csv, arguments.plots)):
+        if Path(folder).exists() and not Path(folder).is_dir():
+            raise UsageError(f"{folder}: is no directory; choose another")
+    printed: list[Any] = []
+    tables: dict[str, list[dict[str, Any]]] = {}
+    rows: list[OverheadRows] = []
+    for file in arguments.files:
+        analysis = analyse(
+            read_trace(file, progress=True),
+            own,
+            annotation=arguments.iteration_annotation,
+            event_ns=event_ns,
+            by_shape=arguments.by_shape,
+            batch_size=arguments.batch_size,
+        )
+        rows.append(analysis.overhead_rows)
+        printed.append(
+            json_of(analysis)
+            if arguments.json
+            else text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape)
+        )
+        _gather(tables, analysis)
+        if arguments.plots:
+            _plot(analysis, arguments.plots, arguments.plot_format, len(arguments.files) > 1)
+    pooled = summarise(pool(rows), event_ns, arguments.files)
+    if arguments.overheads:
+        with open_output(arguments.overheads) as out:
+            out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
+    if arguments.csv:
+        _write_csv(tables, Path(arguments.csv))
+    if arguments.json:
+        everything = {"traces": printed, "overheads": msgspec.to_builtins(pooled)}
+        print(orjson.dumps(everything, option=orjson.OPT_INDENT_2).decode())
+        return 0
+    if len(arguments.files) > 1:
+        printed.append(
+            f"all {len(arguments.files)} files\n\n" + overheads_text(pooled, terminal_width(), arguments.top)
+        )
+    print("\n\n".join(printed))
+    return 0
+
+
+def _gather(tables: dict[str, list[dict[str, Any]]], analysis: Analysis) -> None:
+    for name, found in tables_of(analysis).items():
+        tables.setdefault(name, []).extend({"file": analysis.trace.file} | row for row in found)
+    overheads = msgspec.to_builtins(analysis.overheads)
+    statistics = [("t1", "", overheads["t1"])]
+    statistics += [(kind, key, one) for kind in ("t2", "t3", "t4", "t5") for key, one in overheads[kind].items()]
+    tables.setdefault("overheads", []).extend(
+        {"file": analysis.trace.file, "type": kind, "key": key, **one} for kind, key, one in statistics
+    )
+
+
+def _write_csv(tables: dict[str, list[dict[str, Any]]], folder: Path) -> None:
+    _make(folder)
+    for name, found in tables.items():
+        text = io.StringIO(newline="")
+        if found:
+            writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(found)
+        with open_output(folder / f"{name}.csv") as out:
+            out.write(text.getvalue().encode("utf-8", "replace"))
+
+
+def _plot(analysis: Analysis, folder: str, kind: str, several: bool) -> None:
+    try:
+        from ..analysis.plots import write_plots
+    except ImportError as error:
+        raise UsageError(f"--plots needs matplotlib ({error}): pip install 'etplus[plots]'") from None
+    _make(Path(folder))
+    stem = Path(analysis.trace.file).name.split(".json")[0] + "." if several else ""
+    write_plots(analysis, Path(folder), stem, kind)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another") from None
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _microseconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        raise argparse.ArgumentTypeError("must be from 0 to a second")
+    return value

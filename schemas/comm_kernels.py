@@ -1,0 +1,73 @@
+"""Communication kernels (NCCL, RCCL, …): their names, and the arguments that Kineto writes on them.
+
+Argument names are those that PyTorch's profiler writes on NCCL and RCCL kernels since 2.3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+__all__ = ["collective_of", "int_list", "is_comm_kernel", "kernel_comm"]
+
+_COMM_KERNEL = re.compile(r"^(?:nccl|rccl|onccl|msccl)|ncclDevKernel|ncclKernel|mscclKernel", re.IGNORECASE)
+_KERNEL_COLLECTIVES = (
+    ("AllReduce", "allreduce"),
+    ("AllGather", "allgather"),
+    ("ReduceScatter", "reduce_scatter"),
+    ("Broadcast", "broadcast"),
+    ("SendRecv", "sendrecv"),
+    ("AllToAll", "all_to_all"),
+    ("Reduce", "reduce"),
+)
+"""Kernel name parts, the longer before those that they contain."""
+_KERNEL_ARGS: dict[str, tuple[str, type]] = {
+    "collective": ("Collective name", str),
+    "dtype": ("dtype", str),
+    "in_nelems": ("In msg nelems", int),
+    "out_nelems": ("Out msg nelems", int),
+    "group_size": ("Group size", int),
+    "pg_name": ("Process Group Name", str),
+    "pg_desc": ("Process Group Description", str),
+    "pg_ranks": ("Process Group Ranks", list),
+    "src_rank": ("Src Rank", int),
+    "dst_rank": ("Dst Rank", int),
+    "seq": ("Seq", int),
+    "in_split": ("In split size", list),
+    "out_split": ("Out split size", list),
+}
+"""Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
+
+
+def is_comm_kernel(name: str) -> bool:
+    """Whether a GPU event's name is that of a communication kernel."""
+    return _COMM_KERNEL.search(name) is not None
+
+
+def kernel_comm(args: bytes) -> dict[str, Any]:
+    """The fields of `comm` that a kernel's `args` tell, None for the others."""
+    given: dict[str, Any] = msgspec.json.decode(args) or {}
+    comm: dict[str, Any] = {}
+    for field, (name, kind) in _KERNEL_ARGS.items():
+        value = given.get(name)
+        if field == "pg_name" and type(value) is int:
+            value = str(value)
+        comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
+    return comm
+
+
+def int_list(value: Any) -> list[int] | None:
+    """A list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.MsgspecError:
+            return None
+    return value if isinstance(value, list) and all(type(v) is int for v in value) else None
+
+
+def collective_of(kernel: str) -> str | None:
+    """The collective that a kernel's name tells, None if it does not."""
+    return next((collective for part, collective in _KERNEL_COLLECTIVES if part in kernel), None)

@@ -1,0 +1,119 @@
+"""Kineto's CPU events in call order, each with its caller, and which of them is open at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .kineto import CPU_CATEGORIES, KinetoTrace
+from .records import IntColumn
+
+__all__ = ["CpuCalls", "cpu_calls", "innermost_open", "nearest", "nesting"]
+
+_ROUNDING_NS = 1000
+
+
+@dataclass(frozen=True)
+class CpuCalls:
+    """Kineto's CPU ops and user annotations, by thread and, within one, in order of call start.
+
+    Attributes:
+        row: int64, row in the `EventTable`.
+        parent: int64, position in this table of the innermost call open at this one's start on its thread, −1 for none.
+        thread: int64 code into `EventTable.threads`; ascending.
+        ts, end: int64 ns.
+        name: int64 code into `EventTable.names`.
+        seq: int64, sequence number, −1 for none.
+    """
+
+    row: IntColumn
+    parent: IntColumn
+    thread: IntColumn
+    ts: IntColumn
+    end: IntColumn
+    name: IntColumn
+    seq: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
+    """Put Kineto's CPU events in order and find each one's caller from the nesting of times.
+
+    Args:
+        categories: what counts as a call.
+    """
+    events = kineto.events
+    rows = np.flatnonzero(events.mask(categories))
+    thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]
+    order = np.lexsort((-end, ts, thread))
+    rows, thread, ts, end = rows[order], thread[order], ts[order], end[order]
+    return CpuCalls(
+        rows, nesting(thread, ts, end), thread, ts, end, events.name[rows].astype(np.int64), events.seq[rows]
+    )
+
+
+def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
+    """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts.
+
+    That is the nearest j before i with end[j] > ts[i], found for all i at once by pointer jumping: if j is closed
+    at ts[i], so is whatever was closed at ts[j], and i goes on with j's own candidate. O(n log n).
+
+    Returns:
+        int64 positions, −1 for none.
+    """
+    n = len(ts)
+    parent = np.arange(-1, n - 1)
+    first = np.ones(n, np.bool_)
+    first[1:] = thread[1:] != thread[:-1]
+    parent[first] = -1
+    active = np.flatnonzero(parent >= 0)
+    while len(active):
+        active = active[end[parent[active]] <= ts[active]]
+        parent[active] = parent[parent[active]]
+        active = active[parent[active] >= 0]
+    return parent
+
+
+def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
+    """Each position's nearest ancestor-or-self that is good, −1 without one.
+
+    Args:
+        start: int64 positions, −1 for none.
+        parent, good: one entry a position; parents are smaller than their children.
+    """
+    at: IntColumn = start.copy()
+    active = np.flatnonzero(at >= 0)
+    while len(active):
+        active = active[~good[at[active]]]
+        at[active] = parent[at[active]]
+        active = active[at[active] >= 0]
+    return at
+
+
+def innermost_open(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn) -> IntColumn:
+    """For intervals on threads: the position of the innermost call that is open at their start, −1 for none.
+
+    Where a call ends just as the interval starts, it counts as open if the interval ends with it too: times of older
+    files are whole µs, cut off, so that a call's last launch may seem to begin when the call ends.
+
+    Args:
+        thread: int64 codes of `EventTable.threads`.
+        ts, until: int64 ns, start and end, same length.
+    """
+    at = np.full(len(ts), -1, np.int64)
+    for code in np.unique(thread):
+        begin, stop = np.searchsorted(calls.thread, [code, code + 1])
+        here = np.flatnonzero(thread == code)
+        last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1
+        at[here] = np.where(last >= begin, last, -1)
+    active = np.flatnonzero(at >= 0)
+    while len(active):
+        end = calls.end[at[active]]
+        active = active[(end < ts[active]) | ((end == ts[active]) & (until[active] > end + _ROUNDING_NS))]
+        at[active] = calls.parent[at[active]]
+        active = active[at[active] >= 0]
+    return at

@@ -1,0 +1,165 @@
+"""Breakdown of device time, use of streams and devices, against sums and a brute force on real traces."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from etplus.analysis.breakdown import breakdown, device_use, host_use, iterations, stream_use
+from etplus.analysis.intervals import intersection, union
+from etplus.analysis.reading import read_trace
+from etplus.analysis.trace import OP
+from traces import REAL, kernel, kineto_of, launch, op, trace_of
+
+
+def sweep(events: list[tuple[int, int, int]]) -> list[tuple[int, Counter[int]]]:
+    """Brute force: the length of every interval between events' ends, and how many of each stream run in it.
+
+    Args:
+        events: start, end, stream.
+    """
+    edges = sorted({edge for start, end, _ in events for edge in (start, end)})
+    pending = sorted(events)
+    running: list[tuple[int, int, int]] = []
+    found = []
+    for left, right in itertools.pairwise(edges):
+        while pending and pending[0][0] <= left:
+            running.append(pending.pop(0))
+        running = [one for one in running if one[1] > left]
+        found.append((right - left, Counter(stream for _, _, stream in running)))
+    return found
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_sums_are_exact(name: str) -> None:
+    trace = trace_of(name)
+    rows = breakdown(trace)
+    assert sum(row.total_ns for row in rows) == int(trace.gpu.dur.sum())
+    assert sum(row.count for row in rows) == len(trace.gpu)
+    assert abs(sum(row.share for row in rows) - 1) < 1e-9
+    keys = [(r.device, r.stream, r.modules, r.op, r.shapes, r.kernel, r.category) for r in rows]
+    assert len(set(keys)) == len(keys)
+    kernels = Counter(trace.names[code] for code in trace.gpu.name.tolist())
+    told: Counter[str] = Counter()
+    for row in rows:
+        told[row.kernel] += row.count
+    assert told == kernels, "equal kernels are counted as often as they occur"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_busy_and_idle(name: str) -> None:
+    trace = trace_of(name)
+    gpu = trace.gpu
+    kernels = gpu.category == trace.categories.index("kernel")
+    for use in stream_use(trace):
+        mine = (gpu.device == use.device) & (gpu.stream == use.stream)
+        events = list(zip(gpu.ts[mine].tolist(), gpu.end[mine].tolist(), gpu.stream[mine].tolist(), strict=True))
+        assert use.busy_ns == sum(length for length, running in sweep(events) if running)
+        assert use.busy_ns + use.idle_ns == use.window_ns == trace.span.length
+        assert use.events == mine.sum() and use.total_ns == gpu.dur[mine].sum() >= use.busy_ns
+    for device in device_use(trace):
+        kind = np.where(trace.is_comm, 2, np.where(kernels, 0, 1))
+        mine = gpu.device == device.device
+        lanes = list(zip(gpu.ts[mine].tolist(), gpu.end[mine].tolist(), gpu.stream[mine].tolist(), strict=True))
+        found = sweep(lanes)
+        assert device.busy_ns == sum(length for length, running in found if running)
+        assert device.overlapped_ns == sum(length for length, running in found if len(running) > 1)
+        kinds = list(zip(gpu.ts[mine].tolist(), gpu.end[mine].tolist(), kind[mine].tolist(), strict=True))
+        found = sweep(kinds)
+        told = (device.compute_ns, device.copy_ns, device.communication_ns)
+        assert told == tuple(sum(length for length, running in found if k in running) for k in range(3))
+        assert device.exposed_communication_ns == sum(n for n, running in found if 2 in running and 0 not in running)
+        assert device.busy_ns + device.idle_ns == device.window_ns
+
+
+def test_unions_by_brute_force() -> None:
+    rng = random.Random(7)
+    for _ in range(300):
+        sides = []
+        for _ in range(2):
+            start = np.array([rng.randint(0, 40) for _ in range(rng.randint(0, 8))], np.int64)
+            sides.append((start, start + np.array([rng.randint(0, 9) for _ in start], np.int64)))
+        cells = [{x for a, b in zip(*side, strict=True) for x in range(int(a), int(b))} for side in sides]
+        one, other = (union(*side) for side in sides)
+        assert (one.length, other.length) == tuple(map(len, cells))
+        assert np.all(one.start[1:] > one.end[:-1])
+        assert intersection(one, other).length == len(cells[0] & cells[1])
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_ops_are_the_topmost_ones(name: str) -> None:
+    """Against a walk up the callers, one call at a time."""
+    trace = trace_of(name)
+    calls, tree = trace.calls, trace.hierarchy
+    region = [text.startswith(("## ", "nn.Module: ")) for text in trace.names]
+    step = [text.startswith("ProfilerStep#") for text in trace.names]
+    names, kinds, parents = calls.name.tolist(), calls.kind.tolist(), calls.parent.tolist()
+    for call in range(0, len(calls), max(len(calls) // 3000, 1)):
+        chain = [call]
+        while parents[chain[-1]] >= 0:
+            chain.append(parents[chain[-1]])
+        top, path = -1, []
+        for at in reversed(chain):  # from the outermost call in
+            if kinds[at] == OP:
+                top = at if top < 0 else top
+            elif not step[names[at]] and (region[names[at]] or top < 0):
+                top, path = -1, [*path, names[at]]
+        assert (int(tree.top[call]), tree.regions(int(tree.path[call]))) == (top, path)
+
+
+def test_modules_of_a_trace_recorded_with_stack() -> None:
+    rows = breakdown(trace_of("gpu-kineto/h100_bert"))
+    linear = next(row for row in rows if row.modules and row.modules[-1] == "nn.Module: Linear_25")
+    assert linear.modules == (
+        "nn.Module: BertLMHeadModel_0", "nn.Module: BertOnlyMLMHead_0", "nn.Module: BertLMPredictionHead_0",
+        "nn.Module: Linear_25",
+    )  # fmt: skip
+    assert (linear.op, linear.shapes, linear.count) == ("aten::linear", "[1,141,512],[30522,512],[30522]", 1)
+    assert linear.total_ns == 41280
+
+
+def test_iterations_and_data_loading() -> None:
+    found = iterations(trace_of("gpu-pairs/resnet103.kineto"))
+    assert [one.name for one in found] == ["ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6"]
+    assert [one.latency_ns for one in found] == [222442191, 219726905, 224936243]
+    assert all(0 < one.gpu_ns < one.latency_ns for one in found)
+    between = iterations(trace_of("gpu-pairs/linear.kineto"))
+    assert len(between) == 39, "between the ends of 40 optimizer steps"
+    use = host_use(trace_of("gpu-pairs/dlrm.rank0.kineto"))
+    assert use.loading_ns == 1_450_000, "from the loader at …426842 to the forward pass at …428292"
+    assert use.host_ns + use.loading_ns == use.span_ns
+
+
+def test_a_small_trace_by_hand() -> None:
+    annotations = [
+        {"ph": "X", "cat": "user_annotation", "name": name, "ts": ts, "dur": dur, "args": {}}
+        for name, ts, dur in (("ProfilerStep#1", 0, 100), ("## block ##", 5, 60), ("nccl:all_reduce", 42, 6))
+    ]
+    events = [
+        *annotations,
+        op("aten::linear", 10, 20, [([2, 3], "float"), ([4, 3], "float")]),
+        op("aten::addmm", 12, 10),
+        op("record_param_comms", 40, 10),
+        launch(1, 13), launch(2, 15), launch(3, 44), launch(4, 80),
+        kernel("gemm", 1, 20, 10), kernel("gemm", 2, 30, 10), kernel("ncclKernel_AllReduce", 3, 35, 20, stream=9),
+        kernel("orphan", 4, 90, 5),
+    ]  # fmt: skip
+    trace = read_trace(kineto_of(events))
+    rows = {(row.kernel, row.op, row.modules, row.shapes): (row.count, row.total_ns) for row in breakdown(trace)}
+    assert rows == {
+        ("gemm", "aten::linear", ("## block ##",), "[2,3],[4,3]"): (2, 20_000),
+        ("ncclKernel_AllReduce", "record_param_comms", ("## block ##",), ""): (1, 20_000),
+        ("orphan", "", (), ""): (1, 5_000),
+    }
+    (use,) = device_use(trace)
+    assert (use.busy_ns, use.overlapped_ns, use.exposed_communication_ns) == (40_000, 5_000, 15_000)
+    assert trace.span == (0, 100_000)
+
+
+def test_no_gpu() -> None:
+    trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
+    assert breakdown(trace) == stream_use(trace) == device_use(trace) == []
+    assert trace.notes == ("the trace has no GPU events",)

@@ -1,0 +1,85 @@
+"""The table of devices: found by what Kineto calls them, extended by files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etplus.analysis.devices import find_device, known_devices, read_devices
+from etplus.schemas.errors import TraceFormatError
+
+NAMES = {
+    "Tesla V100-SXM2-32GB": "V100 SXM2",
+    "NVIDIA A100-SXM4-80GB": "A100 80 GB",
+    "NVIDIA A100-SXM4-40GB": "A100 40 GB",
+    "NVIDIA H100 80GB HBM3": "H100 SXM",
+    "NVIDIA H100 PCIe": "H100 PCIe",
+    "NVIDIA H100 NVL": "H100 NVL",
+    "AMD Instinct MI250X": "MI250X (one die)",
+    "NVIDIA H200": "H200",
+    "NVIDIA B200": "B200",
+    "AMD Instinct MI210": "MI210",
+    "AMD Instinct MI300X VF": "MI300X",
+    "NVIDIA L4": "L4",
+    "NVIDIA GeForce RTX 2080 Ti": "RTX 2080 Ti",
+    "nvidia h100 80gb hbm3": "H100 SXM",
+}
+
+
+@pytest.mark.parametrize(("name", "found"), NAMES.items())
+def test_found_by_name(name: str, found: str) -> None:
+    device = find_device({"name": name, "totalGlobalMem": 40 * 10**9 if "40" in name else 80 * 10**9})
+    assert device is not None and device.name == found
+
+
+def test_found_by_memory_or_properties() -> None:
+    board = {"name": "NVIDIA A100-PG509-200"}
+    found = [find_device({**board, "totalGlobalMem": size * 10**9}) for size in (42, 85)]
+    assert [one and one.memory_gb_s for one in found] == [1555, 2039]
+    nameless: dict[str, Any] = {
+        "name": "AMD Radeon Graphics", "numSms": 104, "warpSize": 64, "computeMajor": 9, "computeMinor": 0
+    }  # fmt: skip
+    device = find_device(nameless)
+    assert device is not None and device.name == "MI250 (one die)"
+    assert find_device({**nameless, "numSms": 10}) is None
+
+
+@pytest.mark.parametrize("name", ["", "TPU", 5, "NVIDIA L40S", "NVIDIA GB200", "Tesla V100S-PCIE-32GB", "AMD MI300A"])
+def test_unknown(name: Any) -> None:
+    assert find_device({"name": name}) is None
+    assert find_device({}) is find_device(None) is None
+
+
+def test_peaks() -> None:
+    peaks = {device.name: device for device in known_devices()}
+    h100, v100 = peaks["H100 SXM"], peaks["V100 SXM2"]
+    assert h100.peak_flops("bfloat16") == 989.4e12 and h100.peak_flops("float8_e4m3fn") == 1978.9e12
+    assert h100.bytes_per_second == 3350e9 and h100.peak_flops("int64") is None
+    assert v100.peak_flops("tf32") == v100.peak_flops("float32") == 15.7e12
+
+
+def test_own_table(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"devices": [{"name": "mine", "tflops": {"float32": 1}, "memory_gb_s": 10}]}))
+    own = read_devices(path)
+    device = find_device({"name": "NVIDIA H100 80GB HBM3"}, own)
+    assert device is not None and device.name == "mine"
+    named = [{"name": "x", "aliases": ["H100"], "tflops": {"float32": 1}, "memory_gb_s": 10}]
+    path.write_text(json.dumps({"devices": named}))
+    devices = [find_device({"name": name}, read_devices(path)) for name in ("an H100", "NVIDIA H200")]
+    assert [device and device.name for device in devices] == ["x", "H200"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"devices": 3}', '{"devices": [{"name": "x", "tflops": {}, "memory_gb_s": 0}]}', "\xff",
+     '{"devices": [{"name": "x", "tflops": {"float32": -1}, "memory_gb_s": 1}]}',
+     '{"devices": [{"name": "x", "tflops": {}, "memory_gb_s": 1, "typo": 2}]}'],
+)  # fmt: skip
+def test_broken_table(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(text)
+    with pytest.raises(TraceFormatError, match=r"own\.json"):
+        read_devices(path)
