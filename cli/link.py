@@ -43,7 +43,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--et-file",
         "--chakra-host-trace",
         metavar="FILE",
-        help="Execution Trace, .json or .json.gz, - for standard input",
+        help="Execution Trace, .json or .json.gz, - for standard input; without one the nodes are made of the Kineto "
+        "trace's own CPU calls",
     )
     add(
         "--kineto-file",
@@ -53,7 +54,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", "--output-file", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
-        "(default: the ET's name with _plus.json)")  # fmt: skip
+        "(default: the first input's name with _plus.json)")  # fmt: skip
     add("--annotation", metavar="NAME",
         help="part of the name of the annotation that ends an iteration "
         f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
@@ -102,13 +103,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Link and write; returns the exit status."""
-    for option in ("et_file", "kineto_file"):
-        if getattr(arguments, option) is None:
-            raise UsageError(f"--{option.replace('_', '-')} is required; see --help for an example")
+    if arguments.kineto_file is None:
+        raise UsageError("--kineto-file is required; see --help for an example")
     if arguments.et_file == arguments.kineto_file == "-":
         raise UsageError("only one of the two files can come from standard input")
-    output = arguments.output or _default_output(arguments.et_file, arguments.rank)
-    _refuse_overwriting([output, arguments.report], [arguments.et_file, arguments.kineto_file])
+    inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
+    output = arguments.output or _default_output(inputs[0], arguments.rank)
+    _refuse_overwriting([output, arguments.report], inputs)
     result = link(
         arguments.et_file,
         arguments.kineto_file,
@@ -133,7 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             result.write(output)
     print(report_text(result.report, output), file=sys.stderr)
-    if result.report.linked_share < arguments.min_match or not result.report.ops["linked"]:
+    alone = arguments.et_file is None  # nothing had to be matched
+    if not alone and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
         return _LINKED_LESS
     return 0
 
@@ -155,10 +157,10 @@ def _refuse_overwriting(outputs: list[str | None], inputs: list[str]) -> None:
         used[place] = "the other output"
 
 
-def _default_output(et_file: str, rank: int | None) -> str:
-    if et_file == "-":
-        raise UsageError("--output is required when the Execution Trace comes from standard input")
-    path = Path(et_file)
+def _default_output(first: str, rank: int | None) -> str:
+    if first == "-":
+        raise UsageError("--output is required when the trace comes from standard input")
+    path = Path(first)
     stem = path.name.removesuffix(".gz").removesuffix(".json")
     return str(path.with_name(f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"))
 

@@ -47,7 +47,9 @@ class ChromeTrace:
     left_out: int
 
 
-def write_chrome(documents: Mapping[int, EtPlusDocument], path: str | os.PathLike[str]) -> ChromeTrace:
+def write_chrome(
+    documents: Mapping[int, EtPlusDocument], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
+) -> ChromeTrace:
     """Write one Chrome trace of one or several ranks, a process each; gzipped if the name ends in ".gz".
 
     Times are µs since the first event of all ranks. Where ops overlap on a thread without nesting (collectives that
@@ -55,6 +57,7 @@ def write_chrome(documents: Mapping[int, EtPlusDocument], path: str | os.PathLik
 
     Args:
         documents: by rank.
+        titles: names of the processes, by rank; "rank N" if None.
 
     Raises:
         ConvertError: no node has a time. UsageError: the output cannot be written.
@@ -69,7 +72,7 @@ def write_chrome(documents: Mapping[int, EtPlusDocument], path: str | os.PathLik
         file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
         lead = b""
         for rank, document in documents.items():
-            process = _Process.of(document, rank, zero)
+            process = _Process.of(document, rank, zero, titles[rank] if titles else f"rank {rank}")
             for event in process.events():
                 file.write(lead + orjson.dumps(event))
                 lead = b",\n"
@@ -95,6 +98,7 @@ class _Process:
 
     document: EtPlusDocument
     rank: int
+    title: str
     zero: int
     rows: IntColumn
     lane: IntColumn
@@ -104,7 +108,7 @@ class _Process:
     kinds: IntColumn
 
     @staticmethod
-    def of(document: EtPlusDocument, rank: int, zero: int) -> _Process:
+    def of(document: EtPlusDocument, rank: int, zero: int, title: str) -> _Process:
         rows = np.flatnonzero(document.timed)
         track, lane, finish = _tracks(document, rows)
         tid = np.zeros(len(document), np.int64)
@@ -114,11 +118,12 @@ class _Process:
         shown = document.timed[source] & document.timed[target] & (finish[target] > document.ts[source])
         order = rows[np.lexsort((document.id[rows], -finish[rows], document.ts[rows]))]
         flows = np.stack([source[shown], target[shown]], axis=1)
-        return _Process(document, rank, zero - document.base_time_ns, order, lane, tid, finish, flows, kind[shown])
+        zero -= document.base_time_ns
+        return _Process(document, rank, title, zero, order, lane, tid, finish, flows, kind[shown])
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""
-        yield {"ph": "M", "pid": self.rank, "name": "process_name", "args": {"name": f"rank {self.rank}"}}
+        yield {"ph": "M", "pid": self.rank, "name": "process_name", "args": {"name": self.title}}
         yield {"ph": "M", "pid": self.rank, "name": "process_sort_index", "args": {"sort_index": self.rank}}
         yield from self._thread_names()
         leaving, arriving = _by_row(self.flows[:, 0]), _by_row(self.flows[:, 1])

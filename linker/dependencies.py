@@ -122,7 +122,8 @@ def _add_launches(linked: LinkedTrace, edges: _Edges) -> None:
     ids[linked.runtime_row] = linked.numbering.runtime
     source = np.where(ids[launcher] >= 0, ids[launcher], linked.node_id(linked.gpu_parent))
     begin = np.where(launcher >= 0, events.ts[launcher], events.ts[rows])
-    edges.add("launch", (source, linked.numbering.gpu), begin <= events.ts[rows])
+    known = np.flatnonzero((launcher >= 0) | ~linked.et.structural[linked.nodes.node[linked.gpu_parent]])
+    edges.add("launch", (source[known], linked.numbering.gpu[known]), (begin <= events.ts[rows])[known])
 
 
 def _add_streams(linked: LinkedTrace, gpu: GpuOrder, edges: _Edges) -> None:

@@ -17,12 +17,13 @@ from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
-from ..schemas.kineto import KinetoTrace
+from ..schemas.kineto import KinetoTrace, read_kineto
 from ..schemas.records import IntColumn
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
 from .dependencies import Dependencies, find_dependencies
+from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
 from .match.result import CERTAIN, Match
@@ -56,7 +57,7 @@ class LinkResult:
 
 @collector_paused()
 def link(
-    et: Source,
+    et: Source | None,
     kineto: Source,
     *,
     annotation: str | None = None,
@@ -72,7 +73,8 @@ def link(
     """Join an Execution Trace with a Kineto trace.
 
     Args:
-        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not.
+        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET the nodes
+            are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters.
         annotation: part of the name of the annotation that ends an iteration; found by itself if None.
         match: "auto", or one of `etplus.linker.match.METHODS` alone.
         exact_match: only ids, sequence numbers and call order; no tree matching.
@@ -91,6 +93,8 @@ def link(
         raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
+    if et is None:
+        return _link_alone(read_kineto(kineto, strict=strict, progress=progress), annotation)
     et_side, kineto_trace = read_pair(
         et, kineto, strict=strict, progress=progress, jobs=jobs, data_dependencies=data_dependencies
     )
@@ -123,6 +127,31 @@ def _link(
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
     summary = _summary(kineto, report, attachment, dependencies)
     return LinkResult(_document(trace, found, comm, dependencies, summary), report)
+
+
+def _link_alone(kineto: KinetoTrace, annotation: str | None) -> LinkResult:
+    """The Kineto trace's own calls as nodes; see `kineto_only`."""
+    calls = cpu_calls(kineto)
+    side = host_side(kineto, calls)
+    windows = describe_windows(side.nodes, calls, side.match, find_iterations(kineto, calls, annotation))
+    attachment = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))
+    node_of_call = np.empty(len(calls), np.int64)
+    node_of_call[side.match.call] = np.arange(len(calls))
+    runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call, whole=True)
+    nodes, attachment, gpu_parent = adopt_rest(side, attachment)
+    numbering = Numbering.of(side.trace, nodes.node[gpu_parent], len(runtime_row), renumber=False)
+    trace = LinkedTrace(
+        side.trace, kineto, nodes, calls, node_of_call, attachment.row, gpu_parent, attachment.launcher,
+        runtime_row, runtime_parent, numbering,
+    )  # fmt: skip
+    comm = comm_of_kernels(side.trace, nodes, kineto.events, trace.gpu_row, gpu_parent)
+    none = np.zeros(0, np.int64)
+    dependencies = find_dependencies(trace, (none, none), {i: c["pg_name"] or "" for i, c in comm.items()})
+    report = make_report(
+        side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
+    )
+    summary = {**_summary(kineto, report, attachment, dependencies), "nodes_from": "kineto"}
+    return LinkResult(_document(trace, side.match, comm, dependencies, summary), report)
 
 
 def _document(
@@ -179,23 +208,28 @@ def _spread(size: int, at: IntColumn, values: npt.NDArray[Any], missing: Any) ->
     return column
 
 
-def _runtime_calls(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _runtime_calls(
+    kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn, *, whole: bool = False
+) -> tuple[IntColumn, IntColumn]:
     """Runtime and driver calls in the ET's window, in order of start, and the position in `EtCalls` of their parent.
 
-    The window is from the first linked call's start to the last one's end; a call made outside any linked op has
-    parent −1.
+    The window is from the first linked call's start to the last one's end, or the whole trace; a call made outside any
+    linked op has parent −1.
     """
     events = kineto.events
     linked = node_of_call >= 0
     rows = np.flatnonzero(events.runtime_mask())
-    if not linked.any():
+    if not linked.any() and not whole:
         return rows[:0], rows[:0]
-    begin, end = calls.ts[linked].min(), calls.end[linked].max()
-    rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
+    if not whole:
+        begin, end = calls.ts[linked].min(), calls.end[linked].max()
+        rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     op = innermost_open(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
     op = nearest(op, calls.parent, linked)
-    return rows, np.where(op >= 0, node_of_call[op], -1)
+    parent = np.full(len(rows), -1, np.int64)
+    parent[op >= 0] = node_of_call[op[op >= 0]]
+    return rows, parent
 
 
 def _summary(

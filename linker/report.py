@@ -116,7 +116,7 @@ def make_report(
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     warnings = [*_loss_sentences(et), *_loss_sentences(kineto)]
-    if not match.linked:
+    if len(nodes) and not match.linked:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
@@ -157,7 +157,8 @@ def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
         mine = codes == code
         reasons = np.bincount(attachment.reason[mine], minlength=len(UNATTACHED_REASONS))
         attached = attachment.reason == 0
-        methods = np.bincount(attachment.method[mine & attached], minlength=len(ATTACH_METHODS))
+        known = mine & attached & (attachment.method >= 0)
+        methods = np.bincount(attachment.method[known], minlength=len(ATTACH_METHODS))
         categories[events.categories[code]] = {
             "total": int(mine.sum()),
             "attached": int(reasons[0]),

@@ -1,0 +1,152 @@
+"""`etplus replay`: predict the timeline of ET+ graphs, what-ifs, held-out iterations."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..converters.chrome import write_chrome
+from ..converters.convert import open_document
+from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
+from ..predictor.ranks import couple
+from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
+from ..predictor.summary import shortened, summarize
+from ..predictor.timeline import predicted_documents
+from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
+from ..schemas.errors import UsageError
+from ..schemas.etplus_document import EtPlusDocument
+from ..schemas.files import open_output
+
+__all__ = ["prepare_parser", "run"]
+
+_DESCRIPTION = """\
+Replay the dependency graph of ET+ files: when every call and kernel starts and
+ends if work takes as long as measured, with launch latency, stream gap and
+launch queue limit fitted once for the whole trace. Shows the error against
+what was measured, the critical path, and what a change would bring.
+"""
+_EPILOG = """\
+what-ifs (--what-if, can be given several times, applied in order):
+{grammar}
+examples:
+  etplus replay et_plus.json
+  etplus replay et_plus.json --what-if 'kernel:name~gemm*0.5' --chrome t.json
+  etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
+  etplus replay et_plus.json --predict-iteration 3
+
+FILEs are ET+ (.json, .json.gz) or Chakra traces that etplus wrote (.et). Without
+an Execution Trace, make the ET+ with `trace-link --kineto-file K`.
+"""
+_DIGITS = 9
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    grammar = "".join(f"  {line}\n" for line in GRAMMAR.splitlines())
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG.format(grammar=grammar)
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et); several are ranks of a job")
+    add("--rank-couple", action="store_true", help="replay the ranks as one: collectives wait for the last rank")
+    add("--predict-iteration", metavar="K",
+        help="predict iteration K (from 0) from the times of the others; all for each in turn")  # fmt: skip
+    add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
+    add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
+    add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
+    add(
+        "--log-level",
+        default="WARNING",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="DEBUG shows tracebacks",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay and print; returns the exit status."""
+    what_ifs = [parse_what_if(text) for text in arguments.what_if]
+    if arguments.predict_iteration is not None and (what_ifs or arguments.rank_couple or arguments.chrome):
+        raise UsageError("--predict-iteration goes with --json alone")
+    graphs = [_graph(file) for file in arguments.files]
+    if arguments.predict_iteration is not None:
+        held = [one for graph in graphs for one in _held_out(graph, arguments.predict_iteration)]
+        _put(arguments.json, [_held_dict(file, one) for file, one in held], "\n".join(_held_lines(held)))
+        return 0
+    jobs = [couple(graphs)] if arguments.rank_couple else graphs
+    results = []
+    for graph in jobs:
+        constants = [fit_constants(one) for one in graphs] if arguments.rank_couple else fit_constants(graph)
+        before = replay(graph, constants)
+        after = replay(apply_what_ifs(graph, what_ifs, constants), constants) if what_ifs else before
+        summary = summarize(after, constants, before=before if what_ifs else None, what_ifs=arguments.what_if)
+        results.append((after, summary))
+    if arguments.chrome:
+        documents, titles = _timelines([result for result, _ in results])
+        write_chrome(documents, arguments.chrome, titles)
+    plain = [summary.to_dict() for _, summary in results]
+    _put(arguments.json, plain, "\n\n".join(summary.to_text() for _, summary in results))
+    return 0
+
+
+def _graph(file: str) -> ReplayGraph:
+    document = open_document(file)
+    return build_graph(replace(document, file=Path(document.file).name))
+
+
+def _held_out(graph: ReplayGraph, which: str) -> list[tuple[str, HeldOut]]:
+    """Predictions of one iteration, or of all."""
+    file, constants = graph.document.file, fit_constants(graph)
+    if which == "all":
+        return [(file, predict_iteration(graph, k, constants)) for k in range(len(find_iterations(graph.document)))]
+    if not which.removeprefix("-").isdecimal() or len(which) > _DIGITS:
+        raise UsageError(f"--predict-iteration {which!r}: a number from 0, or all")
+    return [(file, predict_iteration(graph, int(which), constants))]
+
+
+def _held_dict(file: str, one: HeldOut) -> dict[str, Any]:
+    return {
+        "file": file, "iteration": one.index, "label": one.label, "predicted_ns": one.predicted_ns,
+        "measured_ns": one.measured_ns, "error": one.error, "spread": one.spread, "unknown": one.unknown,
+        "others_ns": list(one.others_ns),
+    }  # fmt: skip
+
+
+def _held_lines(held: Sequence[tuple[str, HeldOut]]) -> list[str]:
+    lines = [f"{'iteration':34}{'predicted':>14}{'measured':>14}{'error':>9}{'spread':>9}"]
+    for _, one in held:
+        name = shortened(f"{one.index} {one.label}", 33)
+        times = f"{one.predicted_ns / 1000:>11,.1f} us{one.measured_ns / 1000:>11,.1f} us"
+        lines.append(f"{name:34}{times}{100 * one.error:>+8.2f}%{100 * one.spread:>8.2f}%")
+    if len(held) > 1:
+        errors = sorted(abs(one.error) for _, one in held)
+        lines.append(f"median error {100 * errors[len(errors) // 2]:.2f}%")
+    lines.append("spread: (longest - shortest) / median of all measured iterations")
+    return lines
+
+
+def _timelines(results: Sequence[Replay]) -> tuple[dict[int, EtPlusDocument], dict[int, str]]:
+    """Documents and titles of the measured and predicted timeline of every rank, next to each other."""
+    documents: dict[int, EtPlusDocument] = {}
+    titles: dict[int, str] = {}
+    for result in results:
+        for measured, predicted in zip(result.graph.documents, predicted_documents(result), strict=True):
+            name = f"rank {len(documents) // 2 if measured.rank is None else measured.rank}"
+            for document, what in ((measured, "measured"), (predicted, "predicted")):
+                titles[len(documents)] = f"{name} {what}"
+                documents[len(documents)] = document
+    return documents, titles
+
+
+def _put(file: str | None, plain: list[dict[str, Any]], text: str) -> None:
+    """Write the numbers where asked, one object or a list of several; the table goes to standard output."""
+    numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
+    if file == "-":
+        print(numbers.decode(), end="")
+        return
+    if file is not None:
+        with open_output(file) as out:
+            out.write(numbers)
+    print(text)

@@ -1,0 +1,154 @@
+"""A host side for those who have no ET: nodes made of the Kineto trace's own CPU ops and annotations.
+
+The nodes have the layout of ET schema 1.1.1. What Kineto does not record (outputs, tensor ids, forward parents) is
+empty; GPU work that was launched outside any op, or by nobody in the trace, stands below its thread or the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..schemas.dtypes import itemsize
+from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace, parse_execution_trace
+from ..schemas.files import Blob
+from ..schemas.kineto import KinetoTrace
+from ..schemas.records import IntColumn
+from .attach import Attachment
+from .calls import CpuCalls, EtCalls, et_calls
+from .match.result import CERTAIN, Match
+
+__all__ = ["HostSide", "adopt_rest", "host_side"]
+
+_SCHEMA = "1.1.1-chakra.0.0.4"
+_ROOT = "[pytorch|profiler|execution_trace|%s]"
+_NO_TENSORS: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
+
+
+class _Inputs(msgspec.Struct, gc=False):
+    """What Kineto records of a call's inputs with `record_shapes`."""
+
+    values: Any = msgspec.field(default=(), name="Concrete Inputs")
+    shapes: Any = msgspec.field(default=(), name="Input Dims")
+    types: Any = msgspec.field(default=(), name="Input type")
+
+
+_decode_inputs = msgspec.json.Decoder(_Inputs).decode
+
+
+@dataclass(frozen=True)
+class HostSide:
+    """The Kineto trace's calls in the part of an ET.
+
+    Attributes:
+        trace: the nodes: the process, its threads, the calls in order of start.
+        nodes: the calls, as many as there are CPU calls.
+        match: each with its own event, which is certain.
+    """
+
+    trace: ExecutionTrace
+    nodes: EtCalls
+    match: Match
+
+
+def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
+    """Make nodes of the calls. The file's name in messages and the report is the Kineto trace's."""
+    order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
+    text = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": [%b]}' % (
+        _SCHEMA.encode(), _pid(kineto), b",".join(_nodes(kineto, calls, order))
+    )  # fmt: skip
+    trace = parse_execution_trace(Blob(Path(kineto.file).name, text), strict=True)
+    count = len(calls)
+    match = Match(
+        call=order,
+        link=np.full(count, CERTAIN, np.int8),
+        reason=np.zeros(count, np.int8),
+        method="the trace itself",
+        notes=("no ET was given: the nodes are the CPU calls of the Kineto trace",),
+    )
+    return HostSide(trace, et_calls(trace, kineto.events.names), match)
+
+
+def adopt_rest(side: HostSide, attachment: Attachment) -> tuple[EtCalls, Attachment, IntColumn]:
+    """Parents for all GPU events: those without an op get the process.
+
+    Returns:
+        the calls with the process node as one more, at the end; the attachment without unattached events; and of
+        each event of it the position of its parent in these calls.
+    """
+    position = np.empty(len(side.nodes), np.int64)
+    position[side.match.call] = np.arange(len(side.nodes))
+    process = len(side.nodes)
+    parent = np.full(len(attachment.row), process, np.int64)
+    attached = attachment.call >= 0
+    parent[attached] = position[attachment.call[attached]]
+    none = np.array([-1], np.int64)
+    columns = {name: np.append(getattr(side.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
+    nodes = EtCalls(
+        node=np.append(side.nodes.node, np.flatnonzero(side.trace.structural)[:1]),
+        orphan=np.append(side.nodes.orphan, False),
+        **columns,
+    )
+    return nodes, replace(attachment, reason=np.zeros_like(attachment.reason)), parent
+
+
+def _pid(kineto: KinetoTrace) -> int:
+    """The process of most CPU calls, 0 if it has no number."""
+    events = kineto.events
+    if not len(events):
+        return 0
+    pid = events.threads[int(np.bincount(events.thread).argmax())][0]
+    return pid if isinstance(pid, int) and 0 <= pid < 2**63 else 0
+
+
+def _nodes(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Iterator[bytes]:
+    """The nodes' texts, callers first."""
+    encode, events = msgspec.json.encode, kineto.events
+    threads, ordinal = np.unique(calls.thread, return_inverse=True)
+    first = len(threads) + 2
+    yield encode(_node(1, _ROOT % "process", 1, {"scope": ANNOTATION_SCOPE}))
+    for k in range(len(threads)):
+        yield encode(_node(k + 2, _ROOT % "thread", 1, {"scope": ANNOTATION_SCOPE, "tid": k + 1}))
+    id_of = np.empty(len(calls), np.int64)
+    id_of[order] = np.arange(first, first + len(calls))
+    parent = np.where(calls.parent >= 0, id_of[calls.parent], ordinal.reshape(-1) + 2)[order].tolist()
+    tids, rows = (ordinal.reshape(-1)[order] + 1).tolist(), calls.row[order]
+    annotation = events.mask(frozenset({"user_annotation"}))[rows].tolist()
+    rf_id, seq = np.maximum(events.rf_id[rows], 0).tolist(), events.seq[rows].tolist()
+    for i, row in enumerate(rows.tolist()):
+        attributes = {
+            "rf_id": rf_id[i], "seq_id": seq[i], "scope": ANNOTATION_SCOPE if annotation[i] else 0, "tid": tids[i]
+        }  # fmt: skip
+        inputs = _inputs(events.args(row))
+        yield encode(_node(first + i, events.names[events.name[row]], parent[i], attributes, inputs))
+
+
+def _node(
+    own: int, name: str, caller: int, given: dict[str, int], inputs: dict[str, list[Any]] = _NO_TENSORS
+) -> dict[str, Any]:
+    none = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+    attrs: list[dict[str, Any]] = [
+        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": value}
+        for key, value in {**none, **given}.items()
+    ]
+    attrs.append({"name": "op_schema", "type": "string", "value": ""})
+    return {"id": own, "name": name, "ctrl_deps": caller, "inputs": inputs, "outputs": _NO_TENSORS, "attrs": attrs}
+
+
+def _inputs(args: bytes) -> dict[str, list[Any]]:
+    """A call's inputs in the ET's terms: "Tensor(float)" for what Kineto calls "float"."""
+    try:
+        given = _decode_inputs(args)
+    except msgspec.MsgspecError:
+        return _NO_TENSORS
+    values, shapes, types = ([] if not isinstance(v, list) else v for v in (given.values, given.shapes, given.types))
+    if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
+        return _NO_TENSORS
+    values = values if len(values) == len(types) else [""] * len(types)
+    named = [f"Tensor({t})" if itemsize(t) else t or "None" for t in types]
+    return {"values": values, "shapes": shapes, "types": named}

@@ -1,0 +1,1 @@
+"""Runtime prediction: replay of ET+ graphs, what-ifs, held-out iterations."""

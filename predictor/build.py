@@ -1,0 +1,61 @@
+"""ET+ document → replay graph, by the rules of docs/replay.md."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..schemas.errors import ConvertError
+from ..schemas.etplus_document import EtPlusDocument
+from ..schemas.records import IntColumn
+from .graph import DURATION, ORDER, Edges, ReplayGraph
+from .launches import find_queue, launch_edges, stream_edges, usual_latency, with_submissions
+from .order import ordered_graph
+from .points import Points
+from .threads import handoffs, host_chains
+from .waits import blocking_copies, event_waits, inferred_waits, own_cost_only, sync_waits
+
+__all__ = ["build_graph"]
+
+
+def build_graph(document: EtPlusDocument) -> ReplayGraph:
+    """Make the replay graph of one rank.
+
+    Raises:
+        ConvertError: no row of the document has a time.
+    """
+    if not document.timed.any():
+        raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
+    points = Points.of(document)
+    queue = find_queue(points)
+    waits = Edges.joined([sync_waits(points), blocking_copies(points)])
+    passed, chains = handoffs(points, host_chains(points))
+    chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
+    points, chains, submitted = with_submissions(points, chains, queue, waits)
+    latency = usual_latency(points, submitted)
+    events = event_waits(points)
+    guessed = inferred_waits(points, events, submitted, latency)
+    gpu = points.gpu
+    edges = Edges.joined([
+        chains, passed, waits, queue.edges, events, guessed,
+        Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
+        launch_edges(points, submitted, latency),
+        stream_edges(points, submitted, Edges.joined([events, guessed]), latency),
+        _data_and_comm(points),
+    ])  # fmt: skip
+    notes = [f"{len(guessed)} waits between streams were guessed from the times"] if len(guessed) else []
+    return ordered_graph(points, edges, queue.limit, notes)
+
+
+def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:
+    """Host chains in which some calls take no more than the usual time by themselves."""
+    return chains.with_lag(np.where(np.isin(chains.owner, rows), np.minimum(chains.lag, typical_ns), chains.lag))
+
+
+def _data_and_comm(points: Points) -> Edges:
+    """End → start of collectives of one group, and of writers and readers on different threads."""
+    document = points.document
+    source, target = points.timed_edges("data", "comm")
+    apart = (document.thread[source] != document.thread[target]) | (document.thread[source] < 0)
+    begin, end = points.end[source[apart]], points.start[target[apart]]
+    agree = points.between(begin, end) >= 0
+    return Edges.of(ORDER, begin[agree], end[agree], np.zeros(np.count_nonzero(agree), np.int64))

@@ -1,0 +1,101 @@
+"""The critical path of a replay: what the makespan is made of, and what no change can undercut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from ..schemas.records import IntColumn
+from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, ReplayGraph
+from .replay import Replay
+
+__all__ = ["CriticalPath", "critical_path", "resource_bounds"]
+
+BETWEEN = "(between calls)"
+"""Host work outside any call."""
+_Key = TypeVar("_Key", str, tuple[str, str])
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """A longest path.
+
+    Attributes:
+        edge: int64, its edges in order of time.
+        by_kind: ns by kind of edge, the largest first.
+        by_op: ns by (kind, name): kernels, and calls whose host work it is; the largest first.
+    """
+
+    edge: IntColumn
+    by_kind: dict[str, int]
+    by_op: dict[tuple[str, str], int]
+
+
+def critical_path(replay: Replay) -> CriticalPath:
+    """Walk back from the last end. Of several edges that bind, the one from the lowest point is taken."""
+    edges = replay.graph.edges
+    binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
+    into = np.full(len(replay.graph), -1, np.int64)
+    into[edges.target[binding[::-1]]] = binding[::-1]
+    path = []
+    at = into[int(np.argmax(replay.time))]
+    while at >= 0:
+        path.append(at)
+        at = into[edges.source[at]]
+    edge = np.array(path[::-1], np.int64)
+    kinds: Counter[str] = Counter()
+    ops: Counter[tuple[str, str]] = Counter()
+    names = _Names(replay.graph)
+    for kind, owner, lag in zip(
+        edges.kind[edge].tolist(), edges.owner[edge].tolist(), replay.lag[edge].tolist(), strict=True
+    ):
+        kinds[LINK_KINDS[kind]] += lag
+        if kind in (HOST, DURATION, COMM):
+            ops[LINK_KINDS[kind], names.of(owner)] += lag
+    return CriticalPath(edge, _ranked(kinds), _ranked(ops))
+
+
+def _ranked(counter: Counter[_Key]) -> dict[_Key, int]:
+    return {key: ns for key, ns in sorted(counter.items(), key=lambda item: (-item[1], item[0])) if ns}
+
+
+class _Names:
+    """Names of rows through all ranks."""
+
+    def __init__(self, graph: ReplayGraph) -> None:
+        self.graph = graph
+
+    def of(self, row: int) -> str:
+        if row < 0:
+            return BETWEEN
+        rank = int(self.graph.rank_of_row[row])
+        return self.graph.documents[rank].name_of(row - int(self.graph.first_row[rank]))
+
+
+def resource_bounds(replay: Replay) -> dict[str, int]:
+    """ns below which the makespan cannot fall, since one resource is busy for so long: the busiest stream's GPU work
+    (less what its events overlap), and the busiest thread's host work."""
+    graph, edges = replay.graph, replay.graph.edges
+    row = np.maximum(graph.row[edges.target], 0)
+    rank = graph.rank_of_row[row]
+    lane = rank * (len(graph.start) + 1)
+    stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
+    on_stream = np.isin(edges.kind, (DURATION, COMM)) & (graph.row[edges.target] >= 0)
+    overlap = (edges.kind == STREAM) & (replay.lag < 0)
+    host = (edges.kind == HOST) & (edges.source > 0)
+    return {
+        "busiest stream": _largest((lane + stream)[on_stream | overlap], replay.lag[on_stream | overlap]),
+        "busiest thread": _largest(rank[host] * 2**40 + thread[host], replay.lag[host]),
+    }
+
+
+def _largest(lane: IntColumn, ns: IntColumn) -> int:
+    if not len(lane):
+        return 0
+    codes = np.unique(lane, return_inverse=True)[1].reshape(-1)
+    sums = np.zeros(int(codes.max()) + 1, np.int64)
+    np.add.at(sums, codes, ns)
+    return int(sums.max())

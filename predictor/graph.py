@@ -1,0 +1,165 @@
+"""The replay graph of an ET+ document: points in time and the edges that hold them apart.
+
+Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
+that a replay is the longest path. Host threads are chains: between two neighbouring boundaries of calls lies host work
+of the innermost call that is open there. GPU events follow their launch and what ran before them on their stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_document import EtPlusDocument
+from ..schemas.records import IntColumn
+
+__all__ = [
+    "COMM", "DURATION", "EVENT", "HANDOFF", "HOST", "LAUNCH", "LINK_KINDS", "ORDER", "PIN", "QUEUE", "STREAM", "SYNC",
+    "Edges", "ReplayGraph",
+]  # fmt: skip
+
+HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN = range(11)
+"""Values of `Edges.kind`."""
+LINK_KINDS = (
+    "host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronisation", "thread handoff",
+    "launch queue", "collective", "order", "window",
+)  # fmt: skip
+"""What each kind of edge is called in tables."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges between points, as columns of one length.
+
+    Attributes:
+        source, target: int64, points.
+        lag: int64 ns by which the target comes at least later; measured.
+        kind: int8.
+        owner: int64, document row whose time the lag is (HOST, DURATION); −1 for host work outside any call and for
+            lags that belong to no row.
+        capped: bool, the lag counts only up to the fitted constant of its kind (`Constants`).
+    """
+
+    source: IntColumn
+    target: IntColumn
+    lag: IntColumn
+    kind: npt.NDArray[np.int8]
+    owner: IntColumn
+    capped: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @staticmethod
+    def of(
+        kind: int, source: IntColumn, target: IntColumn, lag: IntColumn, owner: IntColumn | None = None,
+        *, capped: bool = False,
+    ) -> Edges:  # fmt: skip
+        """Edges of one kind."""
+        count = len(source)
+        return Edges(
+            np.asarray(source, np.int64), np.asarray(target, np.int64), np.asarray(lag, np.int64),
+            np.full(count, kind, np.int8), np.full(count, -1, np.int64) if owner is None else owner,
+            np.full(count, capped, np.bool_),
+        )  # fmt: skip
+
+    @staticmethod
+    def joined(parts: list[Edges]) -> Edges:
+        """All edges of several parts."""
+        return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
+
+    def with_lag(self, lag: IntColumn, source: IntColumn | None = None) -> Edges:
+        """The same edges with other lags (and sources)."""
+        return replace(self, lag=lag, source=self.source if source is None else source)
+
+    def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
+        """Some of the edges."""
+        return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
+
+
+_COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
+
+
+@dataclass(frozen=True)
+class ReplayGraph:
+    """Points and edges of one rank, or of several that are coupled.
+
+    Point 0 is the beginning of the window, at 0 ns. Points are numbered so that every edge leads to a higher number.
+
+    Attributes:
+        documents: one a rank; rows below count through all of them.
+        row: int64, row of each point, −1 for points that belong to none (the beginning, meetings of ranks). A row has
+            a start, an end and, if it is a slow launch, a point at which it submits its work.
+        start, end: int64, points of each row, −1 for rows without a time.
+        measured: int64 ns after the beginning, of each point; what was recorded.
+        edges: sorted by target.
+        queue_limit: launches that may be outstanding, None if no call was seen to wait for the launch queue.
+        notes: what was left out or guessed, in sentences.
+    """
+
+    documents: tuple[EtPlusDocument, ...]
+    row: IntColumn
+    start: IntColumn
+    end: IntColumn
+    measured: IntColumn
+    edges: Edges
+    queue_limit: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def document(self) -> EtPlusDocument:
+        """The document of a graph of one rank, the first one of several."""
+        return self.documents[0]
+
+    @cached_property
+    def first_row(self) -> IntColumn:
+        """int64, number of the first row of each document, and of the last row + 1."""
+        return np.cumsum([0, *(len(document) for document in self.documents)])
+
+    @cached_property
+    def rank_of_row(self) -> IntColumn:
+        """int64, index into `documents` of each row."""
+        return np.repeat(np.arange(len(self.documents)), [len(document) for document in self.documents])
+
+    def column(self, name: str) -> npt.NDArray[np.integer]:
+        """A column of the documents, through all rows. Codes (`name`, `category`) mean something in one document."""
+        return np.concatenate([getattr(document, name) for document in self.documents])
+
+    @property
+    def durations(self) -> IntColumn:
+        """int64 ns, one entry a row: a GPU event's time on the device, a call's own host time (without its callees,
+        and without waiting for the device); 0 for rows without a time."""
+        edges, own = self.edges, np.zeros(len(self.start), np.int64)
+        mine = edges.owner >= 0
+        np.add.at(own, edges.owner[mine], edges.lag[mine])
+        return own
+
+    def with_lags(self, lag: IntColumn) -> ReplayGraph:
+        """The same graph with other lags, one an edge, not negative where they are times of work."""
+        return replace(self, edges=self.edges.with_lag(np.asarray(lag, np.int64)))
+
+    def with_durations(self, durations: IntColumn) -> ReplayGraph:
+        """The same graph with other times of rows.
+
+        Args:
+            durations: int64 ns, one entry a row as in the property `durations`; a negative entry leaves the row as it
+                is. A call's host work keeps its proportions.
+        """
+        edges, own = self.edges, self.durations
+        owner = np.maximum(edges.owner, 0)
+        wanted = np.where(edges.owner >= 0, np.asarray(durations, np.int64)[owner], -1)
+        base = own[owner]
+        parts = np.bincount(owner[edges.owner >= 0], minlength=len(own))[owner]
+        share = np.where(base > 0, edges.lag / np.maximum(base, 1), 1 / np.maximum(parts, 1))
+        return self.with_lags(np.where(wanted >= 0, np.rint(share * wanted).astype(np.int64), edges.lag))
+
+    def scaled(self, which: npt.NDArray[np.bool_], factor: float) -> ReplayGraph:
+        """The same graph with the lags of some edges (bool, one entry an edge) multiplied."""
+        lag = np.where(which, np.rint(self.edges.lag * factor).astype(np.int64), self.edges.lag)
+        return self.with_lags(lag)

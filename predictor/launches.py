@@ -1,0 +1,192 @@
+"""Launches: when the work of a call can start, calls that take long before they submit it, and the queue's limit."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_document import RUNTIME
+from ..schemas.records import IntColumn
+from .graph import LAUNCH, PIN, QUEUE, STREAM, Edges
+from .points import Points
+
+__all__ = ["LATE_NS", "LaunchQueue", "find_queue", "launch_edges", "stream_edges", "usual_latency", "with_submissions"]
+
+_SLOW = 3
+"""A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
+copy, grown a pool)."""
+_BLOCKED = 5
+"""A call that takes so many times as long as the median one, at the queue's limit, has waited for the queue."""
+_LEAST_LIMIT = 64
+_LEAST_BLOCKED = 20
+_NEAR_LIMIT = 2
+_CARRIED_NS = 50_000
+"""A stream's first event that starts so much later than its launch allows has waited for work before the window."""
+LATE_NS = 5_000
+"""GPU work that starts so much later than its launch and its stream allow has waited for something else."""
+
+
+@dataclass(frozen=True)
+class LaunchQueue:
+    """The launch queue's limit as a trace shows it.
+
+    Attributes:
+        limit: launches that may be outstanding; None if no call was seen to wait.
+        edges: start of GPU work → end of the call that its leaving the queue lets return.
+        blocked: int64, rows of the calls that waited.
+        typical_ns: median duration of the other launching calls.
+    """
+
+    limit: int | None
+    edges: Edges
+    blocked: IntColumn
+    typical_ns: int
+
+
+def find_queue(points: Points) -> LaunchQueue:
+    """Learn the limit: the number of outstanding launches at which calls last long and above which none returns.
+
+    Launches count per stream or per device, whichever shows the sharper limit. Work has left the queue when it starts.
+    """
+    document, gpu = points.document, points.gpu
+    launched = gpu[(points.launcher[gpu] >= 0)]
+    call, first = np.unique(points.launcher[launched], return_index=True)  # of a graph launch the first event
+    call, work = call[document.kind[call] == RUNTIME], launched[first[document.kind[call] == RUNTIME]]
+    duration = document.dur[call]
+    typical = int(np.median(duration)) if len(call) else 0
+    best = LaunchQueue(None, Edges.of(QUEUE, *[np.zeros(0, np.int64)] * 3), call[:0], typical)
+    for lane in (document.stream_lane, document.device):
+        found = _limit_of(points, call, work, lane, duration)
+        if found is not None and len(found.blocked) > len(best.blocked):
+            best = found
+    return best
+
+
+def _limit_of(
+    points: Points, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
+) -> LaunchQueue | None:
+    """The limit on launches to each stream or device, None if no calls wait for it."""
+    document = points.document
+    order = np.lexsort((document.ts[call], lane[work]))
+    call, work, duration = call[order], work[order], duration[order]
+    outstanding, leaving = np.zeros(len(call), np.int64), []
+    bounds = [*np.flatnonzero(np.diff(lane[work], prepend=-2)).tolist(), len(call)]
+    for a, b in itertools.pairwise(bounds):
+        starts = np.sort(document.ts[work[a:b]])
+        outstanding[a:b] = np.arange(1, b - a + 1) - np.searchsorted(starts, document.finish[call[a:b]], side="right")
+        leaving.append(work[a:b][np.argsort(document.ts[work[a:b]], kind="stable")])
+    if not len(call) or outstanding.max() < _LEAST_LIMIT:
+        return None
+    top = outstanding >= outstanding.max() - _NEAR_LIMIT
+    below = outstanding < outstanding.max() - 4 * _NEAR_LIMIT
+    typical = int(np.median(duration[below])) if below.any() else 0
+    blocked = top & (duration > _BLOCKED * typical)
+    if np.count_nonzero(blocked) < _LEAST_BLOCKED or np.median(duration[top]) <= _BLOCKED * typical:
+        return None
+    limit = int(np.bincount(outstanding[blocked]).argmax())
+    source, target = [], []
+    for (a, b), left in zip(itertools.pairwise(bounds), leaving, strict=True):
+        source.append(points.start[left[: max(b - a - limit, 0)]])
+        target.append(points.end[call[a + limit : b]])
+    begin, end = np.concatenate(source), np.concatenate(target)
+    edges = Edges.of(QUEUE, begin, end, points.between(begin, end), capped=True)
+    return LaunchQueue(limit, edges, call[blocked], typical)
+
+
+def with_submissions(
+    points: Points, chains: Edges, queue: LaunchQueue, waits: Edges
+) -> tuple[Points, Edges, IntColumn]:
+    """Give slow launching calls a point at which they submit their work, the usual time before they return.
+
+    Returns:
+        the points; the chains, in which such a call's edge is two; and for each row the point from which launches
+        count: the submission, else the start.
+    """
+    document = points.document
+    submitted = points.start.copy()
+    gpu = points.gpu[points.launcher[points.gpu] >= 0]
+    call, first = np.unique(points.launcher[gpu], return_index=True)
+    early = np.zeros(len(document), np.int64)
+    early[call] = np.minimum(document.dur[call] - queue.typical_ns, document.ts[gpu[first]] - document.ts[call])
+    copied = points.row[waits.source[waits.target == points.end[points.row[waits.target]]]]
+    own_copy = copied[points.launcher[copied] >= 0]
+    early[points.launcher[own_copy]] -= np.where(_waits_for_own(points, own_copy, waits), document.dur[own_copy], 0)
+    slow = call[document.dur[call] > _SLOW * queue.typical_ns]
+    slow = slow[(document.kind[slow] == RUNTIME) & (early[slow] > 0)]
+    slow = slow[~np.isin(slow, queue.blocked)]
+    into = np.full(len(points.measured), -1, np.int64)
+    into[chains.target] = np.arange(len(chains))
+    at = into[points.end[slow]]
+    whole = (at >= 0) & (chains.source[at] == points.start[slow])
+    slow, at = slow[whole], at[whole]
+    points, new = points.with_more(slow, points.measured[points.start[slow]] + early[slow])
+    submitted[slow] = new
+    source = chains.source.copy()
+    source[at] = new
+    lag = chains.lag.copy()
+    lag[at] -= early[slow]
+    before = chains.take(at)
+    before = Edges(before.source, new, early[slow], before.kind, before.owner, before.capped)
+    return points, Edges.joined([chains.with_lag(lag, source), before]), submitted
+
+
+def _waits_for_own(points: Points, copies: IntColumn, waits: Edges) -> npt.NDArray[np.bool_]:
+    """Which copies have an edge to the end of their own call."""
+    pairs = waits.source * len(points.measured) + waits.target
+    return np.isin(points.end[copies] * len(points.measured) + points.end[points.launcher[copies]], pairs)
+
+
+def launch_edges(points: Points, submitted: IntColumn, latency_ns: int) -> Edges:
+    """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream.
+
+    A stream's first event keeps its own latency if nothing was left out before it: modules are loaded, clocks rise.
+    """
+    launched = points.launcher[points.gpu] >= 0
+    gpu, first = points.gpu[launched], (points.before < 0)[launched]
+    source, target = submitted[points.launcher[gpu]], points.start[gpu]
+    lag = points.between(source, target)
+    own = first & ~_carried_in(points, lag, latency_ns)
+    return Edges.joined([
+        Edges.of(LAUNCH, source, target, lag, capped=True).take(~own),
+        Edges.of(LAUNCH, source, target, lag).take(own),
+    ])  # fmt: skip
+
+
+def _carried_in(points: Points, lag: IntColumn, latency_ns: int) -> npt.NDArray[np.bool_]:
+    """Whether a stream's first event, which started so long after its launch, waited for work that is not in the
+    document: only where there is such work (unattached events; files of other linkers do not tell)."""
+    unattached = points.document.summary.get("unattached", {"unknown": []})
+    return (lag > latency_ns + _CARRIED_NS) if unattached else np.zeros(len(lag), np.bool_)
+
+
+def stream_edges(points: Points, submitted: IntColumn, waits: Edges, latency_ns: int) -> Edges:
+    """Each GPU event after the one before it on its stream.
+
+    What nobody launched keeps its own gap. A stream's first event is pinned to its measured start if nobody launched
+    it, or if it had to wait for work before the window: only that tells when the stream became free.
+    """
+    gpu, before = points.gpu, points.before
+    first, launched = before < 0, points.launcher[gpu] >= 0
+    source, target = points.end[np.maximum(before, 0)], points.start[gpu]
+    lag = points.between(source, target)
+    latency = points.between(submitted[points.launcher[gpu]], target)
+    late = _carried_in(points, latency, latency_ns) & ~np.isin(target, waits.target)
+    pinned = target[first & (~launched | late)]
+    return Edges.joined([
+        Edges.of(STREAM, source, target, lag, capped=True).take(~first & launched),
+        Edges.of(STREAM, source, target, lag).take(~first & ~launched),
+        Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned]),
+    ])  # fmt: skip
+
+
+def usual_latency(points: Points, submitted: IntColumn) -> int:
+    """Median ns from submission to start of the GPU events whose stream was idle; of streams' first if none was."""
+    gpu, before = points.gpu, points.before
+    launched = points.launcher[gpu] >= 0
+    begin = points.measured[submitted[points.launcher[gpu]]]
+    idle = launched & (before >= 0) & (points.measured[points.end[before]] <= begin)
+    chosen = idle if idle.any() else launched & (before < 0)
+    return int(np.median((points.measured[points.start[gpu]] - begin)[chosen])) if chosen.any() else 0

@@ -1,0 +1,85 @@
+"""Points of a document before they are put in order, and what several rules ask about its rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.records import IntColumn
+
+__all__ = ["Points"]
+
+
+@dataclass(frozen=True)
+class Points:
+    """The beginning of the window (point 0), starts and ends of timed rows, submissions of slow launches.
+
+    Attributes:
+        start, end: int64, points of each document row, −1 for rows without a time.
+        row: int64, row of each point, −1 for the beginning.
+        measured: int64 ns after the beginning, of each point.
+        launcher: int64, for each row the row that launched it, −1 for none.
+    """
+
+    document: EtPlusDocument
+    start: IntColumn
+    end: IntColumn
+    row: IntColumn
+    measured: IntColumn
+    launcher: IntColumn
+
+    @staticmethod
+    def of(document: EtPlusDocument) -> Points:
+        """Points 2k + 1 and 2k + 2 for the k-th timed row."""
+        rows = np.flatnonzero(document.timed)
+        start, end, launcher = (np.full(len(document), -1, np.int64) for _ in range(3))
+        start[rows] = np.arange(len(rows)) * 2 + 1
+        end[rows] = start[rows] + 1
+        times = np.stack([document.ts[rows], document.finish[rows]], axis=1).reshape(-1)
+        source, target, _ = document.edges_of("launch").T
+        known = document.timed[source] & document.timed[target] & (document.kind[target] == GPU)
+        launcher[target[known]] = source[known]
+        return Points(
+            document, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
+            np.concatenate(([0], times - times.min())), launcher,
+        )  # fmt: skip
+
+    @cached_property
+    def gpu(self) -> IntColumn:
+        """Rows of the timed GPU events in order of stream and start, and nothing else."""
+        return self.document.lane_order(self.document.stream_lane, self._gpu_rows, nested=False)[0]
+
+    @cached_property
+    def before(self) -> IntColumn:
+        """Of each of `gpu` the row before it on its stream, −1 for a stream's first."""
+        return self.document.lane_order(self.document.stream_lane, self._gpu_rows, nested=False)[1]
+
+    @property
+    def _gpu_rows(self) -> IntColumn:
+        return np.flatnonzero(self.document.timed & (self.document.kind == GPU))
+
+    def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
+        """Measured ns from points to points."""
+        lag: IntColumn = self.measured[target] - self.measured[source]
+        return lag
+
+    def named(self, rows: IntColumn, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+        """Which of the rows have a name with the pattern in it."""
+        wanted = np.array([pattern.search(name) is not None for name in self.document.names], np.bool_)
+        return wanted[self.document.name[rows]]
+
+    def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
+        """Source and target rows of the document's edges of some kinds, where both have a time."""
+        source, target, _ = self.document.edges_of(*kinds).T
+        known = self.document.timed[source] & self.document.timed[target]
+        return source[known], target[known]
+
+    def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[Points, IntColumn]:
+        """The same with further points, and their numbers."""
+        more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
+        return more, np.arange(len(self.row), len(more.row))

@@ -1,0 +1,113 @@
+"""Replay: when every call and GPU event of a graph starts and ends, given the times that work takes.
+
+graph = build_graph(read_etplus("et_plus.json"))
+constants = fit_constants(graph)
+print(replay(graph, constants).makespan_ns)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..schemas.errors import UsageError
+from ..schemas.records import IntColumn
+from .build import build_graph
+from .constants import Constants, fit_constants
+from .graph import PIN, ReplayGraph
+
+__all__ = ["Constants", "Replay", "ReplayGraph", "build_graph", "fit_constants", "replay"]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A predicted timeline.
+
+    Attributes:
+        graph: what was replayed.
+        time: int64 ns after the beginning, of each point.
+        lag: int64 ns, what each edge counted.
+    """
+
+    graph: ReplayGraph
+    time: IntColumn
+    lag: IntColumn
+
+    @cached_property
+    def start(self) -> IntColumn:
+        """int64 ns after the beginning of the window, of each document row; −1 for rows without a time."""
+        return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
+
+    @cached_property
+    def end(self) -> IntColumn:
+        """The same of the ends."""
+        return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
+
+    @property
+    def makespan_ns(self) -> int:
+        """From the first start to the last end."""
+        return int(self.time.max() - self.time[1:].min())
+
+    @property
+    def measured_ns(self) -> int:
+        """The same, as it was recorded."""
+        return int(self.graph.measured.max() - self.graph.measured[1:].min())
+
+
+def replay(
+    graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
+) -> Replay:
+    """Replay a graph.
+
+    Args:
+        constants: of the one rank, or one of each rank of a coupled graph.
+        durations: int64 ns, one entry a document row, instead of the graph's own; see `ReplayGraph.with_durations`.
+    """
+    if durations is not None:
+        graph = graph.with_durations(durations)
+    lag = counted_lags(graph, constants)
+    return Replay(graph, _longest(graph, lag), lag)
+
+
+def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
+    """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
+    edges = graph.edges
+    ranks = [constants] if isinstance(constants, Constants) else list(constants)
+    if len(ranks) != len(graph.documents):
+        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
+    limit = np.full((len(ranks), PIN + 1), np.iinfo(np.int64).max)
+    for i, of in enumerate(ranks):
+        for kind, cap in of.caps().items():
+            limit[i, kind] = cap
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
+    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
+
+
+def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
+    """The longest path to each point, in one pass: sources have lower numbers than targets.
+
+    Plain lists, since most points have one edge or two: numpy scalars would take five times as long.
+    """
+    edges, count = graph.edges, len(graph)
+    begin = np.searchsorted(edges.target, np.arange(count + 1))
+    has = begin[1:] > begin[:-1]
+    first_source, first_lag = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    first_source[has], first_lag[has] = edges.source[begin[:-1][has]], lag[begin[:-1][has]]
+    further = np.ones(len(edges), np.bool_)
+    further[begin[:-1][has]] = False
+    more = iter(zip(edges.source[further].tolist(), lag[further].tolist(), strict=True))
+    counts = np.maximum(np.diff(begin) - 1, 0).tolist()
+    time = [0] * count
+    for point, (source, least, others) in enumerate(
+        zip(first_source.tolist(), first_lag.tolist(), counts, strict=True)
+    ):
+        at = time[source] + least
+        for _ in range(others):
+            source, least = next(more)
+            if time[source] + least > at:
+                at = time[source] + least
+        time[point] = at
+    return np.array(time, np.int64)

@@ -1,0 +1,286 @@
+"""What a replay tells, as numbers (`to_dict`) and as a table of 80 columns (`to_text`)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_document import GPU
+from ..schemas.records import IntColumn
+from .constants import Constants
+from .critical import CriticalPath, critical_path, resource_bounds
+from .replay import Replay
+
+__all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
+
+_WIDTH = 80
+_TOP = 8
+_NAME = 44
+
+
+@dataclass(frozen=True)
+class LaneTime:
+    """A stream or thread.
+
+    Attributes:
+        name: "stream 7", "thread 1"; with the rank before it where there are several.
+        busy_ns, measured_busy_ns: time in which something ran on it; idle is what remains of the makespan. Of a thread
+            in which a call was open.
+    """
+
+    name: str
+    busy_ns: int
+    measured_busy_ns: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A replay beside what was measured; times in ns.
+
+    Attributes:
+        files: names of the inputs.
+        rows: rows with a time. gpu_events: of these on a device.
+        constants: of each rank.
+        predicted_ns, measured_ns: makespans. before_ns: the prediction without the what-ifs.
+        start_error_ns: mean absolute error of the starts of GPU events; None if there are none.
+        lanes: streams, then threads.
+        exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
+        bounds: see `resource_bounds`.
+        path, path_before: critical path, and that without the what-ifs.
+        what_ifs: in words. notes: what was guessed or left out.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    gpu_events: int
+    constants: tuple[Constants, ...]
+    predicted_ns: int
+    measured_ns: int
+    start_error_ns: float | None
+    lanes: tuple[LaneTime, ...]
+    exposed_ns: int
+    measured_exposed_ns: int
+    bounds: dict[str, int]
+    path: CriticalPath
+    what_ifs: tuple[str, ...] = ()
+    before_ns: int | None = None
+    path_before: CriticalPath | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def error(self) -> float:
+        """Relative error of the makespan; 0 for a trace of no length."""
+        return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    @property
+    def start_error(self) -> float:
+        """Mean absolute error of kernel starts over the measured makespan."""
+        return (self.start_error_ns or 0.0) / self.measured_ns if self.measured_ns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/replay.md."""
+        plain: dict[str, Any] = {
+            "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
+            "constants": [
+                {
+                    "launch_latency_ns": one.launch_latency_ns, "gap_ns": one.gap_ns,
+                    "event_gap_ns": one.event_gap_ns,
+                    "sync_return_ns": one.sync_return_ns, "queue_limit": one.queue_limit,
+                }
+                for one in self.constants
+            ],
+            "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
+            "gpu_start_error_ns": self.start_error_ns,
+            "lanes": [
+                {
+                    "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
+                    "measured_busy_ns": lane.measured_busy_ns,
+                    "measured_idle_ns": self.measured_ns - lane.measured_busy_ns,
+                }
+                for lane in self.lanes
+            ],
+            "exposed_communication_ns": {"predicted": self.exposed_ns, "measured": self.measured_exposed_ns},
+            "bounds_ns": self.bounds,
+            "critical_path": _path_dict(self.path),
+            "notes": list(self.notes),
+        }  # fmt: skip
+        if self.path_before is not None:
+            plain["what_if"] = {
+                "changes": list(self.what_ifs), "before_ns": self.before_ns, "after_ns": self.predicted_ns,
+                "critical_path_before": _path_dict(self.path_before),
+            }  # fmt: skip
+        return plain
+
+    def to_text(self) -> str:
+        """One screen, 80 columns."""
+        return "\n".join(line for part in self._parts() for line in part)
+
+    def _parts(self) -> Iterator[list[str]]:
+        gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
+        yield textwrap.wrap(_printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), _WIDTH)
+        for one in self.constants if self.gpu_events else ():
+            limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
+            yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
+        yield [f"{'':24}{'predicted':>14}{'measured':>14}"]
+        if self.before_ns is None:
+            yield [_row("makespan", self.predicted_ns, self.measured_ns) + f"{100 * self.error:>+10.2f}%"]
+        else:
+            yield [_row("makespan", self.before_ns, self.measured_ns)]
+        if self.start_error_ns is not None and self.before_ns is None:
+            share = f"{100 * self.start_error:.3f}% of the makespan"
+            yield [f"{'mean kernel-start error':24}{_us(self.start_error_ns):>14}   {share}"]
+        yield [_row(f"{shortened(lane.name, 18)} busy", lane.busy_ns, lane.measured_busy_ns) for lane in self._shown()]
+        if self.exposed_ns or self.measured_exposed_ns:
+            yield [_row("exposed communication", self.exposed_ns, self.measured_exposed_ns)]
+        yield [_row(name, ns, None) for name, ns in self.bounds.items()]
+        yield _path_lines("critical path", self.path, self.predicted_ns)
+        if self.path_before is not None and self.before_ns:
+            yield _path_lines("critical path before", self.path_before, self.before_ns, ops=False)
+            yield ["what if    " + _printable("; ".join(self.what_ifs))]
+            change = 100 * (self.predicted_ns / self.before_ns - 1)
+            yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
+            bound, ns = max(self.bounds.items(), key=lambda item: item[1])
+            yield [f"           cannot be less than {_us(ns)} ({bound})"]
+        for note in self.notes:
+            yield textwrap.wrap(_printable(note), _WIDTH, initial_indent="note       ", subsequent_indent=" " * 11)
+
+    def _shown(self) -> list[LaneTime]:
+        return sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
+
+
+def summarize(
+    replay: Replay, constants: Constants | Sequence[Constants], *, before: Replay | None = None,
+    what_ifs: Sequence[str] = (),
+) -> Summary:  # fmt: skip
+    """Sum a replay up.
+
+    Args:
+        before: the replay without the what-ifs, if there are any.
+    """
+    graph = replay.graph
+    kind = graph.column("kind")
+    gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
+    measured_start, measured_end = (_of_rows(graph.measured, points) for points in (graph.start, graph.end))
+    start_error = float(np.abs(replay.start[gpu] - measured_start[gpu]).mean()) if len(gpu) else None
+    lanes = list(_lanes(replay, measured_start, measured_end))
+    exposed, measured_exposed = (
+        sum(
+            exposed_ns(start[a:b], end[a:b], _communicates(replay, k), _is_kernel(replay, k))
+            for k, (a, b) in enumerate(zip(graph.first_row[:-1], graph.first_row[1:], strict=True))
+        )
+        for start, end in ((replay.start, replay.end), (measured_start, measured_end))
+    )  # fmt: skip
+    return Summary(
+        files=tuple(document.file for document in graph.documents),
+        rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
+        constants=(constants,) if isinstance(constants, Constants) else tuple(constants),
+        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error,
+        lanes=tuple(lanes), exposed_ns=exposed, measured_exposed_ns=measured_exposed,
+        bounds=resource_bounds(replay), path=critical_path(replay), what_ifs=tuple(what_ifs),
+        before_ns=None if before is None else before.makespan_ns,
+        path_before=None if before is None else critical_path(before), notes=graph.notes,
+    )  # fmt: skip
+
+
+def _of_rows(times: IntColumn, points: IntColumn) -> IntColumn:
+    return np.where(points >= 0, times[points], -1)
+
+
+def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTime]:
+    """Streams and threads of every rank with the time in which anything ran on them."""
+    graph = replay.graph
+    for k, document in enumerate(graph.documents):
+        a = int(graph.first_row[k])
+        prefix = f"rank {k if document.rank is None else document.rank} " if len(graph.documents) > 1 else ""
+        several = len(np.unique(document.device[document.kind == GPU])) > 1
+        for lane in np.unique(document.stream_lane[document.timed & (document.kind == GPU)]).tolist():
+            rows = np.flatnonzero(document.timed & (document.stream_lane == lane)) + a
+            one = rows[0] - a
+            name = f"device {document.device[one]} " if several else ""
+            yield _lane(f"{prefix}{name}stream {document.stream[one]}", replay, start, end, rows)
+        host = document.timed & (document.kind != GPU)
+        for thread in np.unique(document.thread[host]).tolist():
+            rows = np.flatnonzero(host & (document.thread == thread)) + a
+            name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
+            yield _lane(prefix + name, replay, start, end, rows)
+
+
+def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: IntColumn) -> LaneTime:
+    return LaneTime(name, _union_ns(replay.start[rows], replay.end[rows]), _union_ns(start[rows], end[rows]))
+
+
+def _union_ns(start: IntColumn, end: IntColumn) -> int:
+    """ns in which at least one of the intervals is open."""
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    before = np.concatenate((start[:1], end[:-1]))
+    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+
+
+def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
+    document = replay.graph.documents[rank]
+    found = np.zeros(len(document), np.bool_)
+    found[list(document.comm)] = True
+    return found
+
+
+def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
+    document = replay.graph.documents[rank]
+    kernel = np.array([category == "kernel" for category in document.categories], np.bool_)
+    found: npt.NDArray[np.bool_] = kernel[document.category] & document.timed & (document.kind == GPU)
+    return found
+
+
+def exposed_ns(
+    start: IntColumn, end: IntColumn, communicates: npt.NDArray[np.bool_], kernel: npt.NDArray[np.bool_]
+) -> int:
+    """ns in which a communication kernel runs on a rank and no other kernel.
+
+    Args:
+        start, end: int64 ns, one entry a row. communicates, kernel: bool, one entry a row.
+    """
+    compute = kernel & ~communicates
+    both = communicates | compute
+    together = _union_ns(start[both], end[both])
+    return together - _union_ns(start[compute], end[compute])
+
+
+def _path_dict(path: CriticalPath) -> dict[str, Any]:
+    return {
+        "by_kind_ns": path.by_kind,
+        "by_op_ns": [{"kind": kind, "name": name, "ns": ns} for (kind, name), ns in path.by_op.items()],
+    }
+
+
+def _path_lines(title: str, path: CriticalPath, total: int, *, ops: bool = True) -> list[str]:
+    shares = ", ".join(f"{kind} {100 * ns / max(total, 1):.1f}%" for kind, ns in path.by_kind.items())
+    lines = textwrap.wrap(f"{title}: {shares}", _WIDTH, subsequent_indent=" " * 4)
+    for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]:
+        lines.append(
+            f"  {100 * ns / max(total, 1):5.1f}% {_us(ns):>14}  {shortened(kind, 10):10} {shortened(name, _NAME)}"
+        )
+    return lines
+
+
+def _row(name: str, predicted: int, measured: int | None) -> str:
+    return f"{name:24}{_us(predicted):>14}{'' if measured is None else _us(measured):>14}"
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1000:,.1f} us"
+
+
+def shortened(text: str, width: int) -> str:
+    """A name from a stranger's file, made fit for a terminal and cut to a width."""
+    text = _printable(text)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _printable(text: str) -> str:
+    """Names come from strangers' files: no control sequences on the user's terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,162 @@
+"""Host threads as chains of points: the boundaries of nested calls in order, and the host work between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_document import GPU
+from ..schemas.records import IntColumn
+from .graph import HANDOFF, HOST, ORDER, Edges
+from .points import Points
+
+__all__ = ["ANNOTATION_SCOPE", "handoffs", "host_chains"]
+
+ANNOTATION_SCOPE = 7
+"""`scope` of annotations, which enclose ops of other threads' waiting, too."""
+_LONG_NS = 200_000
+"""A shorter pause of a thread is host work between two calls, not waiting for another thread."""
+
+
+def host_chains(points: Points) -> Edges:
+    """Edges of kind HOST: each boundary of a thread's calls after the one before it.
+
+    The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
+    (times rounded to µs, asynchronous work shown on its caller's thread) end in order of their nesting, not of their
+    ends. A thread's first boundary follows the beginning of the window.
+    """
+    document = points.document
+    rows = np.flatnonzero(document.timed & (document.kind != GPU))
+    order, before = document.lane_order(document.thread, rows, nested=True)
+    target, owners = _boundaries(points, order, before < 0)
+    firsts = np.zeros(len(points.row), np.bool_)
+    firsts[points.start[order[before < 0]]] = True
+    first = firsts[target]
+    lag = np.diff(_running_max(points.measured[target], first), prepend=0)
+    lag[first] = points.measured[target[first]]
+    source = np.where(first, 0, np.concatenate(([0], target))[: len(target)])
+    return Edges.of(HOST, source, target, lag, owners)
+
+
+def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
+    """Points in order through all threads, and of each the row that was open before it, −1 for none."""
+    document = points.document
+    target: list[int] = []
+    owners: list[int] = []
+    stack: list[int] = []
+    finish, end = document.finish.tolist(), points.end.tolist()
+    columns = (order, first, document.ts[order], points.start[order])
+    for row, new, begin, start in zip(*(column.tolist() for column in columns), strict=True):
+        while stack and (new or finish[stack[-1]] <= begin):
+            top = stack.pop()
+            target.append(end[top])
+            owners.append(top)
+        target.append(start)
+        owners.append(stack[-1] if stack else -1)
+        stack.append(row)
+    for top in reversed(stack):
+        target.append(end[top])
+        owners.append(top)
+    return np.array(target, np.int64), np.array(owners, np.int64)
+
+
+def _running_max(times: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
+    """Running maximum that begins anew at each thread's first point."""
+    pieces = np.split(times, np.flatnonzero(first)[1:])
+    return np.concatenate([np.maximum.accumulate(piece) for piece in pieces])
+
+
+def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
+    """Edges where a thread waited for another one; and the chains, in which these pauses are no host work any more.
+
+    What remains of a pause after the other thread's op is the edge's lag. Handoffs are those of the document, and
+    bursts of a thread that lie whole within a long pause of another (`_bursts`). What neither explains of a thread's
+    late beginning follows the last thing that another thread did before.
+    """
+    pauses, sources = _told(points, chains)
+    kind = chains.kind.copy()
+    kind[pauses] = ORDER
+    begun, forks, joined, joins = _bursts(points, replace(chains, kind=kind))
+    pauses, sources = np.concatenate([pauses, begun, joined]), np.concatenate([sources, forks, joins])
+    kind[pauses] = ORDER
+    late = np.flatnonzero((chains.source == 0) & (kind == HOST) & (chains.lag > _LONG_NS))
+    pauses, sources = np.append(pauses, late), np.append(sources, _last_elsewhere(points, chains, late))
+    kind[late] = ORDER
+    lag = np.where(kind == ORDER, 0, chains.lag)
+    target = chains.target[pauses]
+    passed = Edges.of(HANDOFF, sources, target, np.maximum(points.between(sources, target), 0))
+    return passed, replace(chains, kind=kind, lag=lag)
+
+
+def _told(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn]:
+    """Pauses (positions in the chains) that the document's handoffs end, and the points that end them.
+
+    Between the op before the pause and the one after it may stand boundaries of annotations; the longest piece is the
+    pause.
+    """
+    document = points.document
+    source, target = points.timed_edges("thread_handoff")
+    in_order = document.finish[source] <= document.ts[target]
+    into = np.full(len(points.row), -1, np.int64)
+    into[chains.target] = np.arange(len(chains))
+    of_op = document.scope[points.row] != ANNOTATION_SCOPE
+    done, pauses = [], []
+    for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
+        pause = at = int(into[b])
+        while chains.source[at] > 0 and not of_op[chains.source[at]]:
+            at = int(into[chains.source[at]])
+            if points.measured[chains.target[at]] >= points.measured[a] and chains.lag[at] > chains.lag[pause]:
+                pause = at
+        done.append(a)
+        pauses.append(pause)
+    return np.array(pauses, np.int64), np.array(done, np.int64)
+
+
+def _bursts(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
+    """Fork and join: a long pause of one thread in which another, idle before and after, does a burst of work.
+
+    The burst begins after the last thing before the pause, and the pause ends after the burst. It must fill the
+    second half of the pause, at least its end.
+
+    Returns:
+        edges of the chains into bursts and the points that begin them; pauses and the points that end them.
+    """
+    document = points.document
+    open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
+    pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > _LONG_NS) & ~open_op)
+    begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
+    best, first, last = (np.full(len(pause), -1, np.int64) for _ in range(3))
+    ops = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+    ops = ops[np.lexsort((document.ts[ops], document.thread[ops]))]
+    for rows in np.split(ops, np.flatnonzero(np.diff(document.thread[ops])) + 1):
+        start, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
+        outlasting = np.maximum.accumulate(np.where(end >= np.maximum.accumulate(end), np.arange(len(rows)), 0))
+        end = end[outlasting]
+        a, b = np.searchsorted(start, begin), np.searchsorted(start, until)
+        done = end[np.maximum(b - 1, 0)]
+        idle_before = (a == 0) | (end[np.maximum(a - 1, 0)] <= begin)
+        fits = (b > a) & idle_before & (done <= until) & (2 * (until - done) <= until - begin) & (done > best)
+        fits &= document.thread[points.row[chains.target[pause]]] != document.thread[rows[0]]
+        best[fits], first[fits], last[fits] = done[fits], rows[a[fits]], rows[outlasting[b[fits] - 1]]
+    found = np.flatnonzero(best >= 0)
+    into = np.full(len(points.row), -1, np.int64)
+    into[chains.target] = np.arange(len(chains))
+    begun = into[points.start[first[found]]]
+    fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > _LONG_NS)
+    forks = chains.source[pause[found]]
+    return begun[fresh], forks[fresh], pause[found], points.end[last[found]]
+
+
+def _last_elsewhere(points: Points, chains: Edges, late: IntColumn) -> IntColumn:
+    """For edges into threads' first points: the last point of another thread before; the beginning if there is none."""
+    order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
+    thread = points.document.thread[points.row]
+    found = []
+    for target in chains.target[late].tolist():
+        at = int(np.searchsorted(points.measured[order], points.measured[target])) - 1
+        while at >= 0 and thread[order[at]] == thread[target]:
+            at -= 1
+        found.append(order[at] if at >= 0 else 0)
+    return np.array(found, np.int64)
