@@ -21,6 +21,7 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_link.py
+	$(BIN)/python benchmarks/bench_replay.py
 
 score: $(VENV)/.installed
 	$(BIN)/python benchmarks/score_table.py

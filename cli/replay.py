@@ -39,8 +39,8 @@ examples:
   etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
   etplus replay et_plus.json --predict-iteration 3
 
-FILEs are ET+ (.json, .json.gz) or Chakra traces that etplus wrote (.et). Without
-an Execution Trace, make the ET+ with `trace-link --kineto-file K`.
+FILEs are ET+ (.json, .json.gz) or Chakra traces that etplus wrote (.et).
+Without an Execution Trace, make the ET+ with `trace-link --kineto-file K`.
 """
 _DIGITS = 9
 

@@ -110,14 +110,14 @@ def _nodes(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Iterator[b
     """The nodes' texts, callers first."""
     encode, events = msgspec.json.encode, kineto.events
     threads, ordinal = np.unique(calls.thread, return_inverse=True)
-    first = len(threads) + 2
+    first, tid_of = len(threads) + 2, _tids(kineto, threads)
     yield encode(_node(1, _ROOT % "process", 1, {"scope": ANNOTATION_SCOPE}))
     for k in range(len(threads)):
-        yield encode(_node(k + 2, _ROOT % "thread", 1, {"scope": ANNOTATION_SCOPE, "tid": k + 1}))
+        yield encode(_node(k + 2, _ROOT % "thread", 1, {"scope": ANNOTATION_SCOPE, "tid": tid_of[k]}))
     id_of = np.empty(len(calls), np.int64)
     id_of[order] = np.arange(first, first + len(calls))
     parent = np.where(calls.parent >= 0, id_of[calls.parent], ordinal.reshape(-1) + 2)[order].tolist()
-    tids, rows = (ordinal.reshape(-1)[order] + 1).tolist(), calls.row[order]
+    tids, rows = np.array(tid_of, np.int64)[ordinal.reshape(-1)[order]].tolist(), calls.row[order]
     annotation = events.mask(frozenset({"user_annotation"}))[rows].tolist()
     rf_id, seq = np.maximum(events.rf_id[rows], 0).tolist(), events.seq[rows].tolist()
     for i, row in enumerate(rows.tolist()):
@@ -126,6 +126,13 @@ def _nodes(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Iterator[b
         }  # fmt: skip
         inputs = _inputs(events.args(row))
         yield encode(_node(first + i, events.names[events.name[row]], parent[i], attributes, inputs))
+
+
+def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
+    """Kineto's own thread ids; ordinals where these are no numbers or those of several processes clash."""
+    tids = [kineto.events.threads[code][1] for code in threads.tolist()]
+    numbers = [tid for tid in tids if isinstance(tid, int) and 0 < tid < 2**62]
+    return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))
 
 
 def _node(

@@ -25,21 +25,22 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     """
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
-    points = Points.of(document)
+    points, chains = host_chains(Points.of(document))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
-    passed, chains = handoffs(points, host_chains(points))
+    passed, chains = handoffs(points, chains)
     chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
     latency = usual_latency(points, submitted)
     events = event_waits(points)
     guessed = inferred_waits(points, events, submitted, latency)
+    between = Edges.joined([events, guessed])
     gpu = points.gpu
     edges = Edges.joined([
-        chains, passed, waits, queue.edges, events, guessed,
+        chains, passed, waits, queue.edges, between,
         Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
-        launch_edges(points, submitted, latency),
-        stream_edges(points, submitted, Edges.joined([events, guessed]), latency),
+        launch_edges(points, submitted, between, latency),
+        stream_edges(points, submitted, between, latency),
         _data_and_comm(points),
     ])  # fmt: skip
     notes = [f"{len(guessed)} waits between streams were guessed from the times"] if len(guessed) else []

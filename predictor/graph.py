@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.errors import UsageError
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.records import IntColumn
 
@@ -80,6 +81,7 @@ class Edges:
         return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
 
 
+_MAX_NS = 2.0**62
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
@@ -140,8 +142,14 @@ class ReplayGraph:
         np.add.at(own, edges.owner[mine], edges.lag[mine])
         return own
 
-    def with_lags(self, lag: IntColumn) -> ReplayGraph:
-        """The same graph with other lags, one an edge, not negative where they are times of work."""
+    def with_lags(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
+        """The same graph with other lags, one an edge, not negative where they are times of work.
+
+        Raises:
+            UsageError: lags of over 146 years together, which int64 ns cannot hold.
+        """
+        if np.abs(lag).sum(dtype=np.float64) >= _MAX_NS:
+            raise UsageError("these changes make the timeline longer than 146 years")
         return replace(self, edges=self.edges.with_lag(np.asarray(lag, np.int64)))
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
@@ -157,9 +165,8 @@ class ReplayGraph:
         base = own[owner]
         parts = np.bincount(owner[edges.owner >= 0], minlength=len(own))[owner]
         share = np.where(base > 0, edges.lag / np.maximum(base, 1), 1 / np.maximum(parts, 1))
-        return self.with_lags(np.where(wanted >= 0, np.rint(share * wanted).astype(np.int64), edges.lag))
+        return self.with_lags(np.where(wanted >= 0, np.rint(share * wanted), edges.lag))
 
     def scaled(self, which: npt.NDArray[np.bool_], factor: float) -> ReplayGraph:
         """The same graph with the lags of some edges (bool, one entry an edge) multiplied."""
-        lag = np.where(which, np.rint(self.edges.lag * factor).astype(np.int64), self.edges.lag)
-        return self.with_lags(lag)
+        return self.with_lags(np.where(which, np.rint(self.edges.lag * factor), self.edges.lag))

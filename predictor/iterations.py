@@ -24,6 +24,8 @@ _LEAST = 3
 _EVEN = 0.5
 """An annotation marks iterations if the spread of its distances (10th to 90th percentile) is below this share of their
 median."""
+_COVERED = 0.5
+"""Share of a trace's rows that iterations must cover."""
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
 """Kinds of edges whose lags are taken from other iterations."""
 
@@ -66,7 +68,7 @@ class Iterations:
 
 
 def find_iterations(document: EtPlusDocument) -> Iterations:
-    """By ProfilerStep#K, else by the annotation that recurs evenly, of several the one that recurs least often.
+    """By ProfilerStep#K; in a trace without steps by the annotation that recurs evenly, of several the rarest.
 
     Raises:
         ConvertError: no annotation marks three iterations.
@@ -79,7 +81,7 @@ def find_iterations(document: EtPlusDocument) -> Iterations:
         families.setdefault("" if _STEP.fullmatch(name) else _NUMBER.sub("#", name), []).append(row)
     marks = families.get("", [])
     if not marks:
-        told = [of for of in families.values() if len(of) >= _LEAST and _even(document.ts[of])]
+        told = [of for of in families.values() if len(of) >= _LEAST and _mark(document, document.ts[of])]
         marks = min(told, key=lambda of: (len(of), of[0]), default=[])
     if len(marks) < _LEAST:
         raise ConvertError(
@@ -89,10 +91,13 @@ def find_iterations(document: EtPlusDocument) -> Iterations:
     return _split(document, np.array(marks, np.int64))
 
 
-def _even(ts: IntColumn) -> bool:
+def _mark(document: EtPlusDocument, ts: IntColumn) -> bool:
+    """Whether an annotation that starts at these times marks iterations: evenly, and through most of the trace."""
     gaps = np.diff(ts)
     middle = float(np.median(gaps))
-    return middle > 0 and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
+    inside = (document.ts >= ts[0]) & (document.ts <= ts[-1] + middle)
+    covered = float(np.mean(inside[document.timed]))
+    return covered >= _COVERED and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
 
 
 def _split(document: EtPlusDocument, mark: IntColumn) -> Iterations:

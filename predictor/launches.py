@@ -22,7 +22,8 @@ _BLOCKED = 5
 """A call that takes so many times as long as the median one, at the queue's limit, has waited for the queue."""
 _LEAST_LIMIT = 64
 _LEAST_BLOCKED = 20
-_NEAR_LIMIT = 2
+_NEAR_LIMIT = 8
+"""Calls return some µs after there is room in the queue, in which further short kernels may start."""
 _CARRIED_NS = 50_000
 """A stream's first event that starts so much later than its launch allows has waited for work before the window."""
 LATE_NS = 5_000
@@ -107,13 +108,16 @@ def with_submissions(
     """
     document = points.document
     submitted = points.start.copy()
-    gpu = points.gpu[points.launcher[points.gpu] >= 0]
+    launched = points.launcher[points.gpu] >= 0
+    gpu, before = points.gpu[launched], points.before[launched]
     call, first = np.unique(points.launcher[gpu], return_index=True)
+    gpu, before = gpu[first], before[first]
     early = np.zeros(len(document), np.int64)
-    early[call] = np.minimum(document.dur[call] - queue.typical_ns, document.ts[gpu[first]] - document.ts[call])
-    copied = points.row[waits.source[waits.target == points.end[points.row[waits.target]]]]
-    own_copy = copied[points.launcher[copied] >= 0]
-    early[points.launcher[own_copy]] -= np.where(_waits_for_own(points, own_copy, waits), document.dur[own_copy], 0)
+    early[call] = np.minimum(document.dur[call] - queue.typical_ns, document.ts[gpu] - document.ts[call])
+    blocking = np.isin(_pairs(points, points.end[gpu], points.end[call]), _pairs(points, waits.source, waits.target))
+    busy = (before >= 0) & (document.finish[before] > document.ts[call])
+    early[call[blocking]] -= document.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
+    early[call[blocking & busy]] = 0
     slow = call[document.dur[call] > _SLOW * queue.typical_ns]
     slow = slow[(document.kind[slow] == RUNTIME) & (early[slow] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
@@ -128,27 +132,27 @@ def with_submissions(
     source[at] = new
     lag = chains.lag.copy()
     lag[at] -= early[slow]
-    before = chains.take(at)
-    before = Edges(before.source, new, early[slow], before.kind, before.owner, before.capped)
-    return points, Edges.joined([chains.with_lag(lag, source), before]), submitted
+    head = chains.take(at)
+    head = Edges(head.source, new, early[slow], head.kind, head.owner, head.capped)
+    return points, Edges.joined([chains.with_lag(lag, source), head]), submitted
 
 
-def _waits_for_own(points: Points, copies: IntColumn, waits: Edges) -> npt.NDArray[np.bool_]:
-    """Which copies have an edge to the end of their own call."""
-    pairs = waits.source * len(points.measured) + waits.target
-    return np.isin(points.end[copies] * len(points.measured) + points.end[points.launcher[copies]], pairs)
+def _pairs(points: Points, source: IntColumn, target: IntColumn) -> IntColumn:
+    """A number for each pair of points."""
+    return source * len(points.measured) + target
 
 
-def launch_edges(points: Points, submitted: IntColumn, latency_ns: int) -> Edges:
+def launch_edges(points: Points, submitted: IntColumn, waits: Edges, latency_ns: int) -> Edges:
     """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream.
 
-    A stream's first event keeps its own latency if nothing was left out before it: modules are loaded, clocks rise.
+    A stream's first event keeps its own latency if it waited neither for another stream (`waits`) nor for what ran
+    before the window: modules are loaded, clocks rise.
     """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     source, target = submitted[points.launcher[gpu]], points.start[gpu]
     lag = points.between(source, target)
-    own = first & ~_carried_in(points, lag, latency_ns)
+    own = first & ~_carried_in(points, lag, latency_ns) & ~np.isin(target, waits.target)
     return Edges.joined([
         Edges.of(LAUNCH, source, target, lag, capped=True).take(~own),
         Edges.of(LAUNCH, source, target, lag).take(own),

@@ -25,7 +25,7 @@ def ordered_graph(points: Points, edges: Edges, queue_limit: int | None, notes: 
         notes = [*notes, f"{np.count_nonzero(~forward)} dependencies against the measured order were left out"]
         edges = edges.take(forward)
         order = topological(measured, edges)
-        assert order is not None
+        assert order is not None, "threads are chains, and all other edges lead forward in time"
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     start, end = (np.where(of >= 0, number[of], -1) for of in (points.start, points.end))

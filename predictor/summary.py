@@ -15,6 +15,7 @@ from ..schemas.records import IntColumn
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay
+from .threads import ANNOTATION_SCOPE
 
 __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 
@@ -29,8 +30,8 @@ class LaneTime:
 
     Attributes:
         name: "stream 7", "thread 1"; with the rank before it where there are several.
-        busy_ns, measured_busy_ns: time in which something ran on it; idle is what remains of the makespan. Of a thread
-            in which a call was open.
+        busy_ns, measured_busy_ns: time in which something ran on it (on a thread: a call other than an annotation was
+            open); idle is what remains of the makespan.
     """
 
     name: str
@@ -123,14 +124,12 @@ class Summary:
     def _parts(self) -> Iterator[list[str]]:
         gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
         yield textwrap.wrap(_printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), _WIDTH)
-        for one in self.constants if self.gpu_events else ():
+        for one in dict.fromkeys(self.constants) if self.gpu_events else ():
             limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
             yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
-        yield [f"{'':24}{'predicted':>14}{'measured':>14}"]
-        if self.before_ns is None:
-            yield [_row("makespan", self.predicted_ns, self.measured_ns) + f"{100 * self.error:>+10.2f}%"]
-        else:
-            yield [_row("makespan", self.before_ns, self.measured_ns)]
+        yield [f"{'':24}{'predicted' if self.before_ns is None else 'changed':>14}{'measured':>14}"]
+        error = f"{100 * self.error:>+10.2f}%" if self.before_ns is None else ""
+        yield [_row("makespan", self.predicted_ns, self.measured_ns) + error]
         if self.start_error_ns is not None and self.before_ns is None:
             share = f"{100 * self.start_error:.3f}% of the makespan"
             yield [f"{'mean kernel-start error':24}{_us(self.start_error_ns):>14}   {share}"]
@@ -203,7 +202,7 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
             one = rows[0] - a
             name = f"device {document.device[one]} " if several else ""
             yield _lane(f"{prefix}{name}stream {document.stream[one]}", replay, start, end, rows)
-        host = document.timed & (document.kind != GPU)
+        host = document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE)
         for thread in np.unique(document.thread[host]).tolist():
             rows = np.flatnonzero(host & (document.thread == thread)) + a
             name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"

@@ -20,12 +20,13 @@ _LONG_NS = 200_000
 """A shorter pause of a thread is host work between two calls, not waiting for another thread."""
 
 
-def host_chains(points: Points) -> Edges:
+def host_chains(points: Points) -> tuple[Points, Edges]:
     """Edges of kind HOST: each boundary of a thread's calls after the one before it.
 
     The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
     (times rounded to µs, asynchronous work shown on its caller's thread) end in order of their nesting, not of their
-    ends. A thread's first boundary follows the beginning of the window.
+    ends; the points returned have such an end where it takes effect, so that no chain runs back in time. A thread's
+    first boundary follows the beginning of the window.
     """
     document = points.document
     rows = np.flatnonzero(document.timed & (document.kind != GPU))
@@ -33,11 +34,11 @@ def host_chains(points: Points) -> Edges:
     target, owners = _boundaries(points, order, before < 0)
     firsts = np.zeros(len(points.row), np.bool_)
     firsts[points.start[order[before < 0]]] = True
-    first = firsts[target]
-    lag = np.diff(_running_max(points.measured[target], first), prepend=0)
-    lag[first] = points.measured[target[first]]
+    first, measured = firsts[target], points.measured.copy()
+    measured[target] = _running_max(measured[target], first)
     source = np.where(first, 0, np.concatenate(([0], target))[: len(target)])
-    return Edges.of(HOST, source, target, lag, owners)
+    lag = measured[target] - measured[source]
+    return replace(points, measured=measured), Edges.of(HOST, source, target, lag, owners)
 
 
 def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:

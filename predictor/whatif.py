@@ -19,15 +19,15 @@ __all__ = ["GRAMMAR", "WhatIf", "apply_what_ifs", "parse_what_if", "remove", "sc
 Rows = npt.NDArray[np.bool_]
 
 GRAMMAR = """\
-kernel*0.5                 time of all kernels
-kernel:name~gemm*0.5       of kernels with "gemm" in their name (~ part, = whole)
-gpu, copy, memset, comm    as kernel: all GPU events, copies, fills, collectives
-stream=7*0.8               all that runs on a stream
-cpu*0                      all host work, pauses between calls included
-op:aten::mul*2             host work of an op and of what it calls
-remove op:aten::copy_      an op, what it calls and what it launches
-launch_latency=3us         gap=1us, and queue_limit=none likewise
-rank=3 kernel*1.5          on one rank only (several files)
+kernel*0.5                time of all kernels
+kernel:name~gemm*0.5      of kernels with gemm in their name (~ part, = whole)
+gpu, copy, memset, comm   likewise: all GPU events, copies, fills, collectives
+stream=7*0.8              all that runs on a stream
+cpu*0                     all host work, pauses between calls included
+op:aten::mul*2            host work of an op and of what it calls
+remove op:aten::copy_     an op, what it calls and what it launches
+launch_latency=3us        likewise gap=1us; queue_limit=none
+rank=3 kernel*1.5         on one rank only (several files)
 """
 """The text forms of a what-if."""
 

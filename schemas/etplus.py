@@ -15,7 +15,7 @@ import orjson
 
 from .collector import collector_paused
 from .execution_trace import ExecutionTrace
-from .files import open_output
+from .files import open_output, write_all
 from .kineto import EventTable
 from .records import IntColumn
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
@@ -147,8 +147,7 @@ class EtPlus:
             UsageError: the folder does not exist or cannot be written to.
         """
         with open_output(path) as file:
-            for chunk in self.chunks():
-                file.write(chunk)
+            write_all(file, self.chunks())
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""

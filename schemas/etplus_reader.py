@@ -153,9 +153,10 @@ class _Reader:
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
         if columns["dur"].sum(dtype=np.float64) >= _MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= _MAX_NS:
             raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
-        columns |= self._relations(columns)
+        told = self._summary(summary)
+        columns |= self._relations(columns, same_tids=told.get("nodes_from") == "kineto")
         document = EtPlusDocument(
-            file=self.file, header=header, summary=self._summary(summary), flat=self.flat, data=self.data,
+            file=self.file, header=header, summary=told, flat=self.flat, data=self.data,
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
             edges=np.zeros((0, 3), np.int64), **columns,
         )  # fmt: skip
@@ -299,7 +300,7 @@ class _Reader:
                 self.comm[row] = Comm(pg_name=str(node.pg_name))
         return columns
 
-    def _relations(self, columns: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    def _relations(self, columns: dict[str, npt.NDArray[Any]], *, same_tids: bool) -> dict[str, npt.NDArray[Any]]:
         """The columns that follow from all rows together."""
         ids, kind, tid = columns["id"], columns["kind"], columns.pop("tid")
         order = np.argsort(ids, kind="stable")
@@ -310,18 +311,26 @@ class _Reader:
         parent_row = _rows_of(ids, order, columns["parent"])
         parent_row[parent_row == np.arange(len(ids))] = -1
         thread = np.where(kind == GPU, -1, tid)
-        thread[kind == RUNTIME] = self._runtime_threads(thread, parent_row[kind == RUNTIME])
+        thread[kind == RUNTIME] = self._runtime_threads(thread, parent_row[kind == RUNTIME], same_tids)
         structural = structural[columns["name"]] & (kind == CPU)
         return {"structural": structural, "parent_row": parent_row, "thread": thread}
 
-    def _runtime_threads(self, thread: IntColumn, parent_row: IntColumn) -> IntColumn:
-        """Thread of each runtime call: the one of most of the ops that calls of its Kineto tid have for parents."""
+    def _runtime_threads(self, thread: IntColumn, parent_row: IntColumn, same_tids: bool) -> IntColumn:
+        """Thread of each runtime call: the one of most of the ops that calls of its Kineto tid have for parents.
+
+        Args:
+            same_tids: ops have Kineto's tids (their nodes were made of the Kineto trace).
+        """
         votes: dict[int | str, Counter[int]] = {tid: Counter() for tid in self.runtime_tids}
         for tid, row in zip(self.runtime_tids, parent_row.tolist(), strict=True):
             if row >= 0:
                 votes[tid][int(thread[row])] += 1
         own = itertools.count(-2, -1)
-        known = {tid: count.most_common(1)[0][0] if count else next(own) for tid, count in votes.items()}
+        alike = set(thread.tolist()) - {-1} if same_tids else set[int]()
+        known = {
+            tid: count.most_common(1)[0][0] if count else int(tid) if tid in alike else next(own)
+            for tid, count in votes.items()
+        }
         return np.array([known[tid] for tid in self.runtime_tids], np.int64)
 
     def _edges(self, raw: msgspec.Raw, ids: IntColumn) -> IntColumn:

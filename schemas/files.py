@@ -6,7 +6,8 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, NoReturn, cast
@@ -17,7 +18,7 @@ from tqdm import tqdm
 from .errors import EtplusError, TraceFormatError, UsageError
 from .inflate import decompress_tolerant
 
-__all__ = ["Blob", "Source", "load", "open_output", "progress_bar"]
+__all__ = ["Blob", "Source", "load", "open_output", "progress_bar", "write_all"]
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
@@ -123,6 +124,18 @@ def progress_bar(total: int, what: str, wanted: bool) -> tqdm[NoReturn]:
         total=total, desc=what, unit="B", unit_scale=True, leave=False, delay=_PROGRESS_DELAY_S,
         disable=None if wanted else True,
     )  # fmt: skip
+
+
+def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
+    """Write (and compress, if the file does) each chunk in a thread while the next one is made."""
+    with ThreadPoolExecutor(1) as pool:
+        written: Future[int] | None = None
+        for chunk in chunks:
+            if written is not None:
+                written.result()
+            written = pool.submit(file.write, chunk)
+        if written is not None:
+            written.result()
 
 
 @contextlib.contextmanager

@@ -240,7 +240,7 @@ def test_strict_refuses_a_broken_file(tmp_path: Path) -> None:
     [
         [],
         ["--et-file", ET],
-        ["--kineto-file", KINETO],
+        ["--kineto-file", "-"],
         ["--et-file", "-", "--kineto-file", "-", "--output", "o"],
         ["--et-file", "-", "--kineto-file", KINETO],
         ["--et-file", ET, "--kineto-file", KINETO, "--output", "none/o"],

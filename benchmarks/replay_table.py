@@ -1,0 +1,128 @@
+"""Errors of the replay on every trace beside the repository, as the tables of docs/replay.md.
+
+    python benchmarks/replay_table.py [--traces FOLDER]
+
+Pairs are linked, traces without an ET are linked alone. Makespans and starts: launch latency, gap and queue limit
+fitted once a trace, host work as measured. Held-out iterations: see `etplus.predictor.iterations`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from etplus.linker import link
+from etplus.predictor.critical import resource_bounds
+from etplus.predictor.iterations import HeldOut, find_iterations, predict_iteration
+from etplus.predictor.ranks import couple
+from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
+from etplus.predictor.summary import summarize
+from etplus.predictor.whatif import apply_what_ifs, parse_what_if
+from etplus.schemas.errors import ConvertError, UsageError
+from etplus.schemas.etplus_reader import read_etplus
+
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+JOB = "dlrm.rank"
+WHAT_IFS = ("kernel*0.5", "cpu*0")
+
+
+def graphs(folder: Path) -> Iterator[tuple[str, ReplayGraph, list[HeldOut]]]:
+    """By name every GPU pair and every other trace alone; and what its iterations are from each other, for which the
+    whole Kineto trace is used (an ET mostly covers one)."""
+    for kineto in sorted(folder.glob("*/*.json.gz")):
+        name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
+        if kineto.name.endswith(".et.json.gz") or kineto.parent.name == "et-only":
+            continue
+        et = kineto.with_name(f"{name}.et.json.gz")
+        whole = build_graph(read_etplus(link(None, kineto).document))
+        paired = et.exists() and kineto.parent.name == "gpu-pairs"
+        graph = build_graph(read_etplus(link(et, kineto).document)) if paired else whole
+        yield f"{kineto.parent.name}/{name}", graph, held_out(whole)
+
+
+def gpu_row(name: str, graph: ReplayGraph) -> str:
+    """Constants, errors, and what two changes would bring beside their bound."""
+    constants = fit_constants(graph)
+    result = replay(graph, constants)
+    summary = summarize(result, constants)
+    changes = [_change(graph, result, text) for text in WHAT_IFS]
+    return (
+        f"| {name.partition('/')[2]} | {summary.gpu_events:,} | {constants.launch_latency_ns / 1000:.1f} | "
+        f"{constants.gap_ns / 1000:.1f} | {constants.queue_limit or '–'} | {summary.measured_ns / 1e6:,.2f} | "
+        f"{100 * summary.error:+.3f} | {100 * summary.start_error:.3f} | "
+        f"{summary.bounds['busiest stream'] / summary.measured_ns:.3f} | {' | '.join(changes)} |"
+    )
+
+
+def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
+    constants = fit_constants(graph)
+    try:
+        after = replay(apply_what_ifs(graph, [parse_what_if(text)], constants), constants)
+    except UsageError:  # nothing to change
+        return "–"
+    return f"{after.makespan_ns / base.makespan_ns:.3f} ({max(resource_bounds(after).values()) / base.makespan_ns:.3f})"
+
+
+def held_row(name: str, held: list[HeldOut]) -> str:
+    """Errors over all iterations, and of the one of median length."""
+    errors = sorted(abs(one.error) for one in held)
+    typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
+    middle = float(np.median(errors))
+    return (
+        f"| {name.partition('/')[2]} | {len(held)} | {typical.measured_ns / 1e6:.2f} | {100 * typical.error:+.2f} | "
+        f"{100 * middle:.2f} | {100 * held[0].spread:.2f} |"
+    )
+
+
+def held_out(graph: ReplayGraph) -> list[HeldOut]:
+    """Every iteration predicted from the others; [] for a trace with fewer than three."""
+    try:
+        count = len(find_iterations(graph.document))
+    except ConvertError:
+        return []
+    constants = fit_constants(graph)
+    return [predict_iteration(graph, k, constants) for k in range(count)]
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
+    arguments = parser.parse_args()
+    print("| trace | GPU events | latency µs | gap µs | Q | measured ms | makespan error % | mean start error % |"
+          " busiest stream | kernel×0.5 (bound) | cpu×0 (bound) |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    ranks: list[ReplayGraph] = []
+    held: dict[str, list[HeldOut]] = {}
+    host_only: list[float] = []
+    for name, graph, predictions in graphs(arguments.traces):
+        if np.any(graph.document.kind == 1):
+            print(gpu_row(name, graph))
+        else:
+            host_only.append(abs(summarize(replay(graph, fit_constants(graph)), fit_constants(graph)).error))
+        if JOB in name:
+            ranks.append(graph)
+        if predictions:
+            held[name] = predictions
+    if len(ranks) > 1:
+        constants = [fit_constants(graph) for graph in ranks]
+        job = summarize(replay(couple(ranks), constants), constants)
+        print(f"\n{len(ranks)} coupled ranks of dlrm: makespan {job.measured_ns / 1e6:.2f} ms, error "
+              f"{100 * job.error:+.3f}%, mean start error {100 * job.start_error:.3f}%")  # fmt: skip
+    if host_only:
+        print(f"{len(host_only)} traces without a device: largest makespan error {100 * max(host_only):.3f}%")
+    print("\n| trace | iterations | median iteration ms | its error % | median error % | spread % |")
+    print("|---|---|---|---|---|---|")
+    for name, predictions in held.items():
+        print(held_row(name, predictions))
+    cpu = [of for name, of in held.items() if name.startswith("cpu-pairs")]
+    if cpu:
+        errors = [float(np.median([abs(one.error) for one in of])) for of in cpu]
+        print(f"\n{len(cpu)} CPU traces: median error {100 * float(np.median(errors)):.2f}%, "
+              f"median spread {100 * float(np.median([of[0].spread for of in cpu])):.2f}%")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""`etplus replay` as a process: table, JSON, timelines, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus.converters.convert import convert
+from etplus.linker import link
+from support import fixture_pair, read_json, run
+
+
+@pytest.fixture(scope="module")
+def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ET+ file with GPU work."""
+    path = tmp_path_factory.mktemp("replay") / "plus.json"
+    link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(path)
+    return path
+
+
+def test_the_table_fits_a_terminal(plus: Path) -> None:
+    done = run("etplus", "replay", plus)
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and not done.stderr
+    assert max(map(len, lines)) <= 80
+    for part in ("fitted", "makespan", "mean kernel-start error", "busy", "busiest stream", "critical path"):
+        assert any(part in line for line in lines), part
+    assert run("etplus", "replay", plus).stdout == done.stdout
+
+
+def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
+    changes = ("--what-if", "kernel*0.5", "--what-if", "cpu*0")
+    done = run("etplus", "replay", plus, "--json", tmp_path / "out.json", *changes)
+    told = read_json(tmp_path / "out.json")
+    assert done.returncode == 0 and b"cannot be less than" in done.stdout
+    assert told["what_if"]["changes"] == ["kernel*0.5", "cpu*0"]
+    assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] < told["what_if"]["before_ns"]
+    assert max(told["bounds_ns"].values()) <= told["what_if"]["after_ns"]
+    printed = run("etplus", "replay", plus, "--json", "-", *changes).stdout
+    assert orjson.loads(printed) == told
+    lanes = {lane["name"]: lane for lane in told["lanes"]}
+    assert any(name.startswith("stream") for name in lanes) and any(name.startswith("thread") for name in lanes)
+
+
+def test_measured_and_predicted_stand_beside_each_other(plus: Path, tmp_path: Path) -> None:
+    done = run("etplus", "replay", plus, "--chrome", tmp_path / "t.json.gz", "--what-if", "cpu*0")
+    events = read_json(tmp_path / "t.json.gz")["traceEvents"]
+    assert done.returncode == 0
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {0: "rank 0 measured", 1: "rank 0 predicted"}
+    ends = [max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid) for pid in (0, 1)]
+    slices = [sum(e["ph"] == "X" and e["pid"] == pid for e in events) for pid in (0, 1)]
+    assert slices[0] == slices[1] and ends[1] < ends[0]
+
+
+def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> None:
+    convert(str(plus), tmp_path / "x.0.et")
+    one, other = (
+        orjson.loads(run("etplus", "replay", file, "--json", "-").stdout) for file in (plus, tmp_path / "x.0.et")
+    )
+    assert {**one, "files": 0} == {**other, "files": 0}
+
+
+def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
+    link(None, fixture_pair("demo/train_cpu")[1]).write(tmp_path / "plus.json")
+    done = run("etplus", "replay", tmp_path / "plus.json", "--predict-iteration", "all", "--json", tmp_path / "i.json")
+    assert done.returncode == 0, done.stderr
+    held = read_json(tmp_path / "i.json")
+    assert [one["iteration"] for one in held] == list(range(len(held))) and len(held) >= 3
+    one = run("etplus", "replay", tmp_path / "plus.json", "--predict-iteration", "1", "--json", "-")
+    assert orjson.loads(one.stdout) == held[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--what-if", "nonsense"], "unknown what-if 'nonsense'"),
+        (["--rank-couple"], "two ranks or more"),
+        (["--predict-iteration", "x"], "a number from 0, or all"),
+        (["--predict-iteration", "0", "--what-if", "cpu*0"], "goes with --json alone"),
+        (["--json", "no-such-folder/x.json"], "no-such-folder"),
+    ],
+)
+def test_wrong_usage_ends_in_one_line(plus: Path, arguments: list[str], problem: str) -> None:
+    done = run("etplus", "replay", plus, *arguments)
+    assert done.returncode == 2 and not done.stdout
+    assert problem in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+
+def test_what_is_no_et_plus_ends_in_one_line(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("demo/train_cpu")
+    (tmp_path / "empty.json").write_bytes(b'{"schema": "1.0.3", "nodes": []}')
+    for file in (et, kineto, tmp_path / "empty.json", tmp_path / "none.json"):
+        done = run("etplus", "replay", file)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
+
+
+def test_help_shows_the_grammar_and_an_example() -> None:
+    text = run("etplus", "replay", "--help").stdout.decode()
+    assert "kernel:name~gemm*0.5" in text and "etplus replay et_plus.json" in text
+    assert max(map(len, text.splitlines())) <= 80
