@@ -21,6 +21,8 @@ _COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
     "convert": "convert ET+ to what simulators and viewers read, and back",
     "replay": "predict the timeline of ET+ graphs, and what if",
+    "fit": "fit a model of what work takes on linked traces",
+    "predict": "predict the time of a linked trace with a fitted model",
     "check": "check Chakra traces (.et) before a simulator runs them",
     "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",

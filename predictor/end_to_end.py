@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from ..analysis.devices import Device
 from ..analysis.etplus_trace import from_etplus
 from ..analysis.trace import Trace
-from ..schemas.errors import UsageError
 from ..schemas.etplus_document import GPU, EtPlusDocument
 from ..schemas.records import IntColumn
 from .constants import Constants
-from .costs.measured import cpu_tasks, gpu_tasks
-from .costs.registry import Costs
-from .costs.task import Estimate, Task
+from .costs.measured import cpu_tasks
+from .costs.task import Estimate
 from .fitting import leaf_calls, measured_ns
-from .graph import DURATION, HOST, ReplayGraph
-from .lags import iterations_of, places
+from .graph import COMM, DURATION, HOST, ReplayGraph
+from .iterations import Iterations
+from .lags import iterations_of, places, transfer_key
 from .model_file import FittedModel
+from .pricing import Pricing
+from .ranks import couple, match_collectives
 from .replay import build_graph, replay
-from .walk import walk
+from .walk import walk, walk_ranks
 
-__all__ = ["Engine", "OpRow", "Prediction", "predict"]
+__all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
 
 Engine = Literal["replay", "overheads"]
-_SAME_PLACE = "same place"
+_SAME_PLACE, _SAME_NAME, _UNKNOWN = "same place", "same name", "unknown"
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,14 @@ class OpRow:
     """All work of one operator.
 
     Attributes:
-        count: events, or calls of a trace without GPU events. predicted_ns, measured_ns: sums.
+        count: GPU events; in a trace without any, calls.
+        predicted_ns, measured_ns: sums of times on the device; in a trace without GPU events own times on the host.
         how: the models that priced it, most frequent first.
     """
 
     op: str
     count: int
-    predicted_ns: float
+    predicted_ns: int
     measured_ns: int
     how: tuple[str, ...]
 
@@ -56,7 +58,7 @@ class Prediction:
         file: its name. engine: which one. iterations: how many of its iterations.
         baselines: names to ns: what one would say without an engine.
         rows: by operator, the longest measured first.
-        kept: share of the timed edges whose lag nothing in the model tells and that count nothing (replay only).
+        unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
     """
@@ -68,7 +70,7 @@ class Prediction:
     measured_ns: int
     baselines: dict[str, int]
     rows: tuple[OpRow, ...]
-    kept: float
+    unknown: float
     changed: bool = False
     notes: tuple[str, ...] = field(default=())
 
@@ -82,12 +84,109 @@ class Prediction:
         return {
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
             "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "error": self.error,
-            "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.kept, "notes": list(self.notes),
+            "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
+            "notes": list(self.notes),
             "ops": [
-                {"op": row.op, "count": row.count, "predicted_ns": round(row.predicted_ns),
-                 "measured_ns": row.measured_ns, "how": list(row.how)} for row in self.rows
+                {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
+                 "how": list(row.how)} for row in self.rows
             ],
         }  # fmt: skip
+
+
+class _Job:
+    """One rank to predict: its document in the forms that both engines need."""
+
+    def __init__(
+        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool
+    ) -> None:
+        self.document, self.model, self.wanted = document, model, wanted
+        self.of_row, self.chosen, self._found = iterations_of(document, wanted)
+        self.trace: Trace = from_etplus(document)
+        self.pricing = Pricing(model, self.trace, device)
+        self._changed, self._moved = changed, device is not None
+
+    @property
+    def split(self) -> Iterations | None:
+        """The iterations, if some are asked for."""
+        return self._found if self.wanted is not None else None
+
+    @cached_property
+    def measured(self) -> int:
+        """ns that was measured."""
+        if self.split is None:
+            return measured_ns(self.document, self.of_row)
+        return int(self.split.times(self.document.ts, self.document.finish)[self.chosen].sum())
+
+    @cached_property
+    def graph(self) -> ReplayGraph:
+        """The replay graph as measured."""
+        return build_graph(self.document)
+
+    @cached_property
+    def priced(self) -> tuple[IntColumn, dict[int, str], float]:
+        """Lags from the model, of each timed edge by which model, and the share of edges that nothing tells of.
+
+        In order: the same place in the traces fitted on, the cost models (GPU events, operators that call nothing),
+        the median of calls of that name.
+        """
+        graph, trace, table = self.graph, self.trace, self.model.lags
+        at, edges = places(graph, trace, self.of_row), graph.edges
+        calls, _ = leaf_calls(graph, trace, self.of_row)
+        leaf = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
+        event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
+        columns = (edges.kind, edges.owner, edges.source, edges.target)
+        lag = edges.lag.copy()
+        how: dict[int, str] = {}
+        for edge, place, name, kind, owner, source, target in zip(
+            at.edges.tolist(), at.place, at.name, *(column[at.edges].tolist() for column in columns), strict=True
+        ):
+            stays = not self._changed and not (self._moved and kind == DURATION)
+            known = table.places.get(place) if stays else None
+            if known is not None:
+                lag[edge], how[edge] = round(known * table.ratio(kind)), _SAME_PLACE
+                continue
+            estimate: Estimate | None = None
+            if kind == DURATION:
+                estimate = self.pricing.event(event_of[owner])
+            elif kind == HOST and owner in leaf and (source, target) == (graph.start[owner], graph.end[owner]):
+                estimate = self.pricing.call(leaf[owner])
+            if estimate is None:
+                estimate = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
+            lag[edge], how[edge] = round(estimate.ns), estimate.how
+        unknown = sum(one == _UNKNOWN for one in how.values())
+        return lag, how, unknown / max(len(how), 1)
+
+    def rows(self, engine: Engine) -> tuple[OpRow, ...]:
+        """By operator: GPU events; in a trace without any, own times of calls."""
+        document, found = self.document, dict[str, list[tuple[int, int, int, str]]]()
+        if engine == "overheads":
+            for event, kind in enumerate(self.pricing.kinds):
+                if self.of_row[self.trace.gpu.source[event]] >= 0:
+                    one = self.pricing.event(event)
+                    took = int(self.trace.gpu.dur[event])
+                    found.setdefault(kind, []).append((event, round(one.ns), took, one.how))
+            return _op_rows(found)
+        edges, (lags, how, _) = self.graph.edges, self.priced
+        kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
+        wanted = (edges.kind == (DURATION if kinds else HOST)) & (edges.owner >= 0)
+        for edge in np.flatnonzero(wanted).tolist():
+            owner = int(edges.owner[edge])
+            if edge in how and (not kinds or document.kind[owner] == GPU):
+                name = kinds.get(owner) or document.name_of(owner)
+                found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
+        return _op_rows(found)
+
+    def baselines(self) -> dict[str, int]:
+        """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
+        gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
+        found = {}
+        if len(gpu):
+            busy = np.bincount(self.document.stream_lane[gpu], weights=self.document.dur[gpu])
+            found["GPU time of the busiest stream, measured"] = int(busy.max())
+        if self.model.iterations:
+            each = sum(self.model.makespans_ns) / self.model.iterations
+            found["mean of the traces fitted on"] = round(each * len(self.chosen))
+        return found
 
 
 def predict(
@@ -98,181 +197,107 @@ def predict(
     iterations: str | None = None,
     device: str | None = None,
     changed: bool = False,
-    notes: Sequence[str] = (),
 ) -> Prediction:
-    """Predict the time of a linked trace. Of its own times only what precedes the iterations asked for is used.
+    """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
 
     Args:
         iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
         device: name of the device to predict for, of a record; by default the trace's own.
-        changed: the document's shapes are not those that were measured (`--set`).
+        changed: the document's shapes are not those that were measured.
 
     Raises:
         UsageError: unknown device or iterations. ConvertError: no times in the document.
     """
-    of_row, chosen, found = iterations_of(document, iterations)
-    trace, graph = from_etplus(document), build_graph(document)
-    pricing = _Pricing(model, trace, device)
-    gpu = {int(row): i for i, row in enumerate(trace.gpu.source.tolist())}
+    job = _Job(document, model, iterations, device, changed)
+    unknown = 0.0
     if engine == "overheads":
-        total = walk(trace, model, [one.ns for one in pricing.events], of_row)
-        durations, how, kept = np.array([one.ns for one in pricing.events]), [one.how for one in pricing.events], 0.0
-        measured = measured_ns(document, of_row) if found is None or iterations is None else int(
-            found.times(document.ts, document.finish)[chosen].sum()
-        )  # fmt: skip
-        rows = _gpu_rows(trace, of_row, durations, how)
+        total = walk(job.trace, model, job.pricing.times, job.of_row).total
     else:
-        lags, told, kept = _lags(graph, trace, of_row, model, pricing, gpu, places_known=not changed and device is None)
-        done = replay(graph.with_lags(lags), Constants(**_constants(model)))
-        if found is None or iterations is None:
-            total, measured = done.makespan_ns, done.measured_ns
+        lags, _, unknown = job.priced
+        done = replay(job.graph.with_lags(lags), _constants(model))
+        if job.split is None:
+            total = done.makespan_ns
         else:
-            total = int(found.times(done.start, done.end)[chosen].sum())
-            measured = int(found.times(document.ts, document.finish)[chosen].sum())
-        rows = _replay_rows(graph, trace, of_row, lags, told)
+            total = int(job.split.times(done.start, done.end)[job.chosen].sum())
+    total = round(total * model.calibration.get(engine, 1.0))
     return Prediction(
-        document.file, engine, len(chosen), total, measured,
-        _baselines(document, model, of_row, len(chosen)), tuple(rows), kept, changed or device is not None,
-        (*notes, *pricing.notes),
+        document.file, engine, len(job.chosen), total, job.measured, job.baselines(), job.rows(engine), unknown,
+        changed or device is not None, tuple(job.pricing.notes),
     )  # fmt: skip
 
 
-def _constants(model: FittedModel) -> dict[str, Any]:
-    one = model.constants
-    return {
-        "launch_latency_ns": one.launch_latency_ns, "gap_ns": one.gap_ns, "event_gap_ns": one.event_gap_ns,
-        "sync_return_ns": one.sync_return_ns, "queue_limit": one.queue_limit,
-    }  # fmt: skip
+def predict_ranks(
+    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None
+) -> Prediction:
+    """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
+    least time that equal ones took in the traces fitted on.
 
+    When each rank begins is taken from the traces' clocks; nothing else of their times is.
 
-class _Pricing:
-    """What the GPU events and CPU operators of a trace cost."""
-
-    def __init__(self, model: FittedModel, trace: Trace, device: str | None) -> None:
-        self._costs: Costs = model.costs()
-        self._records, self._to = model.records(), device
-        if device is not None and device not in self._records:
-            raise UsageError(f"device {device!r}: not known; one of {', '.join(sorted(self._records))}, or give a record")
-        self._measured_there = any(one.task.device == device for one in model.gpu)
-        self.notes: list[str] = []
-        if device is not None and not self._measured_there:
-            self.notes.append(f"nothing was measured on {device}: times are scaled by the peaks of the devices")
-        self.events = [self._event(task) for task in gpu_tasks(trace, model.devices)]
-        self._cpu = {(one.task.op) for one in model.cpu}
-
-    def _event(self, task: Task) -> Estimate:
-        if self._to is None or not self._measured_there:
-            found = self._costs.predict(task) or Estimate(0.0, "unknown")
-            if self._to is None or self._to == task.device:
-                return found
-            ratio = _peaks_ratio(task, self._records.get(task.device), self._records[self._to])
-            return Estimate(found.ns * ratio, f"{found.how}, scaled")
-        moved = {name: getattr(task, name) for name in task.__struct_fields__} | {"device": self._to}
-        return self._costs.predict(Task(**moved)) or Estimate(0.0, "unknown")
-
-    def call(self, task: Task) -> Estimate | None:
-        """The own time of a CPU operator; None for one that the model has never seen."""
-        return self._costs.predict(task) if task.op in self._cpu else None
-
-
-def _peaks_ratio(task: Task, old: Device | None, new: Device) -> float:
-    """How much longer work takes on the new device if both reach the same share of their peaks."""
-    if old is None or task.collective:
-        return 1.0
-    ratio = old.bytes_per_second / new.bytes_per_second
-    peaks = [device.peak_flops(task.dtype) or device.peak_flops("float32") for device in (old, new)]
-    if task.flops and peaks[0] and peaks[1]:
-        memory = (task.bytes or 0) / old.bytes_per_second
-        return peaks[0] / peaks[1] if task.flops / peaks[0] > memory else ratio
-    return ratio
-
-
-def _lags(
-    graph: ReplayGraph, trace: Trace, of_row: IntColumn, model: FittedModel, pricing: _Pricing, gpu: dict[int, int],
-    *, places_known: bool,
-) -> tuple[IntColumn, dict[int, str], float]:  # fmt: skip
-    """Lags from the model, of each priced edge by which model, and the share of timed edges that nothing tells.
-
-    In order: the same place in the traces fitted on, the cost models (GPU events, operators that call nothing), the
-    median of calls of that name.
+    Raises:
+        UsageError: fewer than two ranks, or an unknown device. ConvertError: no times in a document.
     """
-    at, table, edges = places(graph, trace, of_row), model.lags, graph.edges
-    calls, _ = leaf_calls(graph, trace, of_row)
-    leaf = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
-    lag, how, unknown = edges.lag.copy(), dict[int, str](), 0
-    kinds, owners, targets = (column[at.edges].tolist() for column in (edges.kind, edges.owner, edges.target))
-    starts = edges.source[at.edges].tolist()
-    for edge, place, name, kind, owner, target, source in zip(
-        at.edges.tolist(), at.place, at.name, kinds, owners, targets, starts, strict=True
-    ):
-        value = table.places.get(place) if places_known else None
-        if value is not None:
-            lag[edge], how[edge] = round(value * table.ratio(kind)), _SAME_PLACE
-            continue
-        estimate: Estimate | None = None
-        if kind == DURATION:
-            estimate = pricing.events[gpu[owner]]
-        elif kind == HOST and owner in leaf and target == graph.end[owner] and source == graph.start[owner]:
-            estimate = pricing.call(leaf[owner])
-        if estimate is not None:
-            lag[edge], how[edge] = round(estimate.ns), estimate.how
-        elif name in table.names:
-            lag[edge], how[edge] = table.names[name], "same name"
-        else:
-            lag[edge], how[edge] = 0, "unknown"
-            unknown += 1
-    return lag, how, unknown / max(len(at.edges), 1)
+    jobs = [_Job(document, model, None, device, False) for document in documents]
+    joint = couple([job.graph for job in jobs])
+    constants, unknown = _constants(model), 0.0
+    if engine == "replay":
+        priced = [job.graph.with_lags(job.priced[0]) for job in jobs]
+        coupled = couple(priced)
+        lags = coupled.edges.lag.copy()
+        for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
+            rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
+            comm = documents[rank].comm[int(coupled.edges.owner[edge] - coupled.first_row[rank])]
+            lags[edge] = model.lags.transfers.get(transfer_key(comm), lags[edge])
+        total = replay(coupled.with_lags(lags), [constants] * len(jobs)).makespan_ns
+        unknown = float(np.mean([job.priced[2] for job in jobs]))
+    else:
+        total = _walk_together(jobs, joint)
+    total = round(total * model.calibration.get(engine, 1.0))
+    measured = int(joint.measured.max() - joint.measured[1:].min())
+    rows = tuple(row for job in jobs for row in job.rows(engine))
+    files = ", ".join(document.file for document in documents)
+    notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
+    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, device is not None, notes)
 
 
-def _replay_rows(
-    graph: ReplayGraph, trace: Trace, of_row: IntColumn, lags: IntColumn, how: dict[int, str]
-) -> list[OpRow]:
-    """By operator: durations of GPU events; of a trace without any, own times of the operators."""
-    edges, document = graph.edges, graph.document
-    on_gpu = len(trace.gpu) > 0
-    names: dict[int, str] = {}
-    if on_gpu:
-        for row, task in zip(trace.gpu.source.tolist(), gpu_tasks(trace), strict=True):
-            names[row] = task.kind
-    wanted = (edges.kind == (DURATION if on_gpu else HOST)) & (edges.owner >= 0)
-    found: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
-    for edge in np.flatnonzero(wanted).tolist():
-        owner = int(edges.owner[edge])
-        if of_row[owner] >= 0 and (not on_gpu or document.kind[owner] == GPU):
-            name = names.get(owner) or document.name_of(owner)
-            found[name].append((owner, int(lags[edge]), int(edges.lag[edge]), how.get(edge, "as measured")))
-    return _op_rows(found)
+def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
+    """The overheads engine over ranks that meet in collectives."""
+    documents = [job.document for job in jobs]
+    begin = []
+    for rank in range(len(jobs)):
+        mine = (joint.row >= joint.first_row[rank]) & (joint.row < joint.first_row[rank + 1])
+        begin.append(float(joint.measured[mine].min()))
+    found, _ = match_collectives(documents)
+    event_of = [{row: event for event, row in enumerate(job.trace.gpu.source.tolist())} for job in jobs]
+    meetings: list[Mapping[int, int]] = []
+    times = [list(job.pricing.times) for job in jobs]
+    for met in found:
+        events = {rank: event_of[rank][row] for rank, row in zip(met.rank, met.row, strict=True)}
+        meetings.append(events)
+        for (rank, event), row in zip(events.items(), met.row, strict=True):
+            key = transfer_key(documents[rank].comm[row])
+            times[rank][event] = jobs[rank].model.lags.transfers.get(key, times[rank][event])
+    traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
+    return walk_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)
 
 
-def _gpu_rows(trace: Trace, of_row: IntColumn, ns: Any, how: Sequence[str]) -> list[OpRow]:
-    found: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
-    for i, task in enumerate(gpu_tasks(trace)):
-        if of_row[trace.gpu.source[i]] >= 0:
-            found[task.kind].append((i, round(float(ns[i])), int(trace.gpu.dur[i]), how[i]))
-    return _op_rows(found)
+def _joined(jobs: Sequence[_Job]) -> dict[str, int]:
+    """The greatest of each baseline over the ranks."""
+    each = [job.baselines() for job in jobs]
+    return {name: max(one.get(name, 0) for one in each) for name in each[0]}
 
 
-def _op_rows(found: dict[str, list[tuple[int, int, int, str]]]) -> list[OpRow]:
+def _constants(model: FittedModel) -> Constants:
+    one = model.constants
+    return Constants(one.launch_latency_ns, one.gap_ns, one.event_gap_ns, one.sync_return_ns, one.queue_limit)
+
+
+def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
     rows = []
     for op, parts in found.items():
-        often: dict[str, int] = defaultdict(int)
-        for _, _, _, how in parts:
-            often[how] += 1
-        hows = sorted(often, key=lambda one: (-often[one], one))
+        how = [one for _, _, _, one in parts]
+        often = tuple(one for one, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
         owners = {owner for owner, _, _, _ in parts}
-        rows.append(OpRow(op, len(owners), sum(p for _, p, _, _ in parts), sum(m for _, _, m, _ in parts), tuple(hows)))
-    return sorted(rows, key=lambda row: (-row.measured_ns, row.op))
-
-
-def _baselines(document: EtPlusDocument, model: FittedModel, of_row: IntColumn, count: int) -> dict[str, int]:
-    """What one would say without an engine: GPU time of the busiest stream as measured, the mean of what was fitted."""
-    gpu = np.flatnonzero((document.kind == GPU) & (of_row >= 0))
-    found = {}
-    if len(gpu):
-        busy = np.bincount(document.stream_lane[gpu], weights=document.dur[gpu])
-        found["measured GPU time of the busiest stream"] = int(busy.max())
-    if model.iterations:
-        found["mean of the traces fitted on"] = round(sum(model.makespans_ns) / model.iterations * count)
-    return found
-
-
+        predicted, measured = sum(one for _, one, _, _ in parts), sum(one for _, _, one, _ in parts)
+        rows.append(OpRow(op, len(owners), predicted, measured, often))
+    return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))

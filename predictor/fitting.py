@@ -16,7 +16,7 @@ from ..schemas.errors import UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.records import IntColumn
 from .constants import Constants, fit_constants
-from .costs.measured import Measured, cpu_tasks, gpu_tasks, medians
+from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task
 from .graph import HOST, ReplayGraph
 from .lags import Places, fit_lags, iterations_of, places
@@ -58,12 +58,12 @@ def fit(
         raise UsageError("nothing to fit; give ET+ files")
     parts = [_part(document, iterations, devices) for document in documents]
     rows = pool([part.overheads for part in parts])
-    measured = [medians([t for part in parts for t in part.tasks], [n for part in parts for n in part.ns]),
-                medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])]  # fmt: skip
+    gpu = medians([t for part in parts for t in part.tasks], [n for part in parts for n in part.ns])
+    cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
     return FittedModel(
         VERSION, tuple(Path(document.file).name for document in documents), tuple(part.took for part in parts),
         sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
-        fit_lags([(part.graph, part.at) for part in parts]), tuple(measured[0]), tuple(measured[1]), tuple(devices),
+        fit_lags([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
     )  # fmt: skip
 
 

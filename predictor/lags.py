@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from ..analysis.trace import Trace
 from ..schemas.errors import ConvertError, UsageError
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
 from ..schemas.records import IntColumn
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations
 from .threads import ANNOTATION_SCOPE
 
-__all__ = ["LagTable", "Places", "fit_lags", "iterations_of", "places"]
+__all__ = ["LagTable", "Places", "fit_lags", "iterations_of", "places", "transfer_key"]
 
 _TIMED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
 _HOST_KINDS = (HOST, HANDOFF)
@@ -32,12 +32,14 @@ class LagTable(msgspec.Struct, frozen=True):
     Attributes:
         places: of the same place (names and shapes of the calls from the thread down, ordinal in the iteration).
         names: of all lags of that kind to calls of that name; shapes do not matter.
+        transfers: least duration of collectives of one kind, size and group (`transfer_key`): without waiting.
         host_ratio, device_ratio: what whole iterations take over the sum of the medians of their places. A sum of
             medians is less than the median of sums where times are skewed or written in whole µs.
     """
 
     places: dict[str, int]
     names: dict[str, int]
+    transfers: dict[str, int] = {}
     host_ratio: float = 1.0
     device_ratio: float = 1.0
 
@@ -147,8 +149,19 @@ def fit_lags(parts: Sequence[tuple[ReplayGraph, Places]]) -> LagTable:
             by_name[name].append(lag)
     middle = {place: int(np.median(lags)) for place, lags in sorted(by_place.items())}
     names = {name: int(np.median(lags)) for name, lags in sorted(by_name.items())}
+    transfers: dict[str, int] = {}
+    for graph, _ in parts:
+        for row, comm in sorted(graph.document.comm.items()):
+            if graph.document.timed[row]:
+                key, took = transfer_key(comm), int(graph.document.dur[row])
+                transfers[key] = min(took, transfers.get(key, took))
     host, device = (_ratio(parts, middle, on_host=on_host) for on_host in (True, False))
-    return LagTable(middle, names, host, device)
+    return LagTable(middle, names, transfers, host, device)
+
+
+def transfer_key(comm: Comm) -> str:
+    """Kind, size and group of a collective."""
+    return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 
 def _ratio(parts: Sequence[tuple[ReplayGraph, Places]], middle: dict[str, int], *, on_host: bool) -> float:

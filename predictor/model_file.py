@@ -37,6 +37,7 @@ class FittedModel(msgspec.Struct, frozen=True):
         constants: of launches and streams. overheads: of the host, profiler included.
         lags: times by place. gpu, cpu: medians of equal work on devices and hosts.
         devices: records that users gave.
+        calibration: by engine, what the traces fitted on took over what the engine says of them.
     """
 
     version: int
@@ -49,6 +50,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     gpu: tuple[Measured, ...]
     cpu: tuple[Measured, ...]
     devices: tuple[Device, ...] = ()
+    calibration: dict[str, float] = {}
 
     def records(self) -> dict[str, Device]:
         """Devices by name, the users' own before those of the table."""
