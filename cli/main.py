@@ -23,6 +23,8 @@ _COMMANDS = {
     "replay": "predict the timeline of ET+ graphs, and what if",
     "fit": "fit a model of what work takes on linked traces",
     "predict": "predict the time of a linked trace with a fitted model",
+    "train": "train a network that predicts the times of graphs (needs the extra learn)",
+    "evaluate": "hold networks and plain baselines against graphs they have not seen",
     "check": "check Chakra traces (.et) before a simulator runs them",
     "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",

@@ -8,7 +8,7 @@ from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .gemm import GemmTable, Size, gemm_size
-from .measured import Measured
+from .measured import CPU_OP, Measured
 from .roofline import Roofline
 from .similar import MeasuredTable, Nearest, Similar
 from .task import CostModel, Estimate, Task
@@ -68,7 +68,9 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
 }
 """By name, how each model is made from measured tasks and records of devices."""
 ORDER = ("measured", "close", "similar", "roofline", "mean")
-"""Models asked for a task, the first that serves it answers."""
+"""Models asked for a GPU event, the first that serves it answers."""
+CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
+"""The same for a CPU operator, whose time follows its sizes more closely: the nearest one is not taken as it is."""
 
 
 def fit_model(name: str, measured: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
@@ -96,7 +98,8 @@ class Costs:
         if task not in self._known:
             if not self._measured:
                 return None
-            found = next((one for name in self._order if (one := self._model(name).predict(task)) is not None), None)
+            order = CPU_ORDER if task.category == CPU_OP else self._order
+            found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
             if found is None:
                 return None
             self._known[task] = found

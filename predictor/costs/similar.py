@@ -60,6 +60,38 @@ class Nearest:
 
 
 class Similar:
+    """`Gaussian` over all measured tasks, or, where they are many, over those of each operator apart."""
+
+    def __init__(self, measured: Sequence[Measured]) -> None:
+        self._apart = len(measured) > _MOST_TASKS
+        self._groups: dict[str, list[Measured]] = {}
+        for one in measured:
+            self._groups.setdefault(self._group(one.task), []).append(one)
+        self._fitted: dict[str, Gaussian] = {}
+
+    def _group(self, task: Task) -> str:
+        return f"{task.category} {task.op}" if self._apart else ""
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a task of a category, and of many an operator, that was measured."""
+        return self.predict_all([task])[0]
+
+    def predict_all(self, tasks: Sequence[Task]) -> list[Estimate | None]:
+        """The same of many at once."""
+        by_group: dict[str, list[int]] = {}
+        for i, task in enumerate(tasks):
+            by_group.setdefault(self._group(task), []).append(i)
+        found: list[Estimate | None] = [None] * len(tasks)
+        for group, members in by_group.items():
+            if group in self._groups:
+                if group not in self._fitted:
+                    self._fitted[group] = Gaussian(self._groups[group])
+                for i, one in zip(members, self._fitted[group].predict_all([tasks[i] for i in members]), strict=True):
+                    found[i] = one
+        return found
+
+
+class Gaussian:
     """Gaussian-process regression of log time over measured tasks.
 
     Covariance falls off exponentially with the distance of sizes and shapes, and grows with what else two tasks share:
@@ -79,14 +111,8 @@ class Similar:
         covariance = self._covariance(self._tasks, self._rows)
         self._solved = np.linalg.solve(covariance + _NOISE * np.eye(len(measured)), log_ns - self._mean)
 
-    def predict(self, task: Task) -> Estimate | None:
-        """ns of a task of a category that was measured."""
-        return self.predict_all([task])[0]
-
     def predict_all(self, tasks: Sequence[Task]) -> list[Estimate | None]:
-        """The same of many at once."""
-        if not tasks:
-            return []
+        """ns of tasks, of those whose category was measured."""
         known = {task.category for task in self._tasks}
         log_ns = self._mean + self._covariance(tasks, features(tasks)) @ self._solved
         ns = np.exp(np.clip(log_ns, 0, 40)).tolist()
