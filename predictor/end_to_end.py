@@ -17,7 +17,7 @@ from ..schemas.records import IntColumn
 from .constants import Constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
-from .fitting import leaf_calls, measured_ns
+from .fitting import measured_ns, own_times
 from .graph import COMM, DURATION, HOST, ReplayGraph
 from .iterations import Iterations
 from .lags import iterations_of, places, transfer_key
@@ -126,33 +126,37 @@ class _Job:
     def priced(self) -> tuple[IntColumn, dict[int, str], float]:
         """Lags from the model, of each timed edge by which model, and the share of edges that nothing tells of.
 
-        In order: the same place in the traces fitted on, the cost models (GPU events, operators that call nothing),
-        the median of calls of that name.
+        In order: the same place in the traces fitted on, the cost models (GPU events, own times of operators), the
+        median of calls of that name.
         """
         graph, trace, table = self.graph, self.trace, self.model.lags
         at, edges = places(graph, trace, self.of_row), graph.edges
-        calls, _ = leaf_calls(graph, trace, self.of_row)
-        leaf = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
+        calls, _ = own_times(graph, trace, self.of_row)
+        tasks = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
         event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
-        columns = (edges.kind, edges.owner, edges.source, edges.target)
+        columns = (edges.kind, edges.owner)
+        pieces: dict[int, list[tuple[int, int]]] = {}
         lag = edges.lag.copy()
         how: dict[int, str] = {}
-        for edge, place, name, kind, owner, source, target in zip(
+        for edge, place, name, kind, owner in zip(
             at.edges.tolist(), at.place, at.name, *(column[at.edges].tolist() for column in columns), strict=True
         ):
             stays = not self._changed and not (self._moved and kind == DURATION)
             known = table.places.get(place) if stays else None
+            usual = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
             if known is not None:
-                lag[edge], how[edge] = round(known * table.ratio(kind)), _SAME_PLACE
-                continue
-            estimate: Estimate | None = None
-            if kind == DURATION:
-                estimate = self.pricing.event(event_of[owner])
-            elif kind == HOST and owner in leaf and (source, target) == (graph.start[owner], graph.end[owner]):
-                estimate = self.pricing.call(leaf[owner])
-            if estimate is None:
-                estimate = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
-            lag[edge], how[edge] = round(estimate.ns), estimate.how
+                usual = Estimate(known * table.ratio(kind), _SAME_PLACE)
+            elif kind == DURATION:
+                usual = self.pricing.event(event_of[owner])
+            elif kind == HOST and owner in tasks:
+                pieces.setdefault(owner, []).append((edge, max(round(usual.ns), 1)))
+            lag[edge], how[edge] = round(usual.ns), usual.how
+        for owner, parts in pieces.items():  # an operator's own time, in parts as its pieces usually have
+            estimate = self.pricing.call(tasks[owner])
+            if estimate is not None:
+                whole = sum(share for _, share in parts)
+                for edge, share in parts:
+                    lag[edge], how[edge] = round(estimate.ns * share / whole), estimate.how
         unknown = sum(one == _UNKNOWN for one in how.values())
         return lag, how, unknown / max(len(how), 1)
 

@@ -18,12 +18,12 @@ from ..schemas.records import IntColumn
 from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task
-from .graph import HOST, ReplayGraph
+from .graph import ReplayGraph
 from .lags import Places, fit_lags, iterations_of, places
 from .model_file import VERSION, FittedModel, LaunchConstants
 from .replay import build_graph
 
-__all__ = ["fit", "leaf_calls", "measured_ns"]
+__all__ = ["fit", "measured_ns", "own_times"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _part(document: EtPlusDocument, wanted: str | None, devices: Sequence[Device
     graph, trace = build_graph(document), from_etplus(document)
     gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
-    calls, own = leaf_calls(graph, trace, of_row)
+    calls, own = own_times(graph, trace, of_row)
     took = measured_ns(document, of_row) if wanted is None or found is None else int(
         found.times(document.ts, document.finish)[chosen].sum()
     )  # fmt: skip
@@ -82,16 +82,10 @@ def _part(document: EtPlusDocument, wanted: str | None, devices: Sequence[Device
     )  # fmt: skip
 
 
-def leaf_calls(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Operators that call nothing: positions in `Trace.calls`, and their durations, ns."""
-    edges = graph.edges
-    row = graph.row[np.maximum(edges.target, 0)]
-    leaf = (edges.kind == HOST) & (edges.owner >= 0) & (edges.owner == row)
-    leaf[leaf] = (edges.source[leaf] == graph.start[row[leaf]]) & (edges.target[leaf] == graph.end[row[leaf]])
-    own = np.full(len(graph.document), -1, np.int64)
-    own[row[leaf]] = edges.lag[leaf]
-    source = trace.calls.source
-    calls = np.flatnonzero((trace.calls.kind == OP) & (own[source] >= 0) & (of_row[source] >= 0))
+def own_times(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Operators of the iterations: positions in `Trace.calls`, and their own host times (without callees), ns."""
+    own, source = graph.durations, trace.calls.source
+    calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
     return calls, own[source[calls]]
 
 
