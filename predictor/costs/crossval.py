@@ -98,13 +98,19 @@ class CrossValidation:
 
 
 def cross_validate(
-    measured: Sequence[Measured], devices: Mapping[str, Device], *, folds: int = 5, seed: int = 0
+    measured: Sequence[Measured],
+    devices: Mapping[str, Device],
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    models: Sequence[str] | None = None,
 ) -> CrossValidation:
     """Predict every task by models fitted on the groups (operator and shapes) of the other folds.
 
     "measured" is left out: no task of a held-out group is in its table. "in order" is what `Costs` does.
 
     Args:
+        models: take only these.
         folds: into how many parts groups are dealt, in an order drawn with the seed.
     """
     measured = [one for one in measured if one.ns > 0]
@@ -119,6 +125,7 @@ def cross_validate(
     makers[_CHOSEN] = lambda given: Costs(given, devices, ORDER)
     if have_trees():
         makers["ExtraTrees"] = ExtraTrees
+    makers = {name: make for name, make in makers.items() if models is None or name in models}
     predicted = {name: np.full(len(measured), np.nan) for name in makers}
     for fold in range(min(folds, len(groups))):
         held = np.flatnonzero(dealt[group] == fold)
