@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from ..converters.astra_sim import HOSTS
@@ -21,6 +22,7 @@ examples:
   etplus convert rank0.json rank1.json trace.json --to chrome
   etplus convert et_plus.json step.svg --to dot --subtree 'ProfilerStep#3' --max-nodes 60
   etplus convert job.0.et job.0.json --to json
+  etplus convert runs/*.json.gz --to npz --out dataset    # train/, valid/, test/
 
 Inputs are ET+ files, of trace-link or of Chakra's linker, and Chakra files (.et).
 All FILEs stand next to each other, before the options or after them.
@@ -51,6 +53,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
+    add("--split", choices=("model", "graph"), default="model",
+        help="npz: what of a dataset stays together; files of a model are MODEL__VARIANT (default: model)")  # fmt: skip
+    add("--config", action="append", default=[], metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
     add(
@@ -79,9 +84,18 @@ def run(arguments: argparse.Namespace) -> int:
         subtree=arguments.subtree,
         max_nodes=arguments.max_nodes,
         job=arguments.job,
+        split=arguments.split,
+        config=dict(map(_setting, arguments.config)),
     )
     print("\n".join(_lines(done)), file=sys.stderr)
     return 0
+
+
+def _setting(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", number, re.ASCII):
+        raise UsageError(f"--config {text!r}: a name and a number, such as threads=2")
+    return name, float(number)
 
 
 def _lines(done: Conversion) -> list[str]:

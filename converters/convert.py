@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..schemas.errors import UsageError
 from ..schemas.etplus import EtPlus
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
+from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.job_report import JobReport, read_job_report
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
@@ -23,6 +24,7 @@ from .chakra_back import read_et, write_etplus, write_messages
 from .chrome import write_chrome
 from .collectives import RankComms, agree, survey
 from .jsonize import write_json
+from .npz import Split, graph_arrays, write_dataset
 
 __all__ = ["FORMATS", "Conversion", "convert", "open_document"]
 
@@ -37,6 +39,7 @@ FORMATS = {
     "gexf": "graph for Gephi",
     "dot": "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it",
     "networkx-json": "graph as networkx.node_link_graph reads it",
+    "npz": "arrays in the form of TpuGraphs for learning; of several files a folder with a split",
 }
 """Name of each output format, and what it is."""
 
@@ -78,6 +81,8 @@ def convert(
     subtree: str | None = None,
     max_nodes: int | None = None,
     job: str | os.PathLike[str] | None = None,
+    split: Split = "model",
+    config: Mapping[str, float] | None = None,
 ) -> Conversion:
     """Convert ET+ or Chakra files.
 
@@ -95,6 +100,7 @@ def convert(
         subtree, max_nodes: for graphs, see `select_rows`.
         job: the job_report.json of `etplus batch`: communications that do not match over the ranks are kept as
             computations, so that a simulator does not wait for ever, and the ranks' clocks are aligned.
+        split, config: for "npz", see `write_dataset` and `graph_arrays`.
 
     Raises:
         UsageError: a combination that makes no sense, or a file that cannot be written.
@@ -117,6 +123,8 @@ def convert(
         )
         prefix = len(inputs) > 1 and rank is None if as_prefix is None else as_prefix
         return _per_rank(inputs, rank, os.fspath(output), write, known, prefix=prefix, simulator=to == "astra-sim")
+    if to == "npz":
+        return _arrays(inputs, rank, Path(os.fspath(output)), as_prefix, split, config)
     _refuse_overwriting(inputs, [output])
     documents = dict(_documents(inputs, rank, known))
     notes = tuple(f"{one.file}: {note}" for one in documents.values() for note in one.notes)
@@ -131,6 +139,33 @@ def convert(
     if len(graph) < total:
         notes += (f"{len(graph)} of {total} nodes were taken",)
     return Conversion((os.fspath(output),), len(graph), notes=notes)
+
+
+def _arrays(
+    inputs: Sequence[Input],
+    rank: int | None,
+    output: Path,
+    as_prefix: bool | None,
+    split: Split,
+    config: Mapping[str, float] | None,
+) -> Conversion:
+    """One file, or a dataset: its files need not be ranks of one job."""
+    if rank is None and (len(inputs) > 1 or as_prefix):
+        nodes = 0
+
+        def graphs() -> Iterator[GraphArrays]:
+            nonlocal nodes
+            for source in inputs:
+                graph = graph_arrays(open_document(source), config=config)
+                nodes += len(graph)
+                yield graph
+
+        return Conversion(tuple(write_dataset(graphs(), output, split)), nodes)
+    _refuse_overwriting(inputs, [output])
+    (document,) = dict(_documents(inputs, rank, None)).values()
+    graph = graph_arrays(document, config=config)
+    write_graph_arrays(graph, output)
+    return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes))
 
 
 def open_document(source: Input) -> EtPlusDocument:

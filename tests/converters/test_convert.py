@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
 from etplus.converters.convert import FORMATS, convert, open_document
@@ -42,6 +43,9 @@ def opens(path: Path, to: str) -> None:
         assert all(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
     elif to == "dot":
         assert path.read_bytes().startswith(b"digraph")
+    elif to == "npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            assert arrays["node_feat"].shape == (len(arrays["node_opcode"]), 140)
     else:
         assert {"graphml": nx.read_graphml, "gexf": nx.read_gexf}[to](path)
 

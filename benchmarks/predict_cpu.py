@@ -1,0 +1,80 @@
+"""End-to-end prediction on a CPU sweep: held-out shapes of known models, and held-out models.
+
+    python benchmarks/predict_cpu.py OUT          # what sweep_cpu.py recorded there
+
+For each number of threads: fitted on all batch sizes but one of the inner ones, that one is predicted; and fitted on
+all models but one, that one. Prints errors of both engines and of the mean of what was fitted on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from etplus.predictor.calibration import calibrated
+from etplus.predictor.costs.crossval import score
+from etplus.predictor.end_to_end import Engine, predict
+from etplus.predictor.fitting import fit
+from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.schemas.etplus_reader import read_etplus
+
+INNER = (8, 16, 32, 64)
+ENGINES: tuple[Engine, ...] = ("replay", "overheads")
+
+
+def parts(name: str) -> tuple[str, int, int]:
+    """Model, batch and threads of a file's name."""
+    model, _, rest = name.partition("__")
+    batch, _, threads = rest.partition("_")
+    return model, int(batch[1:]), int(threads[1:])
+
+
+def held_out(
+    known: Sequence[EtPlusDocument], held: Sequence[EtPlusDocument], found: dict[str, list[tuple[float, float]]]
+) -> None:
+    """Fit on some, predict others; adds predicted and measured ns by engine."""
+    model = calibrated(fit(known), known)
+    for document in held:
+        for engine in ENGINES:
+            one = predict(document, model, engine=engine, changed=True)
+            found[engine].append((one.predicted_ns, one.measured_ns))
+        found["mean of those fitted on"].append((sum(model.makespans_ns) / len(known), one.measured_ns))
+
+
+def report(title: str, found: dict[str, list[tuple[float, float]]]) -> None:
+    """Print errors."""
+    print(title)
+    for name, pairs in found.items():
+        predicted, measured = np.array(pairs).T
+        one = score(predicted, measured)
+        print(f"  {name:26}{one.count:>5}  geomean {one.geomean:6.1%}  median {one.median:6.1%}  mean {one.mape:7.1%}"
+              f"  total {one.bias:+7.1%}")  # fmt: skip
+
+
+def main() -> None:
+    """Predict everything twice."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    folder: Path = parser.parse_args().out / "etplus"
+    documents = {path.name.partition(".")[0]: read_etplus(path) for path in sorted(folder.glob("*.json.gz"))}
+    shapes: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    models: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for threads in sorted({parts(name)[2] for name in documents}):
+        mine = {name: one for name, one in documents.items() if parts(name)[2] == threads}
+        for batch in INNER:
+            held = [one for name, one in mine.items() if parts(name)[1] == batch]
+            held_out([one for name, one in mine.items() if parts(name)[1] != batch], held, shapes)
+        every = sorted({parts(name)[0] for name in mine})
+        for fold in range(5):
+            out = set(every[fold::5])
+            held = [one for name, one in mine.items() if parts(name)[0] in out]
+            held_out([one for name, one in mine.items() if parts(name)[0] not in out], held, models)
+    report(f"held-out batch sizes {INNER} of known models", shapes)
+    report("held-out models, five folds", models)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""`etplus evaluate`: networks beside plain baselines on graphs that they were not trained on."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from ..predictor.learned.graph_baselines import baselines, log_times, runs
+from ..predictor.learned.metrics import quality
+from ..schemas.errors import UsageError
+from ..schemas.graph_arrays import SPLITS, read_dataset
+from .train import MISSING
+
+__all__ = ["prepare_parser", "run"]
+
+_EPILOG = """\
+example:
+  etplus evaluate dataset --model gru.safetensors --model sage.safetensors
+
+Baselines are fitted on train/: mean of all graphs, a roofline, ridge regression,
+and ExtraTrees if scikit-learn is installed. geomean, median, mean: of
+|predicted/measured - 1|; tau: Kendall's; pairs: in the right order; top 1, top 5:
+what the best of the K variants predicted fastest loses on a model's best.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Hold networks against plain baselines on graphs they were not trained on."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
+    add("--model", action="append", default=[], metavar="MODEL", help="what `etplus train` wrote; can be repeated")
+    add("--split", choices=SPLITS, default="test", help="which graphs to predict (default: test)")
+    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Predict and print; returns the exit status."""
+    train, held = (list(read_dataset(arguments.folder, split)) for split in ("train", arguments.split))
+    if not train or not held:
+        raise UsageError(f"{arguments.folder}: no graphs in train/ or {arguments.split}/")
+    found = baselines(train, held)
+    if arguments.model:
+        try:
+            from ..predictor.learned.training import predict_graphs, read_trained
+        except ImportError as error:
+            raise UsageError("etplus evaluate --model " + MISSING.format(error=error)) from None
+        for file in arguments.model:
+            found[Path(file).stem] = predict_graphs(read_trained(file), held)
+    measured, models = np.exp(log_times(held)), [graph.model for graph, _ in runs(held)]
+    print(f"{len(measured)} runs of {len(held)} graphs of {len(set(models))} models in {arguments.split}/")
+    print(f"{'':16}{'geomean':>8}{'median':>8}{'mean':>8}{'total':>9}{'tau':>8}{'pairs':>7}{'top 1':>8}{'top 5':>8}")
+    for name, predicted in found.items():
+        one = quality(predicted, measured, models)
+        errors = "".join(f"{e:>8.1%}" for e in (one.errors.geomean, one.errors.median, one.errors.mape))
+        ranks = f"{one.tau:>8.3f}{one.pairs:>7.1%}{one.top1:>8.1%}{one.top5:>8.1%}"
+        print(f"{name[:15]:16}{errors}{one.errors.bias:>+9.1%}{ranks}")
+    return 0

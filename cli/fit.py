@@ -1,0 +1,84 @@
+"""`etplus fit`: fit a model of what work takes on linked traces, and tell how wrong it is on work held out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..analysis.devices import read_devices
+from ..converters.convert import open_document
+from ..predictor.calibration import calibrated
+from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
+from ..predictor.fitting import fit
+from ..predictor.model_file import write_model
+from ..predictor.summary import shortened
+
+__all__ = ["crossval_lines", "prepare_parser", "run"]
+
+_KINDS = 12
+_EPILOG = """\
+examples:
+  etplus fit rank0.json rank1.json -o model.json
+  etplus fit job.json --iterations 0-19 -o model.json.gz
+
+The table shows errors on groups of work (operator and shapes) that a model was
+not fitted on, in five folds: geometric mean and median of |predicted/measured - 1|,
+the factor by which predictions are off, and the bias of the total time. ExtraTrees
+is in it if scikit-learn is installed (pip install 'etplus[learn]').
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Fit a model of what work takes on linked traces."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et) that etplus wrote")
+    add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
+    add("--iterations", metavar="A-B", help="take only these iterations of each file, from 0")
+    add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
+    add("--no-table", action="store_true", help="do not cross-validate")
+    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit, write and print; returns the exit status."""
+    own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
+    documents = [open_document(file) for file in arguments.files]
+    model = fit(documents, iterations=arguments.iterations, devices=own)
+    model = calibrated(model, documents, arguments.iterations)
+    if not arguments.no_table:
+        for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
+            if measured:
+                print("\n".join(crossval_lines(title, cross_validate(measured, model.records()))))
+    write_model(model, arguments.output)
+    factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
+    print(f"calibration {factors}", f"wrote {arguments.output}", sep="\n", file=sys.stderr)
+    return 0
+
+
+def crossval_lines(title: str, found: CrossValidation) -> list[str]:
+    """Tables of a cross-validation, 80 columns: all models, then the kinds that take most time."""
+    scores = found.scores()
+    groups = len({one.task.group for one in found.measured})
+    lines = [f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group", *_table(scores)]
+    served = [name for name, one in scores.items() if one.count]
+    best = min(served, key=lambda name: scores[name].geomean if scores[name].served > 0.5 else 9.0, default="")
+    lines += ["", f"{'kind':44}{'count':>6}{'geomean':>9}  {'total':>7}  best model"]
+    for kind, of in list(found.by_kind().items())[:_KINDS]:
+        able = {name: one for name, one in of.items() if one.count}
+        if able:
+            name = min(able, key=lambda name: able[name].geomean)
+            one = able[name]
+            lines.append(f"{shortened(kind, 43):44}{one.count:>6}{one.geomean:>9.1%}  {one.bias:>+7.1%}  {name}")
+    return [*lines, "", f"best over all: {best}", ""]
+
+
+def _table(scores: dict[str, Score]) -> Sequence[str]:
+    lines = [f"{'model':14}{'count':>7}{'geomean':>10}{'median':>10}{'factor':>10}{'mean':>10}{'total':>10}"]
+    for name, one in sorted(scores.items(), key=lambda item: (not item[1].count, item[1].geomean)):
+        if one.count:
+            cells = "".join(f"{value:>10.1%}" for value in (one.geomean, one.median, one.factor, one.mape))
+            lines.append(f"{name:14}{one.count:>7}{cells}{one.bias:>+10.1%}")
+    return lines

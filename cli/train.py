@@ -1,0 +1,71 @@
+"""`etplus train`: train a network that predicts the times of graphs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+from ..schemas.errors import UsageError
+from ..schemas.graph_arrays import read_dataset
+
+__all__ = ["MISSING", "prepare_parser", "run"]
+
+MISSING = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
+_EPILOG = """\
+example:
+  etplus convert runs/*.json.gz --to npz --out dataset
+  etplus train dataset -o model.safetensors
+  etplus evaluate dataset --model model.safetensors
+
+DIR has train/ and valid/ with .npz graphs, of etplus or of TpuGraphs.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Train a network that predicts the times of graphs; needs the extra learn."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
+    add("-o", "--output", required=True, metavar="MODEL", help="network to write (.safetensors)")
+    add("--kind", choices=("gru", "sage"), default="sage", help="network (default: sage)")
+    add("--hidden", type=int, default=64, metavar="N", help="width of a node's state (default: 64)")
+    add("--epochs", type=int, metavar="N", help="at most (default: sage 150, gru 40)")
+    add("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
+    add("--resume", action="store_true", help="go on from MODEL.checkpoint, which is written every tenth epoch")
+    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train and write; returns the exit status."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait slow down a shared machine
+    try:
+        from ..predictor.learned.training import EPOCHS, train, write_trained
+    except ImportError as error:
+        raise UsageError("etplus train " + MISSING.format(error=error)) from None
+    epochs = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
+    if arguments.hidden < 1 or epochs < 1:
+        raise UsageError("--hidden and --epochs must be at least 1")
+    graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
+    checkpoint = Path(f"{arguments.output}.checkpoint")
+    with tqdm(total=epochs, desc="epochs", leave=False, disable=None) as bar:
+
+        def told(epoch: int, error: float) -> None:
+            bar.update(epoch - bar.n)
+            bar.set_postfix_str(f"validation {error:.3f}")
+
+        trained = train(
+            graphs, valid, kind=arguments.kind, hidden=arguments.hidden, epochs=epochs, seed=arguments.seed,
+            checkpoint=checkpoint, resume=arguments.resume, told=told,
+        )  # fmt: skip
+    write_trained(trained, arguments.output)
+    print(
+        f"{arguments.kind}: {len(graphs)} graphs, {trained.epochs} epochs, mean |log ratio| on valid/ "
+        f"{trained.valid:.3f}\nwrote {arguments.output}",
+        file=sys.stderr,
+    )
+    return 0

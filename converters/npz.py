@@ -1,0 +1,231 @@
+"""ET+ → arrays in the form of TpuGraphs, one graph or a dataset with a split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from math import log2
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.etplus_trace import from_etplus
+from ..analysis.flops import bytes_moved, flops
+from ..analysis.signatures import Signature
+from ..analysis.trace import Trace
+from ..schemas.comm_kernels import is_comm_kernel
+from ..schemas.errors import ConvertError, UsageError
+from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..schemas.graph_arrays import (
+    CONFIG_FEATURES,
+    NODE_FEATURES,
+    SPLITS,
+    GraphArrays,
+    opcodes,
+    vocabulary,
+    write_graph_arrays,
+    write_vocabulary,
+)  # fmt: skip
+from ..schemas.records import IntColumn
+
+__all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
+
+Split = Literal["model", "graph"]
+
+_TENSORS, _DIMS = 6, 6
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8", "int64", "int32", "int16", "int8", "uint8", "bool")
+NODE_NAMES = (
+    "is GPU event", "is main", "has signature", "log2 FLOPs", "log2 bytes", "log2 input elements",
+    "log2 output elements", "input tensors", "output tensors", "depth", "calls", "launches", "log2 copied bytes",
+    "log2 communicated bytes", "ranks",
+    *(f"first input is {dtype}" for dtype in _DTYPES),
+    *(f"log2 extent {dim} of input {tensor}" for tensor in range(_TENSORS) for dim in range(_DIMS)),
+    *(f"log2 elements of input {tensor}" for tensor in range(_TENSORS)),
+    *(f"log2 extent {dim} of output 0" for dim in range(_DIMS)),
+    *(f"number {i} among the arguments" for i in range(8)),
+)  # fmt: skip
+"""The columns of `node_feat` that are used; those behind are 0."""
+CONFIG_NAMES = ("log2 threads", "log2 batch")
+"""The columns of `node_config_feat` that are used; those behind are 0."""
+_ANNOTATION_SCOPE = 7
+_PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
+_KERNELS = (
+    ("<kernel communication>", re.compile(r"nccl|rccl|allreduce|alltoall", re.I)),
+    ("<kernel attention>", re.compile(r"flash|fmha|attention", re.I)),
+    ("<kernel conv>", re.compile(r"conv|wgrad|dgrad|winograd|implicit", re.I)),
+    ("<kernel gemm>", re.compile(r"gemm|gemv|cijk|cutlass|nvjet|sm\d+_xmma", re.I)),
+    ("<kernel embedding>", re.compile(r"embedding|gather|index", re.I)),
+    ("<kernel softmax>", re.compile(r"softmax", re.I)),
+    ("<kernel norm>", re.compile(r"norm", re.I)),
+    ("<kernel optimizer>", re.compile(r"multi_tensor|adam|sgd", re.I)),
+    ("<kernel reduce>", re.compile(r"reduce|sum", re.I)),
+    ("<kernel sort>", re.compile(r"sort|scan|radix", re.I)),
+    ("<kernel copy>", re.compile(r"copy|cat|transpose|fill", re.I)),
+    ("<kernel elementwise>", re.compile(r"elementwise|pointwise|triton", re.I)),
+)
+_NUMBERS = 8
+_ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
+
+
+def graph_arrays(
+    document: EtPlusDocument, name: str | None = None, config: Mapping[str, float] | None = None
+) -> GraphArrays:
+    """Arrays of a linked trace of one rank.
+
+    Nodes are the operators that ran at a known time, and the GPU events, in order of start. An operator consumes what
+    its caller, the op before it and whatever else an edge of the ET+ leads from made ready. Times of nodes are their
+    own: without what they call.
+
+    Args:
+        name: of the graph; by default the file's.
+        config: "threads", "batch": how the job ran, where the trace does not tell.
+
+    Raises:
+        ConvertError: nothing in the document has a time. UsageError: another configuration.
+    """
+    wrong = set(config or {}) - {"threads", "batch"}
+    if wrong:
+        raise UsageError(f"configuration {sorted(wrong)}: threads and batch can be told")
+    of_op = (document.kind == CPU) & (document.scope != _ANNOTATION_SCOPE)
+    rows = np.flatnonzero(document.timed & (of_op | (document.kind == GPU)))
+    if not len(rows):
+        raise ConvertError(f"{document.file}: no operator has a time, so there is no graph; link the ET anew")
+    rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
+    trace = from_etplus(document)
+    node = np.full(len(document), -1, np.int64)
+    node[rows] = np.arange(len(rows))
+    codes = np.array([_opcode(document, row) for row in rows.tolist()], np.int32)
+    feat = _features(document, trace, rows)
+    main = np.flatnonzero(feat[:, NODE_NAMES.index("log2 FLOPs")] > 0).astype(np.int32)
+    settings = np.zeros((1, len(main), CONFIG_FEATURES), np.float32)
+    for column, key in enumerate(("threads", "batch")):
+        settings[0, :, column] = log2(max((config or {}).get(key, 1.0), 1.0))
+    begin, end = document.span
+    return GraphArrays(
+        _ENDING.sub("", Path(document.file).name) if name is None else name, feat, codes,
+        _edges(document, node), main, settings, np.array([end - begin], np.int64),
+        np.array([[0, len(rows)]], np.int32), _own_times(document, rows),
+    )  # fmt: skip
+
+
+def _opcode(document: EtPlusDocument, row: int) -> int:
+    name = document.name_of(row)
+    if document.kind[row] != GPU:
+        return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
+    category = document.categories[document.category[row]]
+    if category in ("gpu_memcpy", "gpu_memset"):
+        return opcodes()[f"<{category}>"]
+    if is_comm_kernel(name):
+        return opcodes()["<kernel communication>"]
+    return opcodes()[next((code for code, pattern in _KERNELS if pattern.search(name)), "<kernel other>")]
+
+
+def _edges(document: EtPlusDocument, node: IntColumn) -> npt.NDArray[np.int32]:
+    """Rows [consumer, producer]: the call tree, and the document's edges between nodes of the graph; sorted."""
+    source, target = document.edges[:, 0], document.edges[:, 1]
+    called = np.flatnonzero((node >= 0) & (document.parent_row >= 0))
+    pairs = np.concatenate([
+        np.stack([node[target], node[source]], axis=1),
+        np.stack([node[called], node[document.parent_row[called]]], axis=1),
+    ])  # fmt: skip
+    pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
+    return np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
+
+
+def _own_times(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
+    """ns of each node: on the device, or of an operator without the operators that it calls."""
+    own = document.dur.copy()
+    called = rows[(document.kind[rows] == CPU) & (document.parent_row[rows] >= 0)]
+    np.subtract.at(own, document.parent_row[called], document.dur[called])
+    times: IntColumn = np.maximum(own[rows], 0)
+    return times
+
+
+def _features(document: EtPlusDocument, trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
+    call_of = {row: call for call, row in enumerate(trace.calls.source.tolist())}
+    event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
+    calls = np.bincount(document.parent_row[document.parent_row >= 0], minlength=len(document))
+    depth = np.zeros(len(document), np.int64)
+    for row in rows.tolist():  # callers stand before
+        parent = int(document.parent_row[row])
+        depth[row] = depth[parent] + 1 if parent >= 0 else 0
+    feat = np.zeros((len(rows), NODE_FEATURES), np.float32)
+    known: dict[tuple[int, int], list[float]] = {}
+    for i, row in enumerate(rows.tolist()):
+        event = event_of.get(row, -1)
+        call = int(trace.gpu.call[event]) if event >= 0 else call_of.get(row, -1)
+        key = (int(trace.calls.name[call]), int(trace.calls.signature[call])) if call >= 0 else (-1, -1)
+        if key not in known:
+            signature = trace.signature_of(call) if call >= 0 else None
+            known[key] = _shape_features(trace.names[key[0]] if call >= 0 else "", signature)
+        values = list(known[key])
+        values[0] = float(event >= 0)
+        values[9], values[10] = float(min(depth[row], 32)), float(min(calls[row], 64))
+        if event >= 0:
+            comm = trace.gpu.comm.get(event)
+            values[12] = _log(int(trace.gpu.bytes[event]))
+            if comm is not None:
+                values[13], values[14] = _log(comm.bytes), float(comm.group_size or 0)
+        feat[i, : len(values)] = values
+    return feat
+
+
+def _shape_features(name: str, signature: Signature | None) -> list[float]:
+    """The columns that follow from an operator's name and arguments; the others 0."""
+    if signature is None:
+        return [0.0] * len(NODE_NAMES)
+    inputs, outputs = signature.tensors, signature.outputs or ()
+    work = flops(name, signature)
+    values = [
+        0.0, float(work is not None), 1.0, _log(work), _log(bytes_moved(name, signature)),
+        _log(sum(t.numel for t in inputs)), _log(sum(t.numel for t in outputs)), float(len(inputs)),
+        float(len(outputs)), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+    ]  # fmt: skip
+    values += [float(bool(inputs) and inputs[0].dtype.startswith(dtype)) for dtype in _DTYPES]
+    shapes = [tensor.shape[:_DIMS] for tensor in inputs[:_TENSORS]] + [()] * (_TENSORS - len(inputs[:_TENSORS]))
+    for shape in shapes:
+        values += [_log(extent) for extent in shape] + [0.0] * (_DIMS - len(shape))
+    values += [_log(tensor.numel) for tensor in inputs[:_TENSORS]] + [0.0] * (_TENSORS - len(inputs[:_TENSORS]))
+    shape = outputs[0].shape[:_DIMS] if outputs else ()
+    values += [_log(extent) for extent in shape] + [0.0] * (_DIMS - len(shape))
+    numbers = [float(a.value) for a in signature.inputs if type(a.value) in (int, float) and abs(a.value) < 1e6]
+    return values + numbers[:_NUMBERS] + [0.0] * (_NUMBERS - len(numbers[:_NUMBERS]))
+
+
+def _log(value: int | None) -> float:
+    return log2(1 + value) if value is not None and value > 0 else 0.0
+
+
+def split_of(graph: GraphArrays, by: Split) -> str:
+    """In which of SPLITS a graph goes: of ten parts by a hash of its model's or its own name eight, one and one."""
+    text = graph.model if by == "model" else graph.name
+    part = blake2b(text.encode(), digest_size=4).digest()[0] % 10
+    return SPLITS[0] if part < 8 else SPLITS[part - 7]
+
+
+def write_dataset(graphs: Iterable[GraphArrays], folder: Path, by: Split = "model") -> Sequence[str]:
+    """Write graphs into the folders of their splits, and the vocabulary beside them.
+
+    Returns:
+        names of the files written.
+
+    Raises:
+        UsageError: two graphs of one name, or a folder that cannot be made.
+    """
+    written: dict[str, str] = {}
+    try:
+        for split in SPLITS:
+            (folder / split).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another name") from None
+    for graph in graphs:
+        if graph.name in written:
+            raise UsageError(f"two graphs are called {graph.name}; rename one of the files")
+        path = folder / split_of(graph, by) / f"{graph.name}.npz"
+        write_graph_arrays(graph, path)
+        written[graph.name] = str(path)
+    write_vocabulary(folder, vocabulary(NODE_NAMES, CONFIG_NAMES))
+    return list(written.values())

@@ -1,0 +1,1 @@
+"""What work takes on a device, by models of one interface: `predict(task) -> Estimate | None`."""

@@ -1,0 +1,147 @@
+"""How wrong models are on groups of work that they were not fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...analysis.devices import Device
+from .baselines import ExtraTrees, have_trees
+from .measured import Measured
+from .registry import MODELS, ORDER, Costs, fit_model
+from .similar import Similar
+from .task import CostModel, Estimate
+
+__all__ = ["CrossValidation", "Score", "cross_validate", "score"]
+
+_LEAST_ERROR = 1e-3
+"""Errors below a thousandth count as that, so that an exact hit does not make a geometric mean zero."""
+_CHOSEN = "in order"
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors of predictions.
+
+    Attributes:
+        count: predictions. served: share of the tasks that the model predicted.
+        geomean: geometric mean of the relative errors |predicted/measured − 1|, none below 0.1%.
+        median: their median. mape: their mean.
+        factor: exp of the mean |log(predicted/measured)|, less 1: by what a prediction is off, over or under alike.
+        bias: sum of predictions over sum of measurements, less 1, each weighted by how often it occurs.
+    """
+
+    count: int
+    served: float
+    geomean: float
+    median: float
+    mape: float
+    factor: float
+    bias: float
+
+
+def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:
+    """Errors of predictions; NaN for what was not predicted.
+
+    Args:
+        weight: how often each occurs.
+    """
+    has = np.isfinite(predicted) & (measured > 0)
+    if not has.any():
+        nan = float("nan")
+        return Score(0, 0.0, nan, nan, nan, nan, nan)
+    guess, true = predicted[has], measured[has]
+    often = np.ones(len(true)) if weight is None else weight[has]
+    error = np.abs(guess / true - 1)
+    return Score(
+        len(true), float(has.mean()), float(np.exp(np.log(np.maximum(error, _LEAST_ERROR)).mean())),
+        float(np.median(error)), float(error.mean()),
+        float(np.exp(np.abs(np.log(np.maximum(guess, 1.0) / true)).mean()) - 1),
+        float((guess * often).sum() / (true * often).sum() - 1),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Held-out predictions of all models.
+
+    Attributes:
+        measured: what was predicted. predicted: model to ns, one entry a task, NaN where it serves none.
+    """
+
+    measured: Sequence[Measured]
+    predicted: Mapping[str, Floats]
+
+    @property
+    def ns(self) -> Floats:
+        """What was measured."""
+        return np.array([one.ns for one in self.measured])
+
+    def scores(self, which: npt.NDArray[np.bool_] | None = None) -> dict[str, Score]:
+        """Errors of every model, over some of the tasks."""
+        chosen = np.ones(len(self.measured), np.bool_) if which is None else which
+        often = np.array([one.count for one in self.measured], np.float64)
+        return {
+            name: score(ns[chosen], self.ns[chosen], often[chosen]) for name, ns in self.predicted.items()
+        }  # fmt: skip
+
+    def by_kind(self) -> dict[str, dict[str, Score]]:
+        """Errors by kind of work (`Task.kind`), the kind that takes most time first."""
+        kinds = np.array([one.task.kind for one in self.measured])
+        total = {kind: sum(one.ns * one.count for one in self.measured if one.task.kind == kind) for kind in set(kinds)}
+        return {kind: self.scores(kinds == kind) for kind in sorted(total, key=lambda kind: (-total[kind], kind))}
+
+
+def cross_validate(
+    measured: Sequence[Measured],
+    devices: Mapping[str, Device],
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    models: Sequence[str] | None = None,
+) -> CrossValidation:
+    """Predict every task by models fitted on the groups (operator and shapes) of the other folds.
+
+    "measured" is left out: no task of a held-out group is in its table. "in order" is what `Costs` does.
+
+    Args:
+        models: take only these.
+        folds: into how many parts groups are dealt, in an order drawn with the seed.
+    """
+    measured = [one for one in measured if one.ns > 0]
+    groups: dict[tuple[str, str], int] = {}
+    group = np.array([groups.setdefault(one.task.group, len(groups)) for one in measured], np.int64)
+    dealt = np.empty(len(groups), np.int64)
+    dealt[np.random.default_rng(seed).permutation(len(groups))] = np.arange(len(groups)) % folds
+    names = [name for name in MODELS if name not in ("measured", "close")]
+    makers: dict[str, Callable[[Sequence[Measured]], CostModel]] = {
+        name: lambda given, name=name: fit_model(name, given, devices) for name in names  # type: ignore[misc]
+    }  # fmt: skip
+    makers[_CHOSEN] = lambda given: Costs(given, devices, ORDER)
+    if have_trees():
+        makers["ExtraTrees"] = ExtraTrees
+    makers = {name: make for name, make in makers.items() if models is None or name in models}
+    predicted = {name: np.full(len(measured), np.nan) for name in makers}
+    for fold in range(min(folds, len(groups))):
+        held = np.flatnonzero(dealt[group] == fold)
+        given = [measured[i] for i in np.flatnonzero(dealt[group] != fold).tolist()]
+        if not given:
+            continue
+        for name, make in makers.items():
+            predicted[name][held] = _predict(make(given), [measured[i] for i in held.tolist()])
+    return CrossValidation(measured, predicted)
+
+
+def _predict(model: CostModel, held: Sequence[Measured]) -> Floats:
+    tasks = [one.task for one in held]
+    found: list[Estimate | None]
+    if isinstance(model, (ExtraTrees, Similar)):  # one call is much faster than many
+        found = model.predict_all(tasks)
+    else:
+        found = [model.predict(task) for task in tasks]
+    return np.array([np.nan if one is None else one.ns for one in found])

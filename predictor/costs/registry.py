@@ -1,0 +1,111 @@
+"""Which model prices which work: models by name, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ...analysis.devices import Device
+from .baselines import KindMean, Ridge
+from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
+from .gemm import GemmTable, Size, gemm_size
+from .measured import CPU_OP, Measured
+from .roofline import Roofline
+from .similar import MeasuredTable, Nearest, Similar
+from .task import CostModel, Estimate, Task
+from .transfer import Transfers
+
+__all__ = ["MODELS", "ORDER", "Costs", "fit_model"]
+
+_CLOSE = 4.0
+"""Distance up to which the nearest measured task is taken as it is."""
+
+
+class _First:
+    """Several models; the first one that serves a task answers."""
+
+    def __init__(self, models: Iterable[CostModel]) -> None:
+        self._models = tuple(models)
+
+    def predict(self, task: Task) -> Estimate | None:
+        return next((found for model in self._models if (found := model.predict(task)) is not None), None)
+
+
+class _Products:
+    """A table of matrix products for each device and element type that was measured."""
+
+    def __init__(self, measured: Sequence[Measured]) -> None:
+        times: dict[tuple[str, str], dict[Size, float]] = {}
+        for one in measured:
+            size = gemm_size(one.task)
+            if size is not None and one.task.main and one.task.kernel:
+                times.setdefault((one.task.device, one.task.dtype), {})[size] = one.ns
+        self._tables = {key: GemmTable(of, device=key[0]) for key, of in times.items()}
+
+    def predict(self, task: Task) -> Estimate | None:
+        table = self._tables.get((task.device, task.dtype))
+        return None if table is None else table.predict(task)
+
+
+def _transfers(measured: Sequence[Measured], _: Mapping[str, Device]) -> CostModel:
+    return Transfers.fit([one.task for one in measured], [one.ns for one in measured])
+
+
+def _embedding(_: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
+    return _First([EmbeddingForward(devices), EmbeddingBackwardSgd(devices), EmbeddingBackwardAdagrad(devices)])
+
+
+MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel]] = {
+    "measured": lambda measured, _: MeasuredTable(measured),
+    "close": lambda measured, _: Nearest(measured, _CLOSE),
+    "nearest": lambda measured, _: Nearest(measured),
+    "similar": lambda measured, _: Similar(measured),
+    "roofline": Roofline.fit,
+    "product": lambda measured, _: _Products(measured),
+    "transfer": _transfers,
+    "embedding": _embedding,
+    "ridge": lambda measured, _: Ridge(measured),
+    "mean": lambda measured, _: KindMean(measured),
+}
+"""By name, how each model is made from measured tasks and records of devices."""
+ORDER = ("measured", "close", "similar", "roofline", "mean")
+"""Models asked for a GPU event, the first that serves it answers."""
+CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
+"""The same for a CPU operator, whose time follows its sizes more closely: the nearest one is not taken as it is."""
+
+
+def fit_model(name: str, measured: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
+    """One of MODELS, made from measured tasks."""
+    return MODELS[name](measured, devices)
+
+
+class Costs:
+    """All models of ORDER over measured tasks; each is made when it is first asked.
+
+    Args:
+        devices: records, by name.
+        order: names of models.
+    """
+
+    def __init__(
+        self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER
+    ) -> None:
+        self._measured, self._devices, self._order = measured, devices, tuple(order)
+        self._models: dict[str, CostModel] = {}
+        self._known: dict[Task, Estimate] = {}
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a task, by the first model that serves it; None if nothing was measured."""
+        if task not in self._known:
+            if not self._measured:
+                return None
+            order = CPU_ORDER if task.category == CPU_OP else self._order
+            found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
+            if found is None:
+                return None
+            self._known[task] = found
+        return self._known[task]
+
+    def _model(self, name: str) -> CostModel:
+        if name not in self._models:
+            self._models[name] = fit_model(name, self._measured, self._devices)
+        return self._models[name]

@@ -1,0 +1,95 @@
+"""A piece of work whose time is wanted or was measured, and what a model says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ...analysis.signatures import Tensor
+
+__all__ = ["Bag", "CostModel", "Estimate", "Task"]
+
+
+class Estimate(NamedTuple):
+    """A predicted time, ns, and by which model and from what."""
+
+    ns: float
+    how: str
+
+
+class Bag(msgspec.Struct, frozen=True):
+    """Sizes of a batched embedding lookup.
+
+    Attributes:
+        batch: samples. rows: rows of a table. tables: their number. lookups: indices per sample and table (pooling).
+        dim: elements of a row. rows_per_block: warps of a thread block. shared_memory: indices are staged in it.
+    """
+
+    batch: int
+    rows: int
+    tables: int
+    lookups: int
+    dim: int
+    rows_per_block: int = 32
+    shared_memory: bool = False
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A GPU event, or the own time of a CPU operator.
+
+    Attributes:
+        op: the operator, "" where no operator is known.
+        kernel: the kernel's or copy's name; "" for a CPU operator.
+        category: "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op".
+        inputs, outputs: the operator's tensors.
+        flops, bytes: of the operator; of the event itself if it is a copy or collective. None where unknown.
+        dtype: the element type that peaks go by.
+        main: the kernel does the operator's main work.
+        place: number of the event among the operator's own.
+        collective: of a communication kernel, "" for others. group_size: its ranks.
+        bag: sizes of a batched embedding lookup.
+        device: name of the device, of its record where there is one; of a CPU whatever tells it apart.
+    """
+
+    op: str
+    kernel: str = ""
+    category: str = "kernel"
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    flops: int | None = None
+    bytes: int | None = None
+    dtype: str = "float32"
+    main: bool = True
+    place: int = 0
+    collective: str = ""
+    group_size: int | None = None
+    bag: Bag | None = None
+    device: str = ""
+
+    @property
+    def shapes(self) -> str:
+        """Shapes and types of the inputs as text."""
+        return ";".join(f"{tensor.dtype}{list(tensor.shape)}" for tensor in self.inputs)
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What is held out together in cross-validation: operator and shapes; of work without an operator the kernel
+        and what it moves."""
+        if self.op and not self.collective:
+            return self.op, self.shapes
+        return self.kernel or self.collective, f"{self.collective} {self.bytes} {self.shapes}"
+
+    @property
+    def kind(self) -> str:
+        """Operator, collective or category, whichever tells most."""
+        return self.collective or (self.category if self.category.startswith("gpu_mem") else self.op or self.category)
+
+
+class CostModel(Protocol):
+    """What every model offers."""
+
+    @property
+    def predict(self) -> Callable[[Task], Estimate | None]:
+        """The time of a task; None for one that the model does not serve."""

@@ -1,0 +1,307 @@
+"""End to end: the time of a trace, or of iterations of it, with all durations from a fitted model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ..analysis.etplus_trace import from_etplus
+from ..analysis.trace import Trace
+from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.records import IntColumn
+from .constants import Constants
+from .costs.measured import cpu_tasks
+from .costs.task import Estimate
+from .fitting import measured_ns, own_times
+from .graph import COMM, DURATION, HOST, ReplayGraph
+from .iterations import Iterations
+from .lags import iterations_of, places, transfer_key
+from .model_file import FittedModel
+from .pricing import Pricing
+from .ranks import couple, match_collectives
+from .replay import build_graph, replay
+from .walk import walk, walk_ranks
+
+__all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
+
+Engine = Literal["replay", "overheads"]
+_SAME_PLACE, _SAME_NAME, _UNKNOWN = "same place", "same name", "unknown"
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """All work of one operator.
+
+    Attributes:
+        count: GPU events; in a trace without any, calls.
+        predicted_ns, measured_ns: sums of times on the device; in a trace without GPU events own times on the host.
+        how: the models that priced it, most frequent first.
+    """
+
+    op: str
+    count: int
+    predicted_ns: int
+    measured_ns: int
+    how: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The time of a trace beside what was measured, ns.
+
+    Attributes:
+        file: its name. engine: which one. iterations: how many of its iterations.
+        baselines: names to ns: what one would say without an engine.
+        rows: by operator, the longest measured first.
+        unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
+        changed: the measured time is that of other shapes or another device.
+        notes: what was guessed or left out.
+    """
+
+    file: str
+    engine: Engine
+    iterations: int
+    predicted_ns: int
+    measured_ns: int
+    baselines: dict[str, int]
+    rows: tuple[OpRow, ...]
+    unknown: float
+    changed: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def error(self) -> float:
+        """Relative."""
+        return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/predict.md."""
+        return {
+            "file": self.file, "engine": self.engine, "iterations": self.iterations,
+            "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "error": self.error,
+            "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
+            "notes": list(self.notes),
+            "ops": [
+                {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
+                 "how": list(row.how)} for row in self.rows
+            ],
+        }  # fmt: skip
+
+
+class _Job:
+    """One rank to predict: its document in the forms that both engines need."""
+
+    def __init__(
+        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool
+    ) -> None:
+        self.document, self.model, self.wanted = document, model, wanted
+        self.of_row, self.chosen, self._found = iterations_of(document, wanted)
+        self.trace: Trace = from_etplus(document)
+        self.pricing = Pricing(model, self.trace, device)
+        self._changed, self._moved = changed, device is not None
+
+    @property
+    def split(self) -> Iterations | None:
+        """The iterations, if some are asked for."""
+        return self._found if self.wanted is not None else None
+
+    @cached_property
+    def measured(self) -> int:
+        """ns that was measured."""
+        if self.split is None:
+            return measured_ns(self.document, self.of_row)
+        return int(self.split.times(self.document.ts, self.document.finish)[self.chosen].sum())
+
+    @cached_property
+    def graph(self) -> ReplayGraph:
+        """The replay graph as measured."""
+        return build_graph(self.document)
+
+    @cached_property
+    def priced(self) -> tuple[IntColumn, dict[int, str], float]:
+        """Lags from the model, of each timed edge by which model, and the share of edges that nothing tells of.
+
+        In order: the same place in the traces fitted on, the cost models (GPU events, own times of operators), the
+        median of calls of that name.
+        """
+        graph, trace, table = self.graph, self.trace, self.model.lags
+        at, edges = places(graph, trace, self.of_row), graph.edges
+        calls, _ = own_times(graph, trace, self.of_row)
+        tasks = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
+        event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
+        columns = (edges.kind, edges.owner)
+        pieces: dict[int, list[tuple[int, int]]] = {}
+        lag = edges.lag.copy()
+        how: dict[int, str] = {}
+        for edge, place, name, kind, owner in zip(
+            at.edges.tolist(), at.place, at.name, *(column[at.edges].tolist() for column in columns), strict=True
+        ):
+            stays = not self._changed and not (self._moved and kind == DURATION)
+            known = table.places.get(place) if stays else None
+            usual = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
+            if known is not None:
+                usual = Estimate(known * table.ratio(kind), _SAME_PLACE)
+            elif kind == DURATION:
+                usual = self.pricing.event(event_of[owner])
+            elif kind == HOST and owner in tasks:
+                pieces.setdefault(owner, []).append((edge, max(round(usual.ns), 1)))
+            lag[edge], how[edge] = round(usual.ns), usual.how
+        for owner, parts in pieces.items():  # an operator's own time, in parts as its pieces usually have
+            estimate = self.pricing.call(tasks[owner])
+            if estimate is not None:
+                whole = sum(share for _, share in parts)
+                for edge, share in parts:
+                    lag[edge], how[edge] = round(estimate.ns * share / whole), estimate.how
+        unknown = sum(one == _UNKNOWN for one in how.values())
+        return lag, how, unknown / max(len(how), 1)
+
+    def rows(self, engine: Engine) -> tuple[OpRow, ...]:
+        """By operator: GPU events; in a trace without any, own times of calls."""
+        document, found = self.document, dict[str, list[tuple[int, int, int, str]]]()
+        if engine == "overheads":
+            for event, kind in enumerate(self.pricing.kinds):
+                if self.of_row[self.trace.gpu.source[event]] >= 0:
+                    one = self.pricing.event(event)
+                    took = int(self.trace.gpu.dur[event])
+                    found.setdefault(kind, []).append((event, round(one.ns), took, one.how))
+            return _op_rows(found)
+        edges, (lags, how, _) = self.graph.edges, self.priced
+        kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
+        wanted = (edges.kind == (DURATION if kinds else HOST)) & (edges.owner >= 0)
+        for edge in np.flatnonzero(wanted).tolist():
+            owner = int(edges.owner[edge])
+            if edge in how and (not kinds or document.kind[owner] == GPU):
+                name = kinds.get(owner) or document.name_of(owner)
+                found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
+        return _op_rows(found)
+
+    def baselines(self) -> dict[str, int]:
+        """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
+        gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
+        found = {}
+        if len(gpu):
+            busy = np.bincount(self.document.stream_lane[gpu], weights=self.document.dur[gpu])
+            found["GPU time of the busiest stream, measured"] = int(busy.max())
+        if self.model.iterations:
+            each = sum(self.model.makespans_ns) / self.model.iterations
+            found["mean of the traces fitted on"] = round(each * len(self.chosen))
+        return found
+
+
+def predict(
+    document: EtPlusDocument,
+    model: FittedModel,
+    *,
+    engine: Engine = "replay",
+    iterations: str | None = None,
+    device: str | None = None,
+    changed: bool = False,
+) -> Prediction:
+    """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
+
+    Args:
+        iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
+        device: name of the device to predict for, of a record; by default the trace's own.
+        changed: the document's shapes are not those that were measured.
+
+    Raises:
+        UsageError: unknown device or iterations. ConvertError: no times in the document.
+    """
+    job = _Job(document, model, iterations, device, changed)
+    unknown = 0.0
+    if engine == "overheads":
+        total = walk(job.trace, model, job.pricing.times, job.of_row).total
+    else:
+        lags, _, unknown = job.priced
+        done = replay(job.graph.with_lags(lags), _constants(model))
+        if job.split is None:
+            total = done.makespan_ns
+        else:
+            total = int(job.split.times(done.start, done.end)[job.chosen].sum())
+    total = round(total * model.calibration.get(engine, 1.0))
+    return Prediction(
+        document.file, engine, len(job.chosen), total, job.measured, job.baselines(), job.rows(engine), unknown,
+        changed or device is not None, tuple(job.pricing.notes),
+    )  # fmt: skip
+
+
+def predict_ranks(
+    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None
+) -> Prediction:
+    """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
+    least time that equal ones took in the traces fitted on.
+
+    When each rank begins is taken from the traces' clocks; nothing else of their times is.
+
+    Raises:
+        UsageError: fewer than two ranks, or an unknown device. ConvertError: no times in a document.
+    """
+    jobs = [_Job(document, model, None, device, False) for document in documents]
+    joint = couple([job.graph for job in jobs])
+    constants, unknown = _constants(model), 0.0
+    if engine == "replay":
+        priced = [job.graph.with_lags(job.priced[0]) for job in jobs]
+        coupled = couple(priced)
+        lags = coupled.edges.lag.copy()
+        for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
+            rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
+            comm = documents[rank].comm[int(coupled.edges.owner[edge] - coupled.first_row[rank])]
+            lags[edge] = model.lags.transfers.get(transfer_key(comm), lags[edge])
+        total = replay(coupled.with_lags(lags), [constants] * len(jobs)).makespan_ns
+        unknown = float(np.mean([job.priced[2] for job in jobs]))
+    else:
+        total = _walk_together(jobs, joint)
+    total = round(total * model.calibration.get(engine, 1.0))
+    measured = int(joint.measured.max() - joint.measured[1:].min())
+    rows = tuple(row for job in jobs for row in job.rows(engine))
+    files = ", ".join(document.file for document in documents)
+    notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
+    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, device is not None, notes)
+
+
+def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
+    """The overheads engine over ranks that meet in collectives."""
+    documents = [job.document for job in jobs]
+    begin = []
+    for rank in range(len(jobs)):
+        mine = (joint.row >= joint.first_row[rank]) & (joint.row < joint.first_row[rank + 1])
+        begin.append(float(joint.measured[mine].min()))
+    found, _ = match_collectives(documents)
+    event_of = [{row: event for event, row in enumerate(job.trace.gpu.source.tolist())} for job in jobs]
+    meetings: list[Mapping[int, int]] = []
+    times = [list(job.pricing.times) for job in jobs]
+    for met in found:
+        events = {rank: event_of[rank][row] for rank, row in zip(met.rank, met.row, strict=True)}
+        meetings.append(events)
+        for (rank, event), row in zip(events.items(), met.row, strict=True):
+            key = transfer_key(documents[rank].comm[row])
+            times[rank][event] = jobs[rank].model.lags.transfers.get(key, times[rank][event])
+    traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
+    return walk_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)
+
+
+def _joined(jobs: Sequence[_Job]) -> dict[str, int]:
+    """The greatest of each baseline over the ranks."""
+    each = [job.baselines() for job in jobs]
+    return {name: max(one.get(name, 0) for one in each) for name in each[0]}
+
+
+def _constants(model: FittedModel) -> Constants:
+    one = model.constants
+    return Constants(one.launch_latency_ns, one.gap_ns, one.event_gap_ns, one.sync_return_ns, one.queue_limit)
+
+
+def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
+    rows = []
+    for op, parts in found.items():
+        how = [one for _, _, _, one in parts]
+        often = tuple(one for one, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
+        owners = {owner for owner, _, _, _ in parts}
+        predicted, measured = sum(one for _, one, _, _ in parts), sum(one for _, _, one, _ in parts)
+        rows.append(OpRow(op, len(owners), predicted, measured, often))
+    return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))

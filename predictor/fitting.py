@@ -1,0 +1,110 @@
+"""Linked traces → a model of what work takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..analysis.devices import Device
+from ..analysis.etplus_trace import from_etplus
+from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
+from ..analysis.trace import OP, Trace
+from ..schemas.errors import UsageError
+from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..schemas.records import IntColumn
+from .constants import Constants, fit_constants
+from .costs.measured import cpu_tasks, gpu_tasks, medians
+from .costs.task import Task
+from .graph import ReplayGraph
+from .lags import Places, fit_lags, iterations_of, places
+from .model_file import VERSION, FittedModel, LaunchConstants
+from .replay import build_graph
+
+__all__ = ["fit", "measured_ns", "own_times"]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one trace contributes."""
+
+    graph: ReplayGraph
+    at: Places
+    constants: Constants
+    overheads: OverheadRows
+    tasks: list[Task]
+    ns: list[float]
+    cpu: list[Task]
+    cpu_ns: list[float]
+    took: int
+    iterations: int
+
+
+def fit(
+    documents: Sequence[EtPlusDocument], *, iterations: str | None = None, devices: Sequence[Device] = ()
+) -> FittedModel:
+    """Fit a model on linked traces.
+
+    Args:
+        iterations: take only these, such as "0-19"; see `iterations_of`.
+        devices: records that come before those of the table.
+
+    Raises:
+        UsageError: no documents, or no such iterations. ConvertError: a document without times.
+    """
+    if not documents:
+        raise UsageError("nothing to fit; give ET+ files")
+    parts = [_part(document, iterations, devices) for document in documents]
+    rows = pool([part.overheads for part in parts])
+    gpu = medians([t for part in parts for t in part.tasks], [n for part in parts for n in part.ns])
+    cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
+    return FittedModel(
+        VERSION, tuple(Path(document.file).name for document in documents), tuple(part.took for part in parts),
+        sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
+        fit_lags([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
+    )  # fmt: skip
+
+
+def _part(document: EtPlusDocument, wanted: str | None, devices: Sequence[Device]) -> _Part:
+    of_row, chosen, found = iterations_of(document, wanted)
+    graph, trace = build_graph(document), from_etplus(document)
+    gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
+    tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
+    calls, own = own_times(graph, trace, of_row)
+    took = measured_ns(document, of_row) if wanted is None or found is None else int(
+        found.times(document.ts, document.finish)[chosen].sum()
+    )  # fmt: skip
+    return _Part(
+        graph, places(graph, trace, of_row), fit_constants(graph), overhead_rows(trace, 0),
+        [tasks[i] for i in gpu.tolist()], ns[gpu].tolist(), cpu_tasks(trace, calls), own.tolist(), took, len(chosen),
+    )  # fmt: skip
+
+
+def own_times(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Operators of the iterations: positions in `Trace.calls`, and their own host times (without callees), ns."""
+    own, source = graph.durations, trace.calls.source
+    calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
+    return calls, own[source[calls]]
+
+
+def measured_ns(document: EtPlusDocument, of_row: IntColumn) -> int:
+    """From the first start to the last end of the rows of the iterations."""
+    rows = np.flatnonzero(document.timed & (of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
+    return int(document.finish[rows].max() - document.ts[rows].min()) if len(rows) else 0
+
+
+def _pooled(constants: Sequence[Constants]) -> LaunchConstants:
+    """Medians over the traces that tell them; the least queue limit seen."""
+
+    def middle(values: Sequence[int]) -> int:
+        told = [value for value in values if value > 0]
+        return int(np.median(told)) if told else 0
+
+    limits = [one.queue_limit for one in constants if one.queue_limit is not None]
+    return LaunchConstants(
+        middle([one.launch_latency_ns for one in constants]), middle([one.gap_ns for one in constants]),
+        middle([one.event_gap_ns for one in constants]), middle([one.sync_return_ns for one in constants]),
+        min(limits, default=None),
+    )  # fmt: skip

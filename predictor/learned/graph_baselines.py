@@ -1,0 +1,83 @@
+"""Plain predictors of graphs' times, to hold the learned ones against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schemas.graph_arrays import GraphArrays, opcodes
+from ..costs.baselines import have_trees
+
+__all__ = ["baselines", "log_times", "runs"]
+
+Floats = npt.NDArray[np.float64]
+_FLOPS, _BYTES, _CALLS = 3, 4, 10
+_TREES, _PENALTY = 200, 1.0
+
+
+def runs(graphs: Sequence[GraphArrays]) -> list[tuple[GraphArrays, int]]:
+    """Every graph with every configuration in which it was measured."""
+    return [(graph, c) for graph in graphs for c in range(len(graph.config_runtime))]
+
+
+def log_times(graphs: Sequence[GraphArrays]) -> Floats:
+    """Natural logarithm of the measured times of `runs`, of at least 1."""
+    return np.log(np.maximum(np.concatenate([graph.config_runtime for graph in graphs]), 1).astype(np.float64))
+
+
+def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
+    """Times of the runs of `held` by predictors fitted on `train`.
+
+    The global mean; a roofline (sum over nodes of max(FLOPs/peak, bytes/bandwidth), the two fitted); ridge regression
+    and, if scikit-learn is installed, ExtraTrees on sums over the graph, counts of opcodes and the configuration.
+    """
+    y = log_times(train)
+    x, z = _features(train), _features(held)
+    found = {"mean": np.full(len(z), float(np.exp(y.mean()))), "roofline": _roofline(train, held, y)}
+    centre, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+    a, b = (x - centre) / scale, (z - centre) / scale
+    weights = np.linalg.solve(a.T @ a + _PENALTY * np.eye(a.shape[1]), a.T @ (y - y.mean()))
+    found["ridge"] = np.exp(np.clip(y.mean() + b @ weights, 0, 60))
+    if have_trees():
+        from sklearn.ensemble import ExtraTreesRegressor
+
+        trees = ExtraTreesRegressor(_TREES, random_state=0).fit(x, y)
+        found["ExtraTrees"] = np.exp(trees.predict(z))
+    return found
+
+
+def _features(graphs: Sequence[GraphArrays]) -> Floats:
+    rows = []
+    count = len(opcodes()) + 1
+    for graph, c in runs(graphs):
+        leaf = graph.node_feat[:, _CALLS] == 0
+        flops, moved = (np.exp2(graph.node_feat[leaf, i].astype(np.float64)) - 1 for i in (_FLOPS, _BYTES))
+        sums = [np.log1p(flops.sum()), np.log1p(moved.sum()), np.log(len(graph)), np.log1p(flops.max(initial=0))]
+        config = graph.node_config_feat[c].mean(axis=0) if len(graph.node_config_ids) else np.zeros(18)
+        tile = graph.config_feat[c] if graph.config_feat is not None else np.zeros(24)
+        codes = np.bincount(np.where(graph.node_opcode < count, graph.node_opcode, 0), minlength=count)
+        rows.append(np.concatenate([sums, config, tile, np.log1p(codes)]))
+    return np.array(rows, np.float64)
+
+
+def _roofline(train: Sequence[GraphArrays], held: Sequence[GraphArrays], y: Floats) -> Floats:
+    """Peak and bandwidth from a grid, by the least mean error of log time."""
+    best: tuple[float, float, float] | None = None
+    for peak in np.logspace(-1, 4, 21).tolist():  # FLOPs and bytes per ns
+        for bandwidth in np.logspace(-2, 3, 21).tolist():
+            wrong = float(np.abs(np.log(_bound(train, peak, bandwidth)) - y).mean())
+            if best is None or wrong < best[0]:
+                best = wrong, peak, bandwidth
+    assert best is not None
+    return _bound(held, best[1], best[2])
+
+
+def _bound(graphs: Sequence[GraphArrays], peak: float, bandwidth: float) -> Floats:
+    times = []
+    for graph in graphs:
+        leaf = graph.node_feat[:, _CALLS] == 0
+        flops, moved = (np.exp2(graph.node_feat[leaf, i].astype(np.float64)) - 1 for i in (_FLOPS, _BYTES))
+        times += [max(float(np.maximum(flops / peak, moved / bandwidth).sum()), 1.0)] * len(graph.config_runtime)
+    return np.array(times)

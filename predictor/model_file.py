@@ -1,0 +1,83 @@
+"""The file that `etplus fit` writes: what was measured, from which all models are made; JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..analysis.devices import Device, known_devices
+from ..analysis.overheads import Overheads
+from ..schemas.errors import TraceFormatError
+from ..schemas.files import Source, load, open_output
+from .costs.measured import Measured
+from .costs.registry import Costs
+from .lags import LagTable
+
+__all__ = ["VERSION", "FittedModel", "LaunchConstants", "read_model", "write_model"]
+
+VERSION = 1
+
+
+class LaunchConstants(msgspec.Struct, frozen=True):
+    """The constants of the replay (`Constants`), in ns."""
+
+    launch_latency_ns: int
+    gap_ns: int
+    event_gap_ns: int
+    sync_return_ns: int
+    queue_limit: int | None
+
+
+class FittedModel(msgspec.Struct, frozen=True):
+    """A model.
+
+    Attributes:
+        version: of the form of the file.
+        files: names of the traces; makespans_ns: what they, or the iterations of them that were taken, took together;
+            iterations: their number.
+        constants: of launches and streams. overheads: of the host, profiler included.
+        lags: times by place. gpu, cpu: medians of equal work on devices and hosts.
+        devices: records that users gave.
+        calibration: by engine, what the traces fitted on took over what the engine says of them.
+    """
+
+    version: int
+    files: tuple[str, ...]
+    makespans_ns: tuple[int, ...]
+    iterations: int
+    constants: LaunchConstants
+    overheads: Overheads
+    lags: LagTable
+    gpu: tuple[Measured, ...]
+    cpu: tuple[Measured, ...]
+    devices: tuple[Device, ...] = ()
+    calibration: dict[str, float] = {}
+
+    def records(self) -> dict[str, Device]:
+        """Devices by name, the users' own before those of the table."""
+        return {device.name: device for device in (*known_devices(), *self.devices)}
+
+    def costs(self) -> Costs:
+        """Prices of GPU events and CPU operators."""
+        return Costs((*self.gpu, *self.cpu), self.records())
+
+
+def write_model(model: FittedModel, path: str) -> None:
+    """Write a model as JSON; gzipped if the name ends in ".gz"."""
+    with open_output(path) as out:
+        out.write(msgspec.json.encode(model) + b"\n")
+
+
+def read_model(source: Source) -> FittedModel:
+    """Read what `write_model` wrote.
+
+    Raises:
+        TraceFormatError: no such file, or another one.
+    """
+    blob = load(source)
+    try:
+        model = msgspec.json.decode(blob.data, type=FittedModel)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceFormatError(blob.name, "", f"no model ({error})", "make it with `etplus fit`") from None
+    if model.version != VERSION:
+        raise TraceFormatError(blob.name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
+    return model

@@ -1,0 +1,173 @@
+"""Graphs as arrays in the form of TpuGraphs: one .npz a graph, a versioned vocabulary beside them.
+
+Layout files have `node_feat`, `node_opcode`, `edge_index`, `node_config_ids`, `node_config_feat`, `config_runtime`,
+`node_splits`; tile files have `config_feat` (one row a configuration of the whole graph) and
+`config_runtime_normalizers` instead of the node configurations. etplus adds `node_runtime`, each node's own measured
+time in ns. See docs/predict.md.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import TraceFormatError, UsageError
+from .files import Source, load, open_output
+
+__all__ = [
+    "CONFIG_FEATURES", "NODE_FEATURES", "SPLITS", "VOCABULARY", "GraphArrays", "opcodes", "read_dataset", "read_graph",
+    "vocabulary", "write_graph_arrays", "write_vocabulary",
+]  # fmt: skip
+
+NODE_FEATURES, CONFIG_FEATURES = 140, 18
+"""Columns of `node_feat` and `node_config_feat`."""
+SPLITS = ("train", "valid", "test")
+VOCABULARY = "vocabulary.json"
+_TILE_FEATURES = 24
+_REMEDY = "make it with `etplus convert --to npz`, or give a file of TpuGraphs"
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class GraphArrays:
+    """One graph of n nodes, m edges, and c configurations in which its time was measured.
+
+    Attributes:
+        name: the file's name without folder and suffix.
+        node_feat: float32 (n, 140). node_opcode: int32 (n), 0 for unknown. edge_index: int32 (m, 2), rows [u, v]: u
+            consumes what v makes.
+        node_config_ids: int32 (k), the nodes that configurations are about. node_config_feat: float32 (c, k, 18).
+        config_runtime: int64 (c), ns in files of etplus.
+        node_splits: int32 (1, 2), where the graph is cut into parts; [[0, n]] for one part.
+        node_runtime: int64 (n), ns, each node's own time; None in files of others.
+        config_feat: float32 (c, 24) of a tile file, else None.
+    """
+
+    name: str
+    node_feat: Floats
+    node_opcode: Ints
+    edge_index: Ints
+    node_config_ids: Ints
+    node_config_feat: Floats
+    config_runtime: npt.NDArray[np.int64]
+    node_splits: Ints
+    node_runtime: npt.NDArray[np.int64] | None = None
+    config_feat: Floats | None = field(default=None)
+
+    def __len__(self) -> int:
+        return len(self.node_opcode)
+
+    @property
+    def model(self) -> str:
+        """What the graph is one variant of: its name up to "__"."""
+        return self.name.partition("__")[0]
+
+
+def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None:
+    """Write one .npz that plain numpy reads with `allow_pickle=False`; the same graph gives the same bytes."""
+    names = ("node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat", "config_runtime",
+             "node_splits", "node_runtime", "config_feat")  # fmt: skip
+    with open_output(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in names:
+            values = getattr(graph, name)
+            if values is not None:
+                held = io.BytesIO()
+                np.lib.format.write_array(held, values, allow_pickle=False)
+                packed.writestr(zipfile.ZipInfo(f"{name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
+
+
+def read_graph(source: Source) -> GraphArrays:
+    """Read a graph of etplus or a layout or tile file of TpuGraphs, of whatever integer and float types.
+
+    Raises:
+        TraceFormatError: no such file, arrays that are missing or do not fit each other.
+    """
+    blob = load(source)
+    try:
+        with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return _checked(Path(blob.name).stem, arrays)
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
+        text = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise TraceFormatError(blob.name, "", f"no graph ({text})", _REMEDY) from None
+
+
+def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
+    feat, opcode = arrays["node_feat"].astype(np.float32), arrays["node_opcode"].astype(np.int32).reshape(-1)
+    count, runtime = len(opcode), arrays["config_runtime"].astype(np.int64).reshape(-1)
+    edges = arrays["edge_index"].astype(np.int32).reshape(-1, 2)
+    if feat.shape != (count, NODE_FEATURES) or not count:
+        raise ValueError(f"node_feat is {feat.shape}, expected ({count}, {NODE_FEATURES})")
+    if len(edges) and not (edges.min() >= 0 and edges.max() < count):
+        raise ValueError("edge_index names nodes that are not there")
+    ids = arrays.get("node_config_ids", np.zeros(0)).astype(np.int32).reshape(-1)
+    config = arrays.get("node_config_feat", np.zeros((len(runtime), 0, CONFIG_FEATURES))).astype(np.float32)
+    if config.shape != (len(runtime), len(ids), CONFIG_FEATURES):
+        raise ValueError(f"node_config_feat is {config.shape}, expected {(len(runtime), len(ids), CONFIG_FEATURES)}")
+    if len(ids) and not (ids.min() >= 0 and ids.max() < count):
+        raise ValueError("node_config_ids names nodes that are not there")
+    tile = arrays.get("config_feat")
+    if tile is not None and tile.shape != (len(runtime), _TILE_FEATURES):
+        raise ValueError(f"config_feat is {tile.shape}, expected {(len(runtime), _TILE_FEATURES)}")
+    own = arrays.get("node_runtime")
+    if own is not None and own.shape != (count,):
+        raise ValueError(f"node_runtime is {own.shape}, expected {(count,)}")
+    if not np.isfinite(feat).all() or not np.isfinite(config).all():
+        raise ValueError("features that are not finite")
+    splits = arrays.get("node_splits", np.array([[0, count]])).astype(np.int32).reshape(1, -1)
+    return GraphArrays(
+        name, feat, opcode, edges, ids, config, runtime, splits, None if own is None else own.astype(np.int64),
+        None if tile is None else tile.astype(np.float32),
+    )  # fmt: skip
+
+
+@cache
+def opcodes() -> dict[str, int]:
+    """Name to opcode, from 1; 0 is for names that are not listed."""
+    return {name: i + 1 for i, name in enumerate(_listed()["opcodes"])}
+
+
+@cache
+def _listed() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(files(__package__).joinpath("opcodes.json").read_bytes())
+    return told
+
+
+def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...]) -> dict[str, Any]:
+    """What the numbers in the graphs of this version mean."""
+    return {
+        "version": _listed()["version"], "opcodes": opcodes(), "node_features": list(node_features),
+        "config_features": list(config_features),
+    }  # fmt: skip
+
+
+def write_vocabulary(folder: Path, told: Mapping[str, Any]) -> None:
+    """Write the vocabulary into a dataset's folder."""
+    with open_output(folder / VOCABULARY) as out:
+        out.write(json.dumps(told, indent=1).encode() + b"\n")
+
+
+def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:
+    """The graphs of one of SPLITS in a dataset's folder, in order of their names.
+
+    Raises:
+        UsageError: no such folder. TraceFormatError: see `read_graph`.
+    """
+    place = Path(folder) / split
+    if not place.is_dir():
+        raise UsageError(f"{place}: no such folder; make the dataset with `etplus convert … --to npz --out FOLDER`")
+    for path in sorted(place.glob("*.npz")):
+        yield read_graph(path)

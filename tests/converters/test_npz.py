@@ -1,0 +1,129 @@
+"""Arrays in the form of TpuGraphs: types and shapes, what they say, datasets, files of others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus.converters.convert import convert
+from etplus.converters.npz import NODE_NAMES, graph_arrays, split_of, write_dataset
+from etplus.linker import link
+from etplus.schemas.errors import TraceFormatError, UsageError
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
+from support import fixture_pair, run
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("npz") / "step__b1.json"
+    path.write_bytes(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).document.chunks()))
+    return path
+
+
+def tiny(name: str, nodes: int = 3, **more: np.ndarray) -> dict[str, np.ndarray]:
+    """A layout file as TpuGraphs has them, with its own integer types."""
+    return {
+        "node_feat": np.ones((nodes, 140), np.float32), "node_opcode": np.arange(nodes, dtype=np.uint8),
+        "edge_index": np.array([[1, 0], [2, 1]], np.int64), "node_config_ids": np.array([1], np.int64),
+        "node_config_feat": np.zeros((4, 1, 18), np.float32), "config_runtime": np.array([5, 6, 7, 8], np.int32),
+        "node_splits": np.array([[0, nodes]], np.int64), **more,
+    }  # fmt: skip
+
+
+def test_types_and_shapes(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.npz"
+    done = convert(file, out, to="npz", config={"threads": 4})
+    with np.load(out, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    n, nc, m = len(arrays["node_opcode"]), len(arrays["node_config_ids"]), len(arrays["edge_index"])
+    expected = {
+        "node_feat": ("float32", (n, 140)), "node_opcode": ("int32", (n,)), "edge_index": ("int32", (m, 2)),
+        "node_config_ids": ("int32", (nc,)), "node_config_feat": ("float32", (1, nc, 18)),
+        "config_runtime": ("int64", (1,)), "node_splits": ("int32", (1, 2)), "node_runtime": ("int64", (n,)),
+    }  # fmt: skip
+    assert {name: (str(of.dtype), of.shape) for name, of in arrays.items()} == expected
+    assert done.nodes == n > 100 and m > n and nc > 0
+    assert (arrays["node_config_feat"][0, :, 0] == 2).all() and not arrays["node_config_feat"][..., 1:].any()
+    convert(file, tmp_path / "b.npz", to="npz", config={"threads": 4})
+    assert (tmp_path / "b.npz").read_bytes() == out.read_bytes()
+
+
+def test_what_the_arrays_say(file: Path) -> None:
+    document = read_etplus(file)
+    graph = graph_arrays(document)
+    begin, end = document.span
+    assert graph.config_runtime.tolist() == [end - begin] and graph.model == "step"
+    u, v = graph.edge_index.T
+    assert (u != v).all() and u.max() < len(graph)
+    on_gpu = graph.node_feat[:, NODE_NAMES.index("is GPU event")] == 1
+    assert np.count_nonzero(on_gpu) == np.count_nonzero(document.kind == 1)
+    assert graph.node_runtime is not None
+    assert graph.node_runtime[on_gpu].sum() == document.dur[document.kind == 1].sum()
+    addmm = graph.node_opcode == opcodes()["aten::addmm"]
+    assert addmm.any() and (graph.node_feat[addmm & ~on_gpu, NODE_NAMES.index("log2 FLOPs")] > 0).all()
+    assert set(graph.node_config_ids.tolist()) == set(np.flatnonzero(graph.node_feat[:, 3] > 0).tolist())
+
+
+def test_datasets_keep_a_model_together(file: Path, tmp_path: Path) -> None:
+    one = graph_arrays(read_etplus(file))
+    graphs = [GraphArrays(f"m{i // 3}__v{i % 3}", *list(vars(one).values())[1:]) for i in range(60)]
+    split = {graph.name: split_of(graph, "model") for graph in graphs}
+    assert all(len({split[f"m{i}__v{j}"] for j in range(3)}) == 1 for i in range(20))
+    assert set(split.values()) == {"train", "valid", "test"}
+    assert len({split_of(graph, "graph") for graph in graphs[:12]}) > 1
+    files = write_dataset(graphs[:6], tmp_path / "set", "graph")
+    assert len(files) == 6
+    found = [graph.name for part in ("train", "valid", "test") for graph in read_dataset(tmp_path / "set", part)]
+    assert sorted(found) == [f"m{i}__v{j}" for i in range(2) for j in range(3)]
+    told = json.loads((tmp_path / "set" / "vocabulary.json").read_text())
+    assert told["version"] == 1 and told["opcodes"] == opcodes() and len(told["node_features"]) <= 140
+    with pytest.raises(UsageError, match="two graphs"):
+        write_dataset([graphs[0], graphs[0]], tmp_path / "twice")
+    with pytest.raises(UsageError, match="no such folder"):
+        list(read_dataset(tmp_path / "none", "train"))
+
+
+def test_files_of_tpugraphs(tmp_path: Path) -> None:
+    path = tmp_path / "layout.npz"
+    np.savez(path, **tiny("a"))
+    graph = read_graph(path)
+    assert graph.node_opcode.dtype == np.int32 and graph.config_runtime.tolist() == [5, 6, 7, 8]
+    tile = tiny("b", config_feat=np.zeros((4, 24), np.float32))
+    for name in ("node_config_ids", "node_config_feat", "node_splits"):
+        del tile[name]
+    np.savez(tmp_path / "tile.npz", **tile, config_runtime_normalizers=np.ones(4, np.int64))
+    read = read_graph(tmp_path / "tile.npz")
+    assert read.config_feat is not None and read.node_config_feat.shape == (4, 0, 18)
+    write_graph_arrays(read, tmp_path / "again.npz")
+    again = read_graph(tmp_path / "again.npz")
+    assert again.config_feat is not None and (again.node_feat == read.node_feat).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"node_feat": np.ones((3, 7), np.float32)}, "140"),
+        ({"edge_index": np.array([[0, 9]])}, "nodes that are not there"),
+        ({"node_config_ids": np.array([7])}, "nodes that are not there"),
+        ({"node_config_feat": np.zeros((4, 2, 18), np.float32)}, "node_config_feat"),
+        ({"node_feat": np.full((3, 140), np.nan, np.float32)}, "not finite"),
+        ({"config_runtime": np.array([None])}, "no graph"),
+    ],
+)
+def test_broken_files(tmp_path: Path, change: dict[str, np.ndarray], told: str) -> None:
+    np.savez(tmp_path / "x.npz", **{**tiny("a"), **change})
+    with pytest.raises(TraceFormatError, match=told):
+        read_graph(tmp_path / "x.npz")
+    with pytest.raises(TraceFormatError, match="no graph"):
+        read_graph(b"PK no zip")
+
+
+def test_command(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    done = run("etplus", "convert", file, "--to", "npz", "--out", out, "--config", "threads=2")
+    assert done.returncode == 0 and len(list(out.glob("*/step__b1.npz"))) == 1
+    wrong = run("etplus", "convert", file, tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
+    assert wrong.returncode == 2 and b"threads=2" in wrong.stderr and not (tmp_path / "a.npz").exists()

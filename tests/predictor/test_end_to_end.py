@@ -1,0 +1,169 @@
+"""End-to-end prediction: a trace predicts itself, held-out ranks and iterations, both engines, the commands."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus.analysis.devices import known_devices
+from etplus.analysis.etplus_trace import from_etplus
+from etplus.analysis.overheads import Overheads, Statistic
+from etplus.analysis.reading import read_trace
+from etplus.linker import link
+from etplus.predictor.calibration import calibrated
+from etplus.predictor.costs.crossval import cross_validate
+from etplus.predictor.costs.measured import gpu_tasks, medians
+from etplus.predictor.end_to_end import predict, predict_ranks
+from etplus.predictor.fitting import fit
+from etplus.predictor.model_file import FittedModel, read_model, write_model
+from etplus.predictor.walk import _launches, walk
+from etplus.schemas.errors import TraceFormatError, UsageError
+from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.schemas.etplus_reader import read_etplus
+from msgspec.structs import replace
+from support import fixture_pair, run, shared_pair, shared_trace
+
+GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
+
+
+@cache
+def document(name: str) -> EtPlusDocument:
+    """A linked pair; "…kineto" a Kineto trace linked alone."""
+    if name.endswith(".kineto"):
+        return read_etplus(b"".join(link(None, shared_trace(f"{name}.json.gz")).document.chunks()))
+    pair = fixture_pair(name) if name.startswith(("pairs/", "demo/")) else shared_pair(name)
+    return read_etplus(b"".join(link(*pair).document.chunks()))
+
+
+@cache
+def own_model() -> FittedModel:
+    """Fitted on the one trace that every machine has."""
+    return fit([document(GPU_SHAPED)])
+
+
+def test_a_trace_predicts_itself() -> None:
+    """All lags come from the same place, so that what is left is the constants' error."""
+    done = predict(document(GPU_SHAPED), own_model())
+    assert abs(done.error) < 0.05 and done.unknown == 0
+    assert {how for row in done.rows for how in row.how} == {"same place"}
+    assert sum(row.predicted_ns for row in done.rows) == pytest.approx(sum(row.measured_ns for row in done.rows), 0.05)
+    assert {"GPU time of the busiest stream, measured", "mean of the traces fitted on"} == set(done.baselines)
+
+
+def test_overheads_engine_and_calibration() -> None:
+    one = document(GPU_SHAPED)
+    done = predict(one, own_model(), engine="overheads")
+    assert 0.2 < done.predicted_ns / done.measured_ns < 5
+    host = document("demo/train_cpu")
+    exact = calibrated(fit([host]), [host])
+    for engine in ("replay", "overheads"):
+        assert abs(predict(host, exact, engine=engine).error) < 1e-3  # type: ignore[arg-type]
+
+
+def test_model_files_hold_everything(tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    write_model(own_model(), str(file))
+    again = read_model(file)
+    assert again == own_model()
+    assert predict(document(GPU_SHAPED), again) == predict(document(GPU_SHAPED), own_model())
+    write_model(own_model(), str(tmp_path / "n.json"))
+    assert (tmp_path / "n.json").read_bytes() == file.read_bytes()
+    with pytest.raises(TraceFormatError, match="etplus fit"):
+        read_model(b'{"version": 1}')
+    with pytest.raises(TraceFormatError, match="fit the model anew"):
+        read_model(file.read_bytes().replace(b'"version":1', b'"version":9', 1))
+
+
+def test_other_devices_are_scaled_by_their_peaks() -> None:
+    here = predict(document(GPU_SHAPED), own_model())
+    there = predict(document(GPU_SHAPED), own_model(), device="V100 SXM2")
+    assert there.changed and any("nothing was measured" in note for note in there.notes)
+    assert here.predicted_ns > 0 and there.predicted_ns > 0
+    with pytest.raises(UsageError, match="not known"):
+        predict(document(GPU_SHAPED), own_model(), device="abacus")
+
+
+def test_walk_by_hand() -> None:
+    """T1 1, T2 2, T3 3, T4 4, T5 5 µs: two launches and a bare operator."""
+    one = document(GPU_SHAPED)
+
+    def flat(us: float) -> Statistic:
+        return Statistic(us, 0.0, 1, 0, 0, us)
+
+    overheads = Overheads(
+        flat(1), {}, {}, {}, {}, {"t2": flat(2), "t3": flat(3), "t4": flat(4), "t5": flat(5)}, {}, 0.0
+    )
+    trace = from_etplus(one)
+    of_row = np.full(len(one), -1)
+    launched = _launches(trace)
+    op = next(op for op, events in launched.items() if op >= 0 and len(events) == 2)
+    of_row[trace.calls.source[op]] = 0
+    kernels = [0.0] * len(trace.gpu)
+    kernels[launched[op][0]] = 100_000.0
+    model = replace(own_model(), overheads=overheads)
+    host = 1 + 2 + 4 + 5 + 4 + 3
+    first_start = 1 + 2 + 4
+    done = walk(trace, model, kernels, of_row)
+    assert done.total == max(host, first_start + 100 + (1 if _same_stream(trace, launched[op]) else 0)) * 1000
+    later = walk(trace, model, kernels, of_row, {launched[op][0]: 50_000.0})
+    assert later.total - done.total == (50 - first_start) * 1000
+
+
+def _same_stream(trace, events) -> bool:  # type: ignore[no-untyped-def]
+    return len({int(trace.gpu.stream[event]) for event in events}) == 1
+
+
+def test_ranks_held_out() -> None:
+    """Fitted on ranks 0 and 1, ranks 2 and 3 of the job are predicted within 5%."""
+    ranks = [document(f"gpu-pairs/dlrm.rank{rank}") for rank in range(4)]
+    model = calibrated(fit(ranks[:2]), ranks[:2])
+    assert model.calibration == {}, "what a rank waits for others is no property of the engine"
+    done = predict_ranks(ranks[2:], model)
+    assert abs(done.error) < 0.05
+    assert abs(done.error) < abs(done.baselines["mean of the traces fitted on"] / done.measured_ns - 1)
+    walked = predict_ranks(ranks[2:], model, engine="overheads")
+    assert abs(walked.error) < 0.15
+    alone = predict(ranks[2], model)
+    assert alone.measured_ns < done.measured_ns
+
+
+def test_kernels_held_out() -> None:
+    """Over four devices and all traces, groups of operator and shapes held out, the nearest measured one is within
+    15% in geometric mean."""
+    traces = [from_etplus(document(f"gpu-pairs/{name}")) for name in ("dlrm.rank0", "linear", "resnet103")]
+    traces += [read_trace(shared_trace(f"gpu-kineto/{name}.json.gz")) for name in ("h100_bert", "mi210_gpu_only")]
+    tasks = [task for trace in traces for task in gpu_tasks(trace)]
+    measured = medians(tasks, [ns for trace in traces for ns in trace.gpu.dur.tolist()])
+    devices = {device.name: device for device in known_devices()}
+    scores = cross_validate(measured, devices, models=("nearest", "mean")).scores()
+    assert len(measured) > 500 and scores["nearest"].geomean < 0.15 < scores["mean"].geomean
+
+
+def test_iterations_held_out() -> None:
+    """Fitted on iterations 0 to 19, iterations 30 to 39 are predicted within 3% by both engines."""
+    one = document("gpu-pairs/linear.kineto")
+    model = calibrated(fit([one], iterations="0-19"), [one], "0-19")
+    for engine in ("replay", "overheads"):
+        done = predict(one, model, iterations="30-39", engine=engine)  # type: ignore[arg-type]
+        assert done.iterations == 10 and abs(done.error) < 0.03
+    for wrong in ("5-3", "0-99", "x", "1-2-3"):
+        with pytest.raises(UsageError, match="iterations"):
+            predict(one, model, iterations=wrong)
+
+
+def test_commands(tmp_path: Path) -> None:
+    file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
+    file.write_bytes(b"".join(link(*fixture_pair(GPU_SHAPED)).document.chunks()))
+    fitted = run("etplus", "fit", file, "-o", model)
+    assert fitted.returncode == 0 and b"similar" in fitted.stdout and b"best over all" in fitted.stdout
+    assert max(map(len, fitted.stdout.decode().splitlines())) <= 80
+    table = run("etplus", "predict", file, "--model", model)
+    assert table.returncode == 0 and b"predicted" in table.stdout
+    assert max(map(len, table.stdout.decode().splitlines())) <= 80
+    numbers = json.loads(run("etplus", "predict", file, "--model", model, "--json", "-").stdout)
+    assert abs(numbers["error"]) < 0.05 and numbers["ops"]
+    broken = run("etplus", "predict", file, "--model", file)
+    assert broken.returncode == 2 and b"etplus fit" in broken.stderr and b"Traceback" not in broken.stderr
