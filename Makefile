@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 FOLDERS := $(shell find schemas linker converters analysis predictor cli fixtures -type d -not -name __pycache__)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=strict
 
-.PHONY: demo test lint bench score clean
+.PHONY: demo test oldest lint bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -21,7 +21,15 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_link.py
+	$(BIN)/python benchmarks/bench_convert.py
+	$(BIN)/python benchmarks/bench_batch.py
 	$(BIN)/python benchmarks/bench_replay.py
+
+# The oldest protobuf that is supported; `make test` takes the newest.
+oldest: $(VENV)/.tests
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/oldest protobuf==4.21.0
+	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_chakra_stream.py \
+	    tests/converters/test_chakra.py tests/converters/test_chakra_back.py -k 'not gpu-pairs'
 
 score: $(VENV)/.installed
 	$(BIN)/python benchmarks/score_table.py

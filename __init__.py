@@ -8,15 +8,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .converters.convert import convert
     from .linker import LinkResult, link
+    from .linker.batch import link_many
+    from .predictor.replay import build_graph, fit_constants, replay
     from .schemas.errors import EtplusError
 
 __version__ = "0.1.0"
-__all__ = ["EtplusError", "LinkResult", "__version__", "convert", "link"]
+__all__ = [
+    "EtplusError",
+    "LinkResult",
+    "__version__",
+    "build_graph",
+    "convert",
+    "fit_constants",
+    "link",
+    "link_many",
+    "replay",
+]
 
 _HOMES = {
     "convert": ".converters.convert",
     "link": ".linker",
     "LinkResult": ".linker",
+    "link_many": ".linker.batch",
+    "build_graph": ".predictor.replay",
+    "fit_constants": ".predictor.replay",
+    "replay": ".predictor.replay",
     "EtplusError": ".schemas.errors",
 }
 

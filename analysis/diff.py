@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .summary import Analysis
-from .tables import number, render, shorten
+from .tables import number, printable, render
 
 __all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference"]
 
@@ -147,7 +147,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} ms of GPU events",
         f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} ms of GPU events{change}",
     ]
-    parts = ["\n".join(shorten(line, 10 * width) for line in head)]
+    parts = ["\n".join(printable(line) for line in head)]
     parts.append(_table("operators, by the change in total time", found.ops, width, top, above=False))
     parts.append(_table("kernels, by the change in total time", found.kernels, width, top, above=True))
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))

@@ -23,7 +23,7 @@ NORMALISATIONS = (
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
 """Operators whose (first) output has the shape of the first input; small further outputs are left out."""
-WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ arange"
+WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
 """Operators whose first tensor is written without being read."""
 READS_WHAT_IT_WRITES = "index_select gather take index"
 """Operators that read of their first tensor what the others choose."""

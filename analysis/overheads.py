@@ -120,50 +120,65 @@ def overhead_rows(trace: Trace, event_ns: int = DEFAULT_EVENT_NS, *, by_shape: b
         event_ns: the host's cost of one profiler event.
         by_shape: key operators by name and the shapes of their inputs.
     """
-    calls, runtime, top = trace.calls, trace.runtime, trace.hierarchy.top
-    ops = np.flatnonzero(top == np.arange(len(calls)))
+    runtime, top = trace.runtime, trace.hierarchy.top
+    ops = np.flatnonzero(top == np.arange(len(trace.calls)))
+    launches, owner = _launches(trace)
+    gaps = _gaps(trace, ops) - event_ns
+    short = gaps[gaps < _T1_BELOW_NS]
+    every = np.flatnonzero(runtime.launches)
+    table = StringTable()
+    table.codes([""])
+    labels = _labels(trace, ops, by_shape)
+    parts = [
+        (1, np.zeros(len(short), np.int32), short),
+        (
+            4,
+            table.codes([trace.names[code] for code in runtime.name[every].tolist()]),
+            (runtime.end - runtime.ts)[every],
+        ),
+        *(
+            (kind, table.codes([labels[op] for op in of.tolist()]), value)
+            for kind, of, value in _of_operators(trace, ops, launches, owner, event_ns)
+        ),
+    ]
+    return OverheadRows(
+        type=np.repeat(np.array([kind for kind, _, _ in parts], np.int8), [len(value) for _, _, value in parts]),
+        key=np.concatenate([key for _, key, _ in parts]),
+        value=np.concatenate([value for _, _, value in parts]),
+        keys=table.values,
+        sequences=_sequences(trace, labels, launches, owner),
+        too_long=len(gaps) - len(short),
+    )
+
+
+def _launches(trace: Trace) -> tuple[IntColumn, IntColumn]:
+    """Launching runtime calls inside operators, and their topmost operators, by operator and start."""
+    runtime, top = trace.runtime, trace.hierarchy.top
     launches = np.flatnonzero(runtime.launches & (runtime.call >= 0))
     launches = launches[top[runtime.call[launches]] >= 0]
     owner = top[runtime.call[launches]]
     order = np.lexsort((runtime.ts[launches], owner))
-    launches, owner = launches[order], owner[order]
-    inside = np.flatnonzero((top >= 0) & (top != np.arange(len(calls))))
-    before = _counts_before(top[inside], calls.ts[inside], owner, runtime.ts[launches])
-    total = np.bincount(top[inside], minlength=len(calls))
+    return launches[order], owner[order]
 
+
+def _of_operators(
+    trace: Trace, ops: IntColumn, launches: IntColumn, owner: IntColumn, event_ns: int
+) -> list[tuple[int, IntColumn, IntColumn]]:
+    """T2, T3 and T5: type, operators, ns."""
+    calls, top = trace.calls, trace.hierarchy.top
+    inside = np.flatnonzero((top >= 0) & (top != np.arange(len(calls))))
+    start, end = trace.runtime.ts[launches], trace.runtime.end[launches]
+    before = _counts_before(top[inside], calls.ts[inside], owner, start)
+    total = np.bincount(top[inside], minlength=len(calls))
     first, last = np.ones(len(launches), np.bool_), np.ones(len(launches), np.bool_)
     first[1:] = last[:-1] = owner[1:] != owner[:-1]
-    bare = ops[~np.isin(ops, owner)]
-    start, end = runtime.ts[launches], runtime.end[launches]
-    later = np.flatnonzero(~first)
-    gaps = _gaps(trace, ops) - event_ns
-    rows = [
-        (1, np.full(len(gaps), -1, np.int64), gaps),
+    later, bare = np.flatnonzero(~first), ops[~np.isin(ops, owner)]
+    return [
         (2, owner[first], start[first] - calls.ts[owner[first]] - before[first] * event_ns),
         (3, owner[last], calls.end[owner[last]] - end[last] - (total[owner] - before)[last] * event_ns),
         (5, owner[later], start[later] - end[later - 1] - (before[later] - before[later - 1]) * event_ns),
         (5, bare, calls.end[bare] - calls.ts[bare] - total[bare] * event_ns),
     ]
-    table = StringTable()
-    table.codes([""])
-    labels = _labels(trace, ops, by_shape)
-    every = np.flatnonzero(runtime.launches)
-    names = [trace.names[code] for code in runtime.name[every].tolist()]
-    keys = [table.codes([labels.get(op, "") for op in of.tolist()]) for _, of, _ in rows] + [table.codes(names)]
-    values = [value for _, _, value in rows] + [(runtime.end - runtime.ts)[every]]
-    types = [kind for kind, _, _ in rows] + [4]
-    kept = [
-        value < _T1_BELOW_NS if kind == 1 else np.ones(len(value), np.bool_)
-        for kind, value in zip(types, values, strict=True)
-    ]
-    return OverheadRows(
-        type=np.repeat(np.array(types, np.int8), [int(mask.sum()) for mask in kept]),
-        key=np.concatenate([key[mask] for key, mask in zip(keys, kept, strict=True)]),
-        value=np.concatenate([value[mask] for value, mask in zip(values, kept, strict=True)]),
-        keys=table.values,
-        sequences=_sequences(trace, labels, launches, owner),
-        too_long=int(np.count_nonzero(~kept[0])),
-    )
 
 
 def pool(parts: Sequence[OverheadRows]) -> OverheadRows:
@@ -244,7 +259,7 @@ def _counts_before(group: IntColumn, ts: IntColumn, of: IntColumn, at: IntColumn
 
 def _labels(trace: Trace, ops: IntColumn, by_shape: bool) -> dict[int, str]:
     """Name of each operator, with the shapes of its inputs if asked for."""
-    labels = {-1: ""}
+    labels = {}
     for op, name in zip(ops.tolist(), trace.calls.name[ops].tolist(), strict=True):
         signature = trace.signature_of(op) if by_shape else None
         labels[op] = trace.names[name] + (f" {signature.label}" if signature is not None and signature.tensors else "")

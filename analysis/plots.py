@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
+from ..schemas.errors import UsageError
 from ..schemas.files import open_output
 from .devices import Device
 from .roofline import KernelRow
 from .summary import Analysis
 from .tables import shorten
 
-__all__ = ["write_plots"]
+if TYPE_CHECKING:  # it is an extra
+    from matplotlib.figure import Figure
+
+__all__ = ["require_matplotlib", "write_plots"]
 
 _MS = 1e6
 _OPS, _KERNELS = 10, 8
@@ -28,6 +30,18 @@ _FIXED: dict[Any, Any] = {"svg.hashsalt": "etplus", "svg.fonttype": "none"}
 _NO_DATE: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
+def require_matplotlib() -> None:
+    """Find out whether figures can be drawn.
+
+    Raises:
+        UsageError: matplotlib cannot be imported.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise UsageError(f"figures need matplotlib ({error}): pip install 'etplus[plots]'") from None
+
+
 def write_plots(analysis: Analysis, folder: Path, stem: str = "", kind: str = "png") -> list[Path]:
     """Write "breakdown", "operators" and "roofline"; those that there is nothing for are left out.
 
@@ -35,7 +49,13 @@ def write_plots(analysis: Analysis, folder: Path, stem: str = "", kind: str = "p
         folder: exists.
         stem: what file names begin with.
         kind: "png", "svg" or "pdf".
+
+    Raises:
+        UsageError: matplotlib cannot be imported, or a file cannot be written.
     """
+    require_matplotlib()
+    import matplotlib as mpl
+
     written = []
     with mpl.rc_context(_FIXED):
         for name, draw in (("breakdown", _breakdown), ("operators", _operators), ("roofline", _roofline)):
@@ -49,11 +69,17 @@ def write_plots(analysis: Analysis, folder: Path, stem: str = "", kind: str = "p
     return written
 
 
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def _breakdown(analysis: Analysis) -> Figure | None:
     """A bar a device: computing, communication that nothing hides, copies that nothing hides, idle."""
     if not analysis.device_use:
         return None
-    figure = Figure(figsize=(7, 1.4 + 0.5 * len(analysis.device_use)), layout="constrained")
+    figure = _figure(7, 1.4 + 0.5 * len(analysis.device_use))
     axes = figure.subplots()
     labels = [f"device {use.device}" for use in analysis.device_use]
     columns = {
@@ -84,7 +110,7 @@ def _operators(analysis: Analysis) -> Figure | None:
         for kernel, total in by_op[op].items():
             by_kernel[kernel] += total
     kernels = sorted(by_kernel, key=lambda kernel: (-by_kernel[kernel], kernel))
-    figure = Figure(figsize=(9, 2.4 + 0.3 * len(ops) + 0.17 * _KERNELS), layout="constrained")
+    figure = _figure(9, 2.4 + 0.3 * len(ops) + 0.17 * _KERNELS)
     axes = figure.subplots()
     labels = [_plain(op, _NAME) for op in ops]
     left = np.zeros(len(ops))
@@ -113,7 +139,7 @@ def _roofline(analysis: Analysis) -> Figure | None:
         return None
     number, device = known[0]
     points = [row for row in points if row.device == number]
-    figure = Figure(figsize=(7, 4.6), layout="constrained")
+    figure = _figure(7, 4.6)
     axes = figure.subplots()
     colors = {dtype: f"C{at}" for at, dtype in enumerate(sorted({row.dtype for row in points}))}
     _draw_roofs(axes, device, points, colors)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 
 from .devices import Device
 from .overheads import Overheads, Statistic
 from .summary import Analysis
-from .tables import number, render, share, shorten
+from .tables import number, printable, render, share
 
 __all__ = ["overheads_text", "text_of"]
 
@@ -59,7 +60,7 @@ def _statistic(name: str, one: Statistic) -> list[str | int | None]:
 
 
 def _head(analysis: Analysis, width: int) -> str:
-    trace = analysis.trace
+    trace, host = analysis.trace, analysis.host
     rank = "" if trace.rank is None else f", rank {trace.rank}"
     lines = [
         f"file    {trace.file}{rank}",
@@ -69,20 +70,23 @@ def _head(analysis: Analysis, width: int) -> str:
     for use in analysis.device_use:
         name = trace.properties.get(use.device, {}).get("name", "no name")
         lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
-    host = analysis.host
     lines.append(
         f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
         f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
     )
     lines += [f"note    {note}" for note in analysis.notes]
-    return "\n".join(shorten(part, 10 * width) for line in lines for part in line.split("\n"))
+    return "\n".join(
+        part
+        for line in lines
+        for part in textwrap.wrap(printable(line), width, subsequent_indent=" " * 8, break_long_words=False)
+    )
 
 
 def _peaks(device: Device | None) -> str:
     if device is None:
         return ""
     rates = ", ".join(f"{dtype.replace('float', 'f')} {rate:g}" for dtype, rate in device.tflops.items())
-    return f"\n        {device.name}: {rates} TFLOP/s; {device.memory_gb_s:g} GB/s"
+    return f": {device.name}, {rates} TFLOP/s, {device.memory_gb_s:g} GB/s"
 
 
 def _streams(analysis: Analysis, width: int) -> str:

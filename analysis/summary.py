@@ -31,7 +31,7 @@ from .trace import Trace
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
 _UNKNOWN_DEVICE = "device {number} ({name}) is in no table of devices: no shares of peaks; give --device-spec"
-_BYTES_NOT_TIMED = ("flops_ns", "bytes_ns")
+_NOT_TOLD = ("flops_ns", "bytes_ns")
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,6 @@ def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
 
 
 def _kernel_row(row: KernelRow) -> dict[str, Any]:
-    values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _BYTES_NOT_TIMED}
+    values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _NOT_TOLD}
     rates = {name: getattr(row, name) for name in ("mean_ns", "flops_per_second", "bytes_per_second", "intensity")}
     return values | rates | {"ops": " ".join(row.ops)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-__all__ = ["Cell", "number", "render", "share", "shorten", "terminal_width"]
+__all__ = ["Cell", "number", "printable", "render", "share", "shorten", "terminal_width"]
 
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _NARROWEST = 80
+_WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
 def terminal_width() -> int:
@@ -27,7 +28,7 @@ def render(
         width: in columns.
         above: a line for each row to stand above it.
     """
-    texts = [[_text(cell) for cell in row] for row in rows]
+    texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
     room = max(width - sum(widths[1:]) - 2 * (len(heads) - 1), _LEAST_NAME)
     widths[0] = min(widths[0], room)
@@ -41,12 +42,20 @@ def render(
 
 
 def shorten(name: str, room: int) -> str:
-    """A name of at most `room` characters, the middle left out where it is longer; unprintable ones become "?"."""
-    name = "".join(c if c.isprintable() else "?" for c in name.removeprefix("void "))
+    """A name of at most `room` characters, made printable; where it is longer the middle is left out.
+
+    What every operator of the backward pass begins with is abbreviated to "autograd: ".
+    """
+    name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT))
     if len(name) <= room:
         return name
     tail = min(room // 3, 16)
     return f"{name[: room - tail - 1]}…{name[len(name) - tail :]}"
+
+
+def printable(text: str) -> str:
+    """A text with "?" for what could steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def number(value: float | None, digits: int = 1) -> str | None:

@@ -95,11 +95,16 @@ def main() -> None:
         made = in_child("prepare", arguments.nodes, folder)
         print(f"{made['pair']} {made['times']} times: ET+ of {made['megabytes']:.0f} MB")
         print(f"{'':47}{'s':>7}{'nodes':>10}{'nodes/s':>9}{'MB':>7}")
+        took_by_task = {}
         for task, meaning in TASKS.items():
-            took = in_child(task, folder)
+            took = took_by_task[task] = in_child(task, folder)
             speed = took["nodes"] / took["seconds"]
             figures = f"{took['seconds']:7.1f}{took['nodes']:10,}{speed:9,.0f}{took['megabytes']:7.0f}"
             print(f"{meaning:47}{figures}", flush=True)
+        read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialise"))
+        longer, more = chakra["seconds"] / plain["seconds"], chakra["megabytes"] - read["megabytes"]
+        print(f"--to chakra, reading included: {longer:.1f} times as long as serialising alone,")
+        print(f"and {more:.0f} MB more than reading alone; all messages at once take {plain['megabytes']:.0f} MB")
 
 
 if __name__ == "__main__":

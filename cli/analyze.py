@@ -13,6 +13,7 @@ import orjson
 
 from ..analysis.devices import read_devices
 from ..analysis.overheads import OverheadRows, pool, summarise
+from ..analysis.plots import require_matplotlib, write_plots
 from ..analysis.reading import read_trace
 from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
@@ -69,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in filter(None, (arguments.csv, arguments.plots)):
         if Path(folder).exists() and not Path(folder).is_dir():
             raise UsageError(f"{folder}: is no directory; choose another")
+    if arguments.plots:
+        require_matplotlib()
     printed: list[Any] = []
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
@@ -132,10 +135,6 @@ def _write_csv(tables: dict[str, list[dict[str, Any]]], folder: Path) -> None:
 
 
 def _plot(analysis: Analysis, folder: str, kind: str, several: bool) -> None:
-    try:
-        from ..analysis.plots import write_plots
-    except ImportError as error:
-        raise UsageError(f"--plots needs matplotlib ({error}): pip install 'etplus[plots]'") from None
     _make(Path(folder))
     stem = Path(analysis.trace.file).name.split(".json")[0] + "." if several else ""
     write_plots(analysis, Path(folder), stem, kind)

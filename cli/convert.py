@@ -51,6 +51,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--memory-nodes", action="store_true", help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes")
     add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
+    add("--job", metavar="FILE",
+        help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
     add("--split", choices=("model", "graph"), default="model",
         help="npz: what of a dataset stays together; files of a model are MODEL__VARIANT (default: model)")  # fmt: skip
     add("--config", action="append", default=[], metavar="NAME=NUMBER", help="npz: threads or batch of the job")
@@ -81,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         rank=arguments.rank,
         subtree=arguments.subtree,
         max_nodes=arguments.max_nodes,
+        job=arguments.job,
         split=arguments.split,
         config=dict(map(_setting, arguments.config)),
     )

@@ -16,7 +16,7 @@ from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.errors import UsageError
 from ..schemas.files import open_output
 
-__all__ = ["prepare_parser", "report_text", "run"]
+__all__ = ["prepare_parser", "report_text", "run", "share"]
 
 _LINKED_LESS = 3
 
@@ -76,7 +76,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave ambiguous nodes unlinked; refuse broken files instead of recovering",
     )
-    add("--min-match", type=_share, default=0.95, metavar="SHARE",
+    add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="exit with 3 if a smaller share of the ET's ops is linked (default: 0.95)")  # fmt: skip
     add(
         "--renumber",
@@ -165,7 +165,8 @@ def _default_output(first: str, rank: int | None) -> str:
     return str(path.with_name(f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"))
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """A number from 0 to 1."""
     try:
         value = float(text)
     except ValueError:

@@ -19,6 +19,7 @@ __all__ = ["main", "trace_link"]
 
 _COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
+    "batch": "link all ranks of a job, and report on them together",
     "convert": "convert ET+ to what simulators and viewers read, and back",
     "replay": "predict the timeline of ET+ graphs, and what if",
     "fit": "fit a model of what work takes on linked traces",
@@ -27,6 +28,7 @@ _COMMANDS = {
     "evaluate": "hold networks and plain baselines against graphs they have not seen",
     "check": "check Chakra traces (.et) before a simulator runs them",
     "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
+    "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
     "diff": "two traces side by side, by operator and by kernel",
     "demo": "link and convert a bundled real pair, and show the report",

@@ -115,16 +115,22 @@ def _held_dict(file: str, one: HeldOut) -> dict[str, Any]:
 
 
 def _held_lines(held: Sequence[tuple[str, HeldOut]]) -> list[str]:
-    lines = [f"{'iteration':34}{'predicted':>14}{'measured':>14}{'error':>9}{'spread':>9}"]
+    lines = [f"{'iteration':30}{'predicted':>16}{'measured':>16}{'error':>9}{'spread':>9}"]
     for _, one in held:
-        name = shortened(f"{one.index} {one.label}", 33)
-        times = f"{one.predicted_ns / 1000:>11,.1f} us{one.measured_ns / 1000:>11,.1f} us"
-        lines.append(f"{name:34}{times}{100 * one.error:>+8.2f}%{100 * one.spread:>8.2f}%")
+        name = shortened(f"{one.index} {one.label}", 29)
+        lines.append(f"{_held_line(name, one.predicted_ns, one.measured_ns)}{100 * one.spread:>8.2f}%")
     if len(held) > 1:
+        total = sum(one.predicted_ns for _, one in held), sum(one.measured_ns for _, one in held)
+        lines.append(_held_line("all together", *total))
         errors = sorted(abs(one.error) for _, one in held)
         lines.append(f"median error {100 * errors[len(errors) // 2]:.2f}%")
     lines.append("spread: (longest - shortest) / median of all measured iterations")
     return lines
+
+
+def _held_line(name: str, predicted_ns: int, measured_ns: int) -> str:
+    error = 100 * (predicted_ns / measured_ns - 1) if measured_ns else 0.0
+    return f"{name:30}{predicted_ns / 1000:>13,.1f} us{measured_ns / 1000:>13,.1f} us{error:>+8.2f}%"
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, EtPlusDocument], dict[int, str]]:

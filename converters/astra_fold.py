@@ -1,9 +1,10 @@
 """A rank's GPU work for a simulator without a host: kernels in one row, the host's share of the time as delays.
 
 ASTRA-sim has one compute and one communication slot a rank, no streams, and no clock that a node could wait for. So
-computations run one after the other, in the order in which they began, and a delay (a computation, too) stands
-wherever the GPU waited for the host. Where it waited for a communication there is a dependency instead, so that the
-time follows what the network simulation makes of it. A communication depends on whatever ran when it began.
+computations run one after the other, in the order in which they ended (in any other, what waited for a short one
+beside a long one would wait for the long one, too), and a delay (a computation, too) stands wherever the GPU waited
+for the host. Where it waited for a communication there is a dependency instead, so that the time follows what the
+network simulation makes of it. A communication depends on what had ended when it began.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from .host import host_rows, issue_times
 __all__ = ["fold"]
 
 _ROUNDING_NS = 1000
+_LAST = 2**63
 
 
 def fold(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[SimNode]:
-    """The nodes in order of start; each comes after all that it waits for.
+    """The nodes; each comes after all that it waits for.
 
-    GPU events that overlap are counted once, with the one that began first: the simulator cannot run them side by side.
+    GPU events that overlap are counted once, with the one that ended first: the simulator cannot run them side by side.
     Without any GPU event the innermost ops of the host are the computations.
 
     With communications as long as measured, the simulated span is the measured one (first start to last end, the
@@ -39,29 +41,37 @@ def fold(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[S
     Args:
         comms: the communications in the order in which the rank is to issue them.
     """
-    rows = _computations(document, np.array([comm.row for comm in comms], np.int64))
-    return _Folding(document, rows, comms).nodes()
+    rows, ends = _computations(document, np.array([comm.row for comm in comms], np.int64))
+    return _Folding(document, rows, ends, comms).nodes()
 
 
-def _computations(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
-    """Rows that compute, in order of start."""
+def _computations(document: EtPlusDocument, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Rows that compute, in order of their ends, and these, int64 ns; what follows on a stream ends what is before."""
     on_gpu = (document.kind == GPU) & document.timed
     if on_gpu.any():
-        rows = np.setdiff1d(np.flatnonzero(on_gpu), communicating)
+        rows, lane = np.flatnonzero(on_gpu), document.stream_lane
     else:
-        rows = host_rows(document, communicating)
+        rows, lane = host_rows(document, communicating), document.thread
         caller = document.parent_row[rows]
         calls = np.zeros(len(document), np.bool_)
         calls[caller[caller >= 0]] = True
         rows = rows[~calls[rows]]
-    return rows[np.lexsort((document.id[rows], document.ts[rows]))]
+    rows, before = document.lane_order(lane, rows, nested=False)
+    ends = document.finish[rows]
+    follows = np.flatnonzero(before >= 0)
+    ends[follows - 1] = np.minimum(ends[follows - 1], document.ts[rows[follows]])
+    order = np.lexsort((document.id[rows], document.ts[rows], ends))
+    order = order[~np.isin(rows[order], communicating)]
+    return rows[order], ends[order]
 
 
 class _Folding:
     """The simulated time line while it grows; times are whole µs since the first start."""
 
-    def __init__(self, document: EtPlusDocument, rows: IntColumn, comms: Sequence[Communication]) -> None:
-        self.document, self.rows, self.comms = document, rows, comms
+    def __init__(
+        self, document: EtPlusDocument, rows: IntColumn, ends: IntColumn, comms: Sequence[Communication]
+    ) -> None:
+        self.document, self.rows, self.ends, self.comms = document, rows, ends, comms
         self.begin = document.span[0]
         self.ids = itertools.count(1)
         self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, behind a start that is none
@@ -76,15 +86,14 @@ class _Folding:
 
     def nodes(self) -> Iterator[SimNode]:
         document, rows = self.document, self.rows
-        begins = iter(np.maximum.accumulate(self._micros(document.ts[[comm.row for comm in self.comms]])).tolist())
+        begins = np.maximum.accumulate(document.ts[[comm.row for comm in self.comms]]).tolist()
         pending = deque(zip(begins, self.comms, strict=True))
         waits_for, follows = self._waits_for(), self._follows()
-        times = zip(self._micros(document.ts[rows]).tolist(), self._micros(document.finish[rows]).tolist(), strict=True)
-        for row, (begin, end) in zip(rows.tolist(), times, strict=True):
+        for row, begin, end in zip(rows.tolist(), document.ts[rows].tolist(), self.ends.tolist(), strict=True):
             needed = waits_for.get(row, [])
-            yield from self._until(begin, needed, pending, follows)
-            yield self._compute(row, end, needed)
-        yield from self._until(self._micros(document.span[1]), [], pending, follows)
+            yield from self._until(begin, int(document.id[row]), needed, pending, follows)
+            yield self._compute(row, self._micros(end), needed)
+        yield from self._until(document.span[1], _LAST, [], pending, follows)
 
     def _micros(self, ns: Any) -> Any:
         """Whole µs since the first start."""
@@ -92,21 +101,23 @@ class _Folding:
 
     def _until(
         self,
-        time: int,
+        ns: int,
+        number: int,
         needed: list[int],
         pending: deque[tuple[int, Communication]],
         follows: dict[int, list[int]],
     ) -> Iterator[SimNode]:
-        """Communications that begin up to a time, and delays before them and up to that time.
+        """Communications that begin before a computation, and delays before them and up to its start.
 
         Args:
-            needed: rows of communications that what follows has to wait for; those that a delay waits for are removed.
+            ns, number: start and id of the computation.
+            needed: rows of communications that it has to wait for; those that a delay waits for are removed.
         """
-        while pending and pending[0][0] <= time:
+        while pending and (pending[0][0], int(self.document.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
-            yield from self._delay(begin, needed)
-            yield self._communicate(comm, begin, follows.get(comm.row, []))
-        yield from self._delay(time, needed)
+            yield from self._delay(self._micros(begin), needed)
+            yield self._communicate(comm, self._micros(begin), follows.get(comm.row, []))
+        yield from self._delay(self._micros(ns), needed)
 
     def _ready(self, needed: list[int]) -> tuple[int, list[int]]:
         """When the next computation can begin, and the rows of `needed` that have begun."""

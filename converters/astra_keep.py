@@ -55,7 +55,7 @@ def keep(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[S
             micros=int(micros[node]),
             needs=(needs(node) + 1).tolist(),
             caller=int(caller[node]) + 1,
-            on_host=row == DELAY or (document.kind[row] != GPU and row not in talks),
+            on_host=row == DELAY or (row not in talks and bool(document.kind[row] != GPU)),
             comm=talks.get(row),
         )
 
@@ -109,7 +109,8 @@ def _once(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
     """How long each communication runs beyond the end of those before it, ns: the simulator has one at a time."""
     finish = document.finish[communicating]
     busy = np.maximum.accumulate(np.append(0, finish))[:-1]
-    return np.maximum(finish - np.maximum(document.ts[communicating], busy), 0)
+    own: IntColumn = np.maximum(finish - np.maximum(document.ts[communicating], busy), 0)
+    return own
 
 
 def _order(

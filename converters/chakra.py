@@ -12,12 +12,12 @@ import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
+from ..schemas.comm_types import RECV, SEND
 from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
 from ..schemas.records import IntColumn
 from .chakra_attributes import make, shared
 from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, comm_rows, survey
-from .comm_types import RECV, SEND
 from .dependencies import Dependencies, dependencies
 from .host import host_rows, host_work
 
@@ -100,7 +100,7 @@ def _nodes(document: EtPlusDocument, needs: Dependencies, comms: RankComms, memo
             outputs=outputs,
             duration_micros=int(micros[row]),
         )
-        on_host = document.kind[row] != GPU and comm is None
+        on_host = comm is None and bool(document.kind[row] != GPU)
         node.attr.append(shared("is_cpu_op", on_host))
         node.attr.extend(attributes)
         node.attr.extend(_time_attributes(document, row, int(durations[row]), node))

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument, Record
+from ..schemas.comm_kernels import is_comm_kernel
+from ..schemas.comm_types import (
+    HOST_COLLECTIVE,
+    RECV,
+    SEND,
+    WORLD,
+    Group,
+    collective_type,
+    group_of,
+    input_values,
+    message_bytes,
+    with_inputs,
+)
+from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument
 from ..schemas.records import IntColumn
-from .comm_types import HOST_COLLECTIVE, RECV, SEND, collective_type, is_comm_kernel, message_bytes
 from .host import issue_times
 
 __all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]
@@ -23,11 +35,8 @@ ALL_RANKS = 0
 _MAX_GROUP = 2**31 - 1
 _MAX_RANKS = 2**31
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
+_ALONE = "communications that not all ranks have alike, kept as computations of their measured duration"
 _NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
-
-Group = tuple[str, tuple[int, ...]]
-"""Name and ranks of a process group; no ranks where the traces do not tell them."""
-_WORLD: Group = ("", ())
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class Communication:
     peer: int = -1
     tag: int = 0
     seq: int = -1
-    named: Group = _WORLD
+    named: Group = WORLD
 
 
 @dataclass(frozen=True)
@@ -98,12 +107,17 @@ def comm_rows(document: EtPlusDocument) -> IntColumn:
     return np.flatnonzero(wanted & document.timed)
 
 
-def survey(document: EtPlusDocument, rank: int) -> RankComms:
-    """Find the communications of a rank."""
+def survey(document: EtPlusDocument, rank: int, unmatched: Container[int] = ()) -> RankComms:
+    """Find the communications of a rank.
+
+    Args:
+        unmatched: ids of nodes whose communication other ranks do not have, see `JobReport.unmatched`.
+    """
     rows = comm_rows(document)
     rows = rows[np.lexsort((document.id[rows], issue_times(document, rows)[rows]))]
     counts: Counter[str] = Counter()
     found = []
+    groups, world = document.process_groups, document.world_size
     for row in rows.tolist():
         comm = document.comm.get(row, Comm())
         if comm.collective is None and comm.in_nelems is None:
@@ -113,13 +127,16 @@ def survey(document: EtPlusDocument, rank: int) -> RankComms:
         if kind is None or (kind < 0 and (peer is None or not 0 <= peer < _MAX_RANKS)):
             counts[_UNKNOWN if kind is None else _NO_PEER] += 1
             continue
+        if int(document.id[row]) in unmatched:
+            counts[_ALONE] += 1
+            continue
         found.append(
             Communication(
                 row=row, kind=kind, size=message_bytes(comm, kind) or 0, peer=-1 if peer is None else peer,
-                seq=-1 if comm.seq is None else comm.seq, named=_group(document, comm),
+                seq=-1 if comm.seq is None else comm.seq, named=group_of(comm, groups, world),
             )
         )  # fmt: skip
-    return RankComms(rank, document.world_size, tuple(found), counts)
+    return RankComms(rank, world, tuple(found), counts)
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
@@ -132,7 +149,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
     members: dict[Group, list[int]] = {}
     notes = []
     for one in ranks:
-        for group in sorted({comm.named for comm in one.found} - {_WORLD}):
+        for group in sorted({comm.named for comm in one.found} - {WORLD}):
             members.setdefault(group, list(group[1])).extend([] if group[1] else [one.rank])
     if len(ranks) > 1:
         members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
@@ -209,43 +226,13 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
     return ordinals
 
 
-def _group(document: EtPlusDocument, comm: Comm) -> Group:
-    name = comm.pg_name or ""
-    ranks = comm.pg_ranks or document.process_groups.get(name) or []
-    world = document.world_size
-    if len(ranks) == world or (not ranks and (name in ("", "0") or (world and comm.group_size == world))):
-        return _WORLD
-    return name, tuple(sorted(set(ranks)))
-
-
 def _from_inputs(document: EtPlusDocument, row: int, comm: Comm) -> Comm:
-    """What the tensors of a node tell: of gloo's, or of a GPU node that another linker copied from its op.
-
-    The peer of a message stands in the inputs of the `c10d::` call around it: tensors, group, peer, tag.
-    """
-    tensors = list(_tensors(_input_values(document.record(row))))
-    if comm.bytes is None and tensors:
-        comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
+    """What the tensors of a node tell: of gloo's, or of a GPU node that another linker copied from its op."""
     parent = int(document.parent_row[row])
-    if document.kind[row] != CPU or parent < 0 or not document.name_of(parent).startswith("c10d::"):
-        return comm
-    values = _input_values(document.record(parent))
-    peer = values[2] if len(values) > 2 and type(values[2]) is int else None
-    return msgspec.structs.replace(comm, src_rank=peer, dst_rank=peer)
+    called = document.kind[row] == CPU and parent >= 0 and document.name_of(parent).startswith("c10d::")
+    return with_inputs(comm, _inputs(document, row), _inputs(document, parent) if called else None)
 
 
-def _input_values(record: Record) -> list[Any]:
-    inputs = msgspec.json.decode(record["inputs"]) if "inputs" in record else []
-    values = inputs.get("values") if isinstance(inputs, dict) else inputs
-    return values if isinstance(values, list) else []
-
-
-def _tensors(value: Any) -> Iterator[list[Any]]:
-    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
-    if not isinstance(value, list):
-        return
-    if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):
-        yield value
-        return
-    for part in value:
-        yield from _tensors(part)
+def _inputs(document: EtPlusDocument, row: int) -> list[Any]:
+    record = document.record(row)
+    return input_values(msgspec.json.decode(record["inputs"])) if "inputs" in record else []

@@ -17,6 +17,7 @@ from ..schemas.etplus import EtPlus
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
+from ..schemas.job_report import JobReport, read_job_report
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
 from .chakra_back import read_et, write_etplus, write_messages
@@ -79,6 +80,7 @@ def convert(
     rank: int | None = None,
     subtree: str | None = None,
     max_nodes: int | None = None,
+    job: str | os.PathLike[str] | None = None,
     split: Split = "model",
     config: Mapping[str, float] | None = None,
 ) -> Conversion:
@@ -96,6 +98,8 @@ def convert(
         memory_nodes: for "chakra", see `write_et`.
         rank: take this one of several files.
         subtree, max_nodes: for graphs, see `select_rows`.
+        job: the job_report.json of `etplus batch`: communications that do not match over the ranks are kept as
+            computations, so that a simulator does not wait for ever, and the ranks' clocks are aligned.
         split, config: for "npz", see `write_dataset` and `graph_arrays`.
 
     Raises:
@@ -110,6 +114,7 @@ def convert(
     inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlus)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
+    known = None if job is None else read_job_report(os.fspath(job))
     if to in _ONE_ONLY:
         return _one(_only(inputs, rank, to), output, to)
     if to in _PER_RANK:
@@ -117,11 +122,11 @@ def convert(
             partial(write_astra_sim, host=host) if to == "astra-sim" else partial(write_et, memory_nodes=memory_nodes)
         )
         prefix = len(inputs) > 1 and rank is None if as_prefix is None else as_prefix
-        return _per_rank(inputs, rank, os.fspath(output), write, prefix=prefix, simulator=to == "astra-sim")
+        return _per_rank(inputs, rank, os.fspath(output), write, known, prefix=prefix, simulator=to == "astra-sim")
     if to == "npz":
         return _arrays(inputs, rank, Path(os.fspath(output)), as_prefix, split, config)
     _refuse_overwriting(inputs, [output])
-    documents = dict(_documents(inputs, rank))
+    documents = dict(_documents(inputs, rank, known))
     notes = tuple(f"{one.file}: {note}" for one in documents.values() for note in one.notes)
     if to == "chrome":
         trace = write_chrome(documents, output)
@@ -157,7 +162,7 @@ def _arrays(
 
         return Conversion(tuple(write_dataset(graphs(), output, split)), nodes)
     _refuse_overwriting(inputs, [output])
-    (document,) = dict(_documents(inputs, rank)).values()
+    (document,) = dict(_documents(inputs, rank, None)).values()
     graph = graph_arrays(document, config=config)
     write_graph_arrays(graph, output)
     return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes))
@@ -172,8 +177,10 @@ def _is_chakra(source: Input) -> TypeGuard[str | os.PathLike[str]]:
     return not isinstance(source, EtPlus) and os.fspath(source).endswith((".et", ".et.gz"))
 
 
-def _documents(inputs: Sequence[Input], rank: int | None) -> Iterator[tuple[int, EtPlusDocument]]:
-    """Ranks and documents one by one, or of one rank only.
+def _documents(
+    inputs: Sequence[Input], rank: int | None, job: JobReport | None
+) -> Iterator[tuple[int, EtPlusDocument]]:
+    """Ranks and documents one by one, or of one rank only, with the clock offsets that the job's report tells.
 
     Raises:
         UsageError: two files of a rank, or none of the one that is wanted.
@@ -186,7 +193,7 @@ def _documents(inputs: Sequence[Input], rank: int | None) -> Iterator[tuple[int,
             raise UsageError(f"{files[own]} and {document.file} are both of rank {own}; give one of them")
         files[own] = document.file
         if rank is None or rank == own:
-            yield own, document
+            yield own, document if job is None else document.with_clock_offset(job.offset_of(own))
     if rank is not None and rank not in files:
         raise UsageError(f"no file of rank {rank}; there are ranks {', '.join(map(str, sorted(files)))}")
 
@@ -229,6 +236,7 @@ def _per_rank(
     rank: int | None,
     output: str,
     write: Callable[..., Written],
+    job: JobReport | None,
     *,
     prefix: bool,
     simulator: bool,
@@ -237,8 +245,8 @@ def _per_rank(
     found: list[RankComms] = []
     notes: list[str] = []
     last: tuple[int, EtPlusDocument] | None = None
-    for last in _documents(inputs, rank):
-        found.append(survey(last[1], last[0]))
+    for last in _documents(inputs, rank, job):
+        found.append(survey(last[1], last[0], job.unmatched(last[0]) if job else ()))
         notes += [f"{last[1].file}: {note}" for note in last[1].notes]
     ranks = sorted(one.rank for one in found)
     if len(ranks) > 1 and not prefix:
@@ -254,7 +262,7 @@ def _per_rank(
     _refuse_overwriting(inputs, paths.values())
     counts: Counter[str] = Counter()
     nodes = 0
-    for own, document in [last] if len(ranks) == 1 and last else _documents(inputs, rank):
+    for own, document in [last] if len(ranks) == 1 and last else _documents(inputs, rank, job):
         written = write(document, paths[own], comms=agreement.ranks[own])
         nodes += written.nodes
         counts += written.counts

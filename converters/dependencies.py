@@ -160,7 +160,8 @@ def start_order(document: EtPlusDocument) -> IntColumn:
     """All rows in order of start; those that start together the longest first, callers before callees."""
     starts = _starts(document)
     longest = np.where(document.timed, -document.finish, -_FOREVER)
-    return np.lexsort((document.id, longest, starts))
+    order: IntColumn = np.lexsort((document.id, longest, starts))
+    return order
 
 
 def _starts(document: EtPlusDocument) -> IntColumn:

@@ -134,6 +134,8 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
 def _same(table: _Table, group: int, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
     """Whether two ranks run the same collectives of a group; the first difference is reported."""
     name = f"group {group}" if group else "all ranks"
+    if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
+        return False
     both = min(len(ours), len(theirs))
     one, two = ours[:both], theirs[:both]
     rows = table.rows
@@ -153,6 +155,33 @@ def _same(table: _Table, group: int, ours: IntArray, theirs: IntArray, rank: int
         findings.add("collective", None, (), "{}: {} collectives on rank {}, {} on rank {}", *values)
         return False
     return not (other_op | (other_size & ~uneven)).any()
+
+
+def _name_missing(table: _Table, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
+    """Report the collectives that one of two ranks lacks, if that is all that tells them apart.
+
+    Sizes of all-to-alls may differ, but where they need not, they tell which one is missing.
+    """
+    few, many = sorted((ours, theirs), key=len)
+    op, size = table.rows.op, table.rows.size
+    for exact in (True, False):
+        may_differ = (op[few] == CollectiveCommType.ALL_TO_ALL) & (not exact)
+        front, back = (
+            (op[few] == op[part]) & ((size[few] == size[part]) | may_differ)
+            for part in (many[: len(few)], many[len(many) - len(few) :])
+        )
+        at = int(np.append(front, False).argmin())
+        if back[at:].all():
+            break
+    else:
+        return False
+    row, others = many[at], len(many) - len(few) - 1
+    has, lacks = (int(table.rank[ours[0]]), rank) if many is ours else (rank, int(table.rank[ours[0]]))
+    text = "{}, collective {}: {} of {} bytes on rank {} (node {}){} missing on rank {}, which has {} of {}"
+    verb = f" and {others} after it are" if others else " is"
+    values = (name, at, _op_name(op[row]), size[row], has, table.rows.node[row], verb, lacks, len(few), len(many))
+    findings.add("collective", None, (int(table.rows.node[row]),), text, *values)
+    return True
 
 
 def _match_messages(table: _Table, findings: Findings) -> tuple[IntArray, IntArray] | None:

@@ -196,7 +196,7 @@ def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Acc
         _, code = np.unique(storage, return_inverse=True)
         total = np.bincount(code, count)
         order = np.argsort(total, kind="stable")
-        coarse = np.zeros(len(total), np.bool_)
+        coarse: npt.NDArray[np.bool_] = np.zeros(len(total), np.bool_)
         coarse[order] = np.cumsum(total[order]) > limit
         coarse = coarse[code]
         first[coarse] = np.searchsorted(cuts, storage[coarse] * len(offsets))

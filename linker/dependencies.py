@@ -82,7 +82,7 @@ class _Edges:
         """All edges, (m, 3), sorted, each once."""
         source, target, kind = (np.concatenate(column) for column in (self.source, self.target, self.kind))
         order = np.lexsort((kind, target, source))
-        table = np.stack([source, target, kind], axis=1)[order]
+        table: IntColumn = np.stack([source, target, kind], axis=1)[order]
         new = np.ones(len(table), np.bool_)
         new[1:] = (table[1:] != table[:-1]).any(axis=1)
         return table[new]

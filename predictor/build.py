@@ -43,7 +43,8 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
         stream_edges(points, submitted, between, latency),
         _data_and_comm(points),
     ])  # fmt: skip
-    notes = [f"{len(guessed)} waits between streams were guessed from the times"] if len(guessed) else []
+    count = f"{len(guessed)} wait{'s' if len(guessed) > 1 else ''}"
+    notes = [f"{count} between streams guessed from the times"] if len(guessed) else []
     return ordered_graph(points, edges, queue.limit, notes)
 
 

@@ -18,10 +18,13 @@ __all__ = ["LATE_NS", "LaunchQueue", "find_queue", "launch_edges", "stream_edges
 _SLOW = 3
 """A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
 copy, grown a pool)."""
-_BLOCKED = 5
-"""A call that takes so many times as long as the median one, at the queue's limit, has waited for the queue."""
-_LEAST_LIMIT = 64
-_LEAST_BLOCKED = 20
+_LONGER = 1.5
+"""At the queue's limit calls take over so many times as long as below it,"""
+_LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
+"""and there are so many of them, also as a share of all launches: a queue that is long at times has no plateau."""
+_OWN_NS, _CONSTANT = 3_000, 0.25
+"""What a call that waits takes by itself; and how constant its return after there was room must be, as a share of its
+duration, where no calls are seen that do not wait."""
 _NEAR_LIMIT = 8
 """Calls return some µs after there is room in the queue, in which further short kernels may start."""
 _CARRIED_NS = 50_000
@@ -48,7 +51,7 @@ class LaunchQueue:
 
 
 def find_queue(points: Points) -> LaunchQueue:
-    """Learn the limit: the number of outstanding launches at which calls last long and above which none returns.
+    """Learn the limit: a number of outstanding launches at which many calls return, after a long time, and none above.
 
     Launches count per stream or per device, whichever shows the sharper limit. Work has left the queue when it starts.
     """
@@ -69,32 +72,45 @@ def find_queue(points: Points) -> LaunchQueue:
 def _limit_of(
     points: Points, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
-    """The limit on launches to each stream or device, None if no calls wait for it."""
+    """The limit on launches to each stream or device, None if no calls wait for it.
+
+    GPU events that no call in the trace launched were in the queue when the window began.
+    """
     document = points.document
     order = np.lexsort((document.ts[call], lane[work]))
     call, work, duration = call[order], work[order], duration[order]
-    outstanding, leaving = np.zeros(len(call), np.int64), []
+    early = points.gpu[points.launcher[points.gpu] < 0]
+    outstanding, queues = np.zeros(len(call), np.int64), []
     bounds = [*np.flatnonzero(np.diff(lane[work], prepend=-2)).tolist(), len(call)]
     for a, b in itertools.pairwise(bounds):
-        starts = np.sort(document.ts[work[a:b]])
-        outstanding[a:b] = np.arange(1, b - a + 1) - np.searchsorted(starts, document.finish[call[a:b]], side="right")
-        leaving.append(work[a:b][np.argsort(document.ts[work[a:b]], kind="stable")])
+        before = early[lane[early] == lane[work[a]]]
+        leaving = np.concatenate([before, work[a:b]])
+        leaving = leaving[np.argsort(document.ts[leaving], kind="stable")]
+        gone = np.searchsorted(document.ts[leaving], document.finish[call[a:b]], side="right")
+        outstanding[a:b] = np.arange(1, b - a + 1) + len(before) - gone
+        queues.append((call[a:b], len(before), leaving))
     if not len(call) or outstanding.max() < _LEAST_LIMIT:
         return None
     top = outstanding >= outstanding.max() - _NEAR_LIMIT
-    below = outstanding < outstanding.max() - 4 * _NEAR_LIMIT
-    typical = int(np.median(duration[below])) if below.any() else 0
-    blocked = top & (duration > _BLOCKED * typical)
-    if np.count_nonzero(blocked) < _LEAST_BLOCKED or np.median(duration[top]) <= _BLOCKED * typical:
+    limit = int(np.bincount(outstanding[top]).argmax())
+    at_limit, below = np.abs(outstanding - limit) <= 1, outstanding < outstanding.max() - 4 * _NEAR_LIMIT
+    if np.count_nonzero(at_limit) < max(_LEAST_BLOCKED, _LEAST_SHARE * len(call)):
         return None
-    limit = int(np.bincount(outstanding[blocked]).argmax())
     source, target = [], []
-    for (a, b), left in zip(itertools.pairwise(bounds), leaving, strict=True):
-        source.append(points.start[left[: max(b - a - limit, 0)]])
-        target.append(points.end[call[a + limit : b]])
+    for calls, before_count, leaving in queues:  # a launch waits for what left the queue `limit` places before
+        place = np.arange(len(calls)) + before_count - limit
+        source.append(points.start[leaving[place[place >= 0]]])
+        target.append(points.end[calls[place >= 0]])
     begin, end = np.concatenate(source), np.concatenate(target)
     edges = Edges.of(QUEUE, begin, end, points.between(begin, end), capped=True)
-    return LaunchQueue(limit, edges, call[blocked], typical)
+    if np.count_nonzero(below) >= _LEAST_BLOCKED:
+        typical = int(np.median(duration[below]))
+        waits = np.median(duration[at_limit]) > _LONGER * typical
+    else:  # all calls are alike: they wait if each returns as long after there was room
+        typical = _OWN_NS
+        early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
+        waits = late_ns - early_ns <= _CONSTANT * np.median(duration[at_limit])
+    return LaunchQueue(limit, edges, call[top & (duration > typical)], typical) if waits else None
 
 
 def with_submissions(

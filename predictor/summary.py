@@ -21,7 +21,7 @@ __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 
 _WIDTH = 80
 _TOP = 8
-_NAME = 44
+_NAME = 41
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ class Summary:
         for one in dict.fromkeys(self.constants) if self.gpu_events else ():
             limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
             yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
-        yield [f"{'':24}{'predicted' if self.before_ns is None else 'changed':>14}{'measured':>14}"]
+        yield [f"{'':24}{'predicted' if self.before_ns is None else 'changed':>16}{'measured':>16}"]
         error = f"{100 * self.error:>+10.2f}%" if self.before_ns is None else ""
         yield [_row("makespan", self.predicted_ns, self.measured_ns) + error]
         if self.start_error_ns is not None and self.before_ns is None:
             share = f"{100 * self.start_error:.3f}% of the makespan"
-            yield [f"{'mean kernel-start error':24}{_us(self.start_error_ns):>14}   {share}"]
+            yield [f"{'mean kernel-start error':24}{_us(self.start_error_ns):>16}   {share}"]
         yield [_row(f"{shortened(lane.name, 18)} busy", lane.busy_ns, lane.measured_busy_ns) for lane in self._shown()]
         if self.exposed_ns or self.measured_exposed_ns:
             yield [_row("exposed communication", self.exposed_ns, self.measured_exposed_ns)]
@@ -260,14 +260,13 @@ def _path_lines(title: str, path: CriticalPath, total: int, *, ops: bool = True)
     shares = ", ".join(f"{kind} {100 * ns / max(total, 1):.1f}%" for kind, ns in path.by_kind.items())
     lines = textwrap.wrap(f"{title}: {shares}", _WIDTH, subsequent_indent=" " * 4)
     for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]:
-        lines.append(
-            f"  {100 * ns / max(total, 1):5.1f}% {_us(ns):>14}  {shortened(kind, 10):10} {shortened(name, _NAME)}"
-        )
+        share = 100 * ns / max(total, 1)
+        lines.append(f"  {share:5.1f}% {_us(ns):>16}  {kind:10} {shortened(name, _NAME)}")
     return lines
 
 
 def _row(name: str, predicted: int, measured: int | None) -> str:
-    return f"{name:24}{_us(predicted):>14}{'' if measured is None else _us(measured):>14}"
+    return f"{name:24}{_us(predicted):>16}{'' if measured is None else _us(measured):>16}".rstrip()
 
 
 def _us(ns: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .etplus import EDGE_KINDS
 from .records import IntColumn
 
-__all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record"]
+__all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record", "process_groups_of"]
 
 CPU, GPU, RUNTIME = 0, 1, 2
 """Values of `EtPlusDocument.kind`."""
@@ -187,21 +187,27 @@ class EtPlusDocument:
 
     @property
     def base_time_ns(self) -> int:
-        """What is added to `ts` for wall-clock ns; 0 where `ts` is wall-clock itself or nothing is known."""
+        """What is added to `ts` for wall-clock ns, by the job's clock where `clock_offset_ns` tells how it differs.
+
+        0 where `ts` is wall-clock itself or nothing is known.
+        """
         kineto = self.summary.get("kineto")
-        base = kineto.get("base_time_ns") if isinstance(kineto, dict) else None
-        return base if type(base) is int and 0 <= base < _MAX_NS else 0
+        given = kineto if isinstance(kineto, dict) else {}
+        base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
+        wall = base if type(base) is int and 0 <= base < _MAX_NS else 0
+        return wall - offset if type(offset) is int and abs(offset) < _MAX_NS else wall
+
+    def with_clock_offset(self, offset_ns: int) -> EtPlusDocument:
+        """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""
+        kineto = self.summary.get("kineto")
+        if not isinstance(kineto, dict) or "clock_offset_ns" in kineto:
+            return self
+        return replace(self, summary={**self.summary, "kineto": {**kineto, "clock_offset_ns": offset_ns}})
 
     @property
     def process_groups(self) -> dict[str, list[int]]:
         """Name and ranks of the process groups that Kineto's `distributedInfo` lists."""
-        listed = self._info().get("pg_config")
-        groups = {}
-        for group in listed if isinstance(listed, list) else ():
-            ranks = group.get("ranks") if isinstance(group, dict) else None
-            if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
-                groups[str(group.get("pg_name"))] = ranks
-        return groups
+        return process_groups_of(self._info())
 
     def _info(self) -> dict[str, Any]:
         kineto = self.summary.get("kineto")
@@ -211,3 +217,14 @@ class EtPlusDocument:
     def _distributed(self, key: str) -> int | None:
         value = self._info().get(key)
         return value if type(value) is int and 0 <= value < _MAX_RANKS else None
+
+
+def process_groups_of(distributed_info: dict[str, Any]) -> dict[str, list[int]]:
+    """Name and ranks of the process groups that a `distributedInfo` lists."""
+    listed = distributed_info.get("pg_config")
+    groups = {}
+    for group in listed if isinstance(listed, list) else ():
+        ranks = group.get("ranks") if isinstance(group, dict) else None
+        if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+            groups[str(group.get("pg_name"))] = ranks
+    return groups

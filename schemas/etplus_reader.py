@@ -192,7 +192,10 @@ class _Reader:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
     def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
-        summary = msgspec.json.decode(raw)
+        try:
+            summary = msgspec.json.decode(raw)
+        except UNREADABLE as error:
+            raise TraceFormatError(self.file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
         if not isinstance(summary, dict):
             raise TraceFormatError(self.file, '"etplus"', "is no object", _SPOILT)
         return summary
@@ -391,4 +394,5 @@ def _ns(values: list[Any]) -> IntColumn:
         return np.fromiter(exact, np.int64, len(values))
     us = np.fromiter((0.0 if value is None else value for value in values), np.float64, len(values))
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
-    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    return ns

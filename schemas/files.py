@@ -118,10 +118,10 @@ class _Bar(tqdm):  # type: ignore[type-arg]
     monitor_interval = 0
 
 
-def progress_bar(total: int, what: str, wanted: bool) -> tqdm[NoReturn]:
-    """A bar of bytes on standard error, shown after two seconds and only on a terminal."""
+def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> tqdm[NoReturn]:
+    """A bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
     return _Bar(
-        total=total, desc=what, unit="B", unit_scale=True, leave=False, delay=_PROGRESS_DELAY_S,
+        total=total, desc=what, unit=unit, unit_scale=unit == "B", leave=False, delay=_PROGRESS_DELAY_S,
         disable=None if wanted else True,
     )  # fmt: skip
 

@@ -135,7 +135,8 @@ class EventTable:
     @property
     def end(self) -> IntColumn:
         """int64 ns, ts + dur; an unfinished event ends where it starts."""
-        return self.ts + np.maximum(self.dur, 0)
+        end: IntColumn = self.ts + np.maximum(self.dur, 0)
+        return end
 
     def args(self, row: int) -> bytes:
         """The undecoded JSON text of an event's `args`."""
@@ -324,7 +325,9 @@ class _Builder:
             if args
             else np.zeros(0, np.bool_)
         )
-        columns = {name: np.full(len(args), none, np.int64) for name, none in (_CPU_ARGS | _OTHER_ARGS).items()}
+        columns: dict[str, IntColumn] = {
+            name: np.full(len(args), none, np.int64) for name, none in (_CPU_ARGS | _OTHER_ARGS).items()
+        }
         for members, wanted in ((on_cpu, _CPU_ARGS), (~on_cpu, _OTHER_ARGS)):
             rows = np.flatnonzero(members)
             mine = [args[i] for i in rows.tolist()]
@@ -397,4 +400,5 @@ def _nanoseconds(values: list[Any]) -> IntColumn:
     if np.any(np.abs(us) >= _MAX_NS / 1000):
         raise msgspec.ValidationError("a time of over 146 years")
     whole = np.floor(us)
-    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    return ns

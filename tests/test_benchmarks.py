@@ -50,3 +50,32 @@ def test_the_benchmark_prints_its_table() -> None:
         "bar 0.5",
     ):
         assert part in text
+
+
+def test_the_benchmark_of_a_job_prints_its_ratio() -> None:
+    text = execute("bench_batch.py", "--ranks", "2", "--times", "1", "--runs", "1")
+    assert "2 workers / 1 worker: " in text and "bar 1.7" in text and max(map(len, text.splitlines())) <= 80
+
+
+def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
+    """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/linking.md."""
+    shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces
+    docs = tmp_path / "linking.md"
+    docs.write_bytes((ROOT / "docs" / "linking.md").read_bytes())
+    execute("score_table.py", "--into", docs)  # fails if a bar is missed
+    assert docs.read_text("utf-8") == (ROOT / "docs" / "linking.md").read_text("utf-8")
+
+
+def test_the_benchmark_of_the_replay_finds_what_networkx_finds() -> None:
+    text = execute("bench_replay.py", "--nodes", "4000")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "nodes/s" in text and "the same length" in text
+
+
+def test_the_table_of_replay_errors(tmp_path: Path) -> None:
+    """A folder with one trace; the numbers are held against their bars elsewhere."""
+    kineto = fixture_pair("demo/train_cpu")[1]
+    (tmp_path / "cpu-pairs").mkdir()
+    (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())
+    text = execute("replay_table.py", "--traces", tmp_path)
+    assert "| train_cpu | 3 |" in text and "largest makespan error 0.000%" in text

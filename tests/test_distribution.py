@@ -54,7 +54,7 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
     """A user's project whose own modules are called like our folders."""
-    for name in ("schemas", "linker", "converters", "predictor", "cli", "fixtures"):
+    for name in ("schemas", "linker", "converters", "analysis", "predictor", "cli", "fixtures"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module was imported')\n")
     return tmp_path
 

@@ -17,7 +17,7 @@ from ...schemas.records import IntColumn
 
 __all__ = ["Alignment", "Calls", "align_at_anchors", "align_from", "occurrences", "shortest_edit", "unique_anchors"]
 
-_MAX_DIFFERENCES = 1500
+_MAX_DIFFERENCES = 500
 """A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
 _MAX_OCCURRENCES = 4096
 _SPARE = 8

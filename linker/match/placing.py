@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...schemas.records import IntColumn
 from .align import Alignment, Calls, align_at_anchors, align_from, occurrences, unique_anchors
@@ -169,7 +171,7 @@ def _where_equal(pattern: IntColumn, text: IntColumn, i: IntColumn, j: IntColumn
 def _hashes(names: IntColumn, length: int) -> IntColumn:
     """Polynomial hash of each run of names, int64 with wrap-around."""
     count = len(names) - length + 1
-    value = np.zeros(count, np.uint64)
+    value: npt.NDArray[np.unsignedinteger[Any]] = np.zeros(count, np.uint64)
     for k in range(length):
         value = value * np.uint64(1_000_003) + names[k : k + count].astype(np.uint64) + np.uint64(1)
     return value.astype(np.int64)

@@ -110,6 +110,18 @@ def test_ops_are_the_topmost_ones(name: str) -> None:
         assert (int(tree.top[call]), tree.regions(int(tree.path[call]))) == (top, path)
 
 
+@pytest.mark.parametrize("name", ["resnet103", "dlrm.rank0"])
+def test_kineto_alone_tells_what_etplus_tells(name: str) -> None:
+    """Callers by time and launches by correlation come to the ET's tree and the linker's parents."""
+    told = []
+    for trace in (trace_of(f"gpu-pairs/{name}.kineto"), trace_of(f"linked gpu-pairs/{name}")):
+        total: Counter[object] = Counter()
+        for row in breakdown(trace):
+            total[row.stream, row.modules, row.op, row.kernel] += row.total_ns
+        told.append(total)
+    assert told[0] == told[1] and len(told[0]) > 70
+
+
 def test_modules_of_a_trace_recorded_with_stack() -> None:
     rows = breakdown(trace_of("gpu-kineto/h100_bert"))
     linear = next(row for row in rows if row.modules and row.modules[-1] == "nn.Module: Linear_25")

@@ -14,7 +14,7 @@ def test_help_lists_the_commands() -> None:
     assert done.returncode == 0 and all(name in text for name in ("link", "demo", "check"))
 
 
-@pytest.mark.parametrize("name", ["link", "demo", "check"])
+@pytest.mark.parametrize("name", ["link", "demo", "check", "analyze", "augment", "diff"])
 def test_help_of_a_command_has_an_example(name: str) -> None:
     done = run("etplus", name, "--help")
     assert done.returncode == 0 and b"example" in done.stdout and f"etplus {name}".encode() in done.stdout

@@ -122,25 +122,38 @@ def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
 
 @st.composite
 def gpu_timelines(draw: st.DrawFn) -> EtPlusDocument:
-    """Kernels and collectives of several streams that run one after the other on each, as long as they like."""
+    """Kernels and collectives of several streams that run one after the other on each, as long as they like.
+
+    Some waits are on record: of GPU events for each other, and of the host for one, before it launches another.
+    """
     nodes = [cpu(3, "step", 0, draw(st.integers(1, 4000)) / 2, scope=7)]
     number, edges = 10, []
-    for stream, kind in ((7, "kernel"), (8, "kernel"), (20, "nccl")):
+    for stream, kinds in ((7, ["kernel"]), (8, ["kernel"]), (20, ["nccl", "nccl", "kernel"])):
         at = draw(st.integers(0, 400)) / 4
         for _ in range(draw(st.integers(0, 6))):
+            kind = draw(st.sampled_from(kinds))
             at += draw(st.sampled_from([0, 0.25, 3, 40]))
             dur = draw(st.sampled_from([0, 0.5, 2.75, 30, 111.125]))
             comm = {"comm": {"collective": "allreduce", "bytes": 64}, "pg_name": None} if kind == "nccl" else {}
             nodes.append(gpu(number, f"{kind}Kernel", at, dur, stream=stream, **comm))
             number, at = number + 1, at + dur
-    events = nodes[1:]
+    events, calls = nodes[1:], []
     for source, target in itertools.permutations(events, 2):
-        if source["ts"] + source["dur"] <= target["ts"] and draw(st.booleans()):
+        end = source["ts"] + source["dur"]
+        if end > target["ts"]:
+            continue
+        wait = draw(st.sampled_from(["none", "none", "event", "sync"]))
+        if wait == "event":
             edges.append([source["id"], target["id"], "event"])
-    return etplus(nodes, [], sorted(edges))
+        elif wait == "sync":
+            calls.append(runtime(100 + 2 * len(calls), "cudaStreamSynchronize", max(0, end - 2), min(2, end)))
+            edges.append([source["id"], calls[-1]["id"], "sync"])
+            calls.append(runtime(100 + 2 * len(calls), "cudaLaunchKernel", end, 0))
+            edges.append([calls[-1]["id"], target["id"], "launch"])
+    return etplus(nodes, calls, sorted(edges))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(document=gpu_timelines())
 def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: EtPlusDocument) -> None:
     folder = tmp_path_factory.mktemp("fold")
@@ -169,22 +182,30 @@ def test_ranks_together_match(tmp_path: Path) -> None:
     assert [size for _, size, _ in issued[0]] == [24576, 192, 1536, 13568, 1576964, 24576, 448, 907840]
 
 
-def test_a_collective_that_one_rank_lacks_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "lacking", "name"),
+    [(0, 2, "ALL_TO_ALL of 24576"), (3, 2, "ALL_TO_ALL of 13568"), (4, 0, "ALL_REDUCE of 1576964"),
+     (7, 2, "ALL_REDUCE of 907840")],
+)  # fmt: skip
+def test_a_collective_that_one_rank_lacks_is_named(at: int, lacking: int, name: str, tmp_path: Path) -> None:
     convert([linked(name).document for name in DLRM], tmp_path / "t", to="astra-sim")
-    metadata, nodes = read_chakra(tmp_path / "t.2.et")
+    metadata, nodes = read_chakra(tmp_path / f"t.{lacking}.et")
     kept = list(nodes)
-    removed = next(node for node in kept if node.type == COLL)
+    removed = [node for node in kept if node.type == COLL][at]
     for node in kept:
         deps = [
             *dict.fromkeys(d for dep in node.data_deps for d in (removed.data_deps if dep == removed.id else [dep]))
         ]
         del node.data_deps[:]
         node.data_deps.extend(deps)
-    write_chakra(tmp_path / "t.2.et", metadata, [node for node in kept if node.id != removed.id])
+    write_chakra(tmp_path / f"t.{lacking}.et", metadata, [node for node in kept if node.id != removed.id])
     report = check(tmp_path / "t", profile="astra-sim")
     assert not report.ok
-    assert "collective" in report.counts
-    assert any("8 collectives on rank 0, 7 on rank 2" in problem.text for problem in report.problems)
+    having = (1, 2, 3) if lacking == 0 else (0,)
+    assert report.counts == {"collective": len(having)}
+    for problem, rank in zip(report.problems, having, strict=True):
+        assert problem.text.startswith(f"all ranks, collective {at}: {name} bytes on rank {rank} (node ")
+        assert problem.text.endswith(f") is missing on rank {lacking}, which has 7 of 8")
 
 
 def comm_rank(rank: int, *comms: Document, world: int = 4, launch: bool = False) -> EtPlusDocument:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from etplus.predictor.constants import fit_constants
@@ -274,3 +276,45 @@ def test_collectives_in_contradicting_orders_are_refused() -> None:
         ]
     with pytest.raises(UsageError, match="contradicting orders"):
         couple([build_graph(trace.document()) for trace in ranks])
+
+
+def launching(kernels: list[float], host: list[float], limit: int) -> tuple[Timeline, float]:
+    """A simulation of its own: each launch takes 2 µs, or until 4 µs after there is room in the queue; the latency is
+    6, the gap 1.2. Returns the trace, and when the last kernel ended."""
+    trace, now, free = Timeline(), 0.0, -9.0
+    starts: list[float] = []
+    for length, work in zip(kernels, host, strict=True):
+        start = max(now + 6, free + 1.2)
+        starts.append(start)
+        room = starts[len(starts) - 1 - limit] + 4 if len(starts) > limit else 0.0
+        end = max(now + 2, room)
+        trace.launch("k", round(now, 3), round(end - now, 3), round(start, 3), round(length, 3))
+        now, free = end + work, start + length
+    return trace, free
+
+
+@pytest.mark.parametrize("lengths", [(20, 80), (3, 4, 5, 8, 30)], ids=["long kernels", "short kernels"])
+def test_a_full_queue_is_predicted_as_a_simulation_has_it(lengths: tuple[int, ...]) -> None:
+    """1500 kernels behind a queue of 300: half as long, they take what the simulation of half as long ones takes."""
+    rng = random.Random(3)
+    kernels = [float(rng.choice(lengths)) for _ in range(1500)]
+    host = [rng.uniform(0.5, 2) for _ in range(1500)]
+    trace, whole = launching(kernels, host, 300)
+    _, half = launching([length / 2 for length in kernels], host, 300)
+    graph = trace.graph()
+    assert graph.queue_limit is not None and abs(graph.queue_limit - 300) <= 2
+    assert after(graph).makespan_ns / 1000 == pytest.approx(whole, rel=0.001)
+    assert after(graph, "kernel*0.5").makespan_ns / 1000 == pytest.approx(half, rel=0.005)
+
+
+def test_work_from_before_the_window_is_in_the_queue_too() -> None:
+    """The same trace without the first 500 calls: their kernels, which nobody launched, still fill the queue."""
+    rng = random.Random(3)
+    host = [rng.uniform(0.5, 2) for _ in range(1500)]
+    trace, _ = launching([50.0] * 1500, host, 300)
+    calls = [event for event in trace.events if event["cat"] == "cuda_runtime"]
+    begin = calls[500]["ts"]
+    trace.events = [event for event in trace.events if event["ts"] >= begin]
+    graph = trace.graph()
+    assert graph.queue_limit is not None and abs(graph.queue_limit - 300) <= 2
+    assert after(graph, "kernel*0.5").makespan_ns == pytest.approx(0.51 * after(graph).makespan_ns, rel=0.02)

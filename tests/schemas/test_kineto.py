@@ -285,3 +285,15 @@ def test_one_bad_event_costs_only_itself_and_shifts_no_index() -> None:
         trace = read_kineto(text)
         assert trace.events.index.tolist() == [0, 1, 3], broken
         assert [loss.kind for loss in trace.losses] == ["dropped_record"] and trace.losses[0].count == 1
+
+
+def test_calls_of_modules_are_kept_on_request() -> None:
+    calls = [
+        {"ph": "X", "cat": "python_function", "name": name, "ts": ts, "dur": 2, "args": {"Python id": ts}}
+        for ts, name in enumerate(["nn.Module: Linear_0", "forward", "torch/nn/modules/linear.py(1): nn.Module: no"])
+    ]
+    data = orjson.dumps(kineto_document([*calls, {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 9, "dur": 1}]))
+    tables = [read_kineto(data, modules=modules).events for modules in (False, True)]
+    kept = [[table.names[code] for code in table.name] for table in tables]
+    assert kept == [["aten::mm"], ["nn.Module: Linear_0", "aten::mm"]]
+    assert read_kineto(data, modules=True).events.index.tolist() == [0, 3]

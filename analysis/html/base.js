@@ -1,0 +1,229 @@
+/* Small helpers: elements (always textContent, never innerHTML), numbers with units, colours of the theme. */
+
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key === "class") node.className = value;
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key.startsWith("--")) node.style.setProperty(key, value);
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const SCALES = {
+  ns: [
+    ["ns", 1],
+    ["µs", 1e3],
+    ["ms", 1e6],
+    ["s", 1e9],
+  ],
+  bytes: [
+    ["B", 1],
+    ["kB", 1e3],
+    ["MB", 1e6],
+    ["GB", 1e9],
+    ["TB", 1e12],
+  ],
+  flop: [
+    ["FLOP", 1],
+    ["kFLOP", 1e3],
+    ["MFLOP", 1e6],
+    ["GFLOP", 1e9],
+    ["TFLOP", 1e12],
+    ["PFLOP", 1e15],
+  ],
+  "flop/s": [
+    ["FLOP/s", 1],
+    ["kFLOP/s", 1e3],
+    ["MFLOP/s", 1e6],
+    ["GFLOP/s", 1e9],
+    ["TFLOP/s", 1e12],
+    ["PFLOP/s", 1e15],
+  ],
+  "bytes/s": [
+    ["B/s", 1],
+    ["kB/s", 1e3],
+    ["MB/s", 1e6],
+    ["GB/s", 1e9],
+    ["TB/s", 1e12],
+  ],
+};
+
+/** The unit in which a value of this size reads best: [name, factor]. */
+function unitFor(unit, largest) {
+  const scale = SCALES[unit];
+  let best = scale[0];
+  for (const step of scale) if (Math.abs(largest) >= step[1]) best = step;
+  return best;
+}
+
+const integers = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+function plain(value, digits = 3) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1000) return integers.format(value);
+  if (size < 0.001) return value.toExponential(1);
+  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+  return value.toFixed(Math.min(places, 6));
+}
+
+/** A number with its unit, as text: "12.3 µs", "45.6 %", "1,234". */
+function show(value, unit) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (unit === "share") return `${percent(value)} %`;
+  if (unit === "count") return integers.format(value);
+  if (!SCALES[unit]) return unit ? `${plain(value)} ${unit}` : plain(value);
+  const [name, factor] = unitFor(unit, value);
+  return `${plain(value / factor)} ${name}`;
+}
+
+function percent(share) {
+  const value = 100 * share;
+  return value === 0 || value === 100 ? String(value) : value < 0.1 && value > 0 ? "< 0.1" : value.toFixed(1);
+}
+
+/** The same on an axis: no zeros behind the point. */
+function neat(value, unit) {
+  return show(value, unit)
+    .replace(/(\.\d*?)0+(?= |$)/, "$1")
+    .replace(/\.(?= |$)/, "");
+}
+
+/** Long names with their middle left out; kernels without their return type, modules without "nn.Module". */
+function short(name, most = 60) {
+  name = bare(name);
+  return name.length <= most
+    ? name
+    : `${name.slice(0, Math.ceil(most * 0.7))}…${name.slice(name.length - Math.floor(most * 0.3) + 1)}`;
+}
+
+function bare(name) {
+  return name.replace(/^(?:void |nn\.Module: )/, "");
+}
+
+const PALETTE = {
+  light: [
+    "#4269d0",
+    "#e8a417",
+    "#e4574c",
+    "#2fa39a",
+    "#3f9d4b",
+    "#d764a0",
+    "#9256d9",
+    "#6f9fe8",
+    "#946949",
+    "#8a93a0",
+    "#7183ad",
+  ],
+  dark: [
+    "#6d8ff0",
+    "#f0b83c",
+    "#ff7f72",
+    "#5cc8bd",
+    "#63c06f",
+    "#f08cc0",
+    "#b58af5",
+    "#9cc1ff",
+    "#bd9374",
+    "#8792a0",
+    "#92a4d0",
+  ],
+};
+
+const Theme = {
+  choice: "auto",
+  system: matchMedia("(prefers-color-scheme: dark)"),
+  get name() {
+    return this.choice === "auto" ? (this.system.matches ? "dark" : "light") : this.choice;
+  },
+  colour(index) {
+    const colours = PALETTE[this.name];
+    return colours[index % colours.length];
+  },
+  value(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  },
+  apply() {
+    document.documentElement.dataset.theme = this.name;
+    PALETTE[this.name].forEach((colour, i) => document.documentElement.style.setProperty(`--colour-${i}`, colour));
+  },
+};
+
+/** Content of a tooltip: a heading and rows of label and value. */
+function tip(heading, rows) {
+  return el(
+    "div",
+    { class: "tip" },
+    el("b", {}, heading),
+    rows
+      .filter((row) => row[1] !== null && row[1] !== undefined)
+      .map(([label, value]) => el("div", {}, el("span", {}, label), el("span", {}, value))),
+  );
+}
+
+/** A patch of a colour of the palette; it follows the theme by itself. */
+function swatch(colour) {
+  const node = el("span", { class: "swatch" });
+  node.style.background = `var(--colour-${colour})`;
+  return node;
+}
+
+const charts = new Set();
+
+/** Start a chart in an element, with what all charts share; `options()` is asked again when the theme changes. */
+function chart(node, height, options, ready = () => {}) {
+  const one = { node, options, ready, instance: null };
+  node.style.height = `${height}px`;
+  node.classList.add("chart");
+  charts.add(one);
+  one.draw = () => {
+    if (one.instance) one.instance.dispose();
+    one.instance = echarts.init(node, null, { renderer: "canvas" });
+    one.instance.setOption({ ...common(), ...options() });
+    ready(one.instance);
+  };
+  return one;
+}
+
+function common() {
+  return {
+    animation: false,
+    textStyle: { fontFamily: Theme.value("sans"), color: Theme.value("text") },
+    backgroundColor: "transparent",
+    tooltip: tooltip(),
+  };
+}
+
+function tooltip(formatter, more = {}) {
+  return {
+    confine: true,
+    backgroundColor: Theme.value("card"),
+    borderColor: Theme.value("line"),
+    borderWidth: 1,
+    padding: [7, 10],
+    textStyle: { color: Theme.value("text"), fontSize: 12.5 },
+    transitionDuration: 0,
+    extraCssText: "box-shadow:0 6px 20px rgb(0 0 0 / 18%);border-radius:8px;",
+    formatter,
+    ...more,
+  };
+}
+
+/** What an axis looks like. */
+function axis(more = {}) {
+  const line = { lineStyle: { color: Theme.value("line") } };
+  const { axisLabel, nameTextStyle, ...rest } = more;
+  return {
+    axisLine: line,
+    axisTick: { show: false },
+    splitLine: line,
+    minorSplitLine: { show: false },
+    axisLabel: { color: Theme.value("muted"), fontSize: 12, ...axisLabel },
+    nameTextStyle: { color: Theme.value("muted"), fontSize: 12, ...nameTextStyle },
+    ...rest,
+  };
+}

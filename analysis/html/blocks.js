@@ -1,0 +1,39 @@
+/* What the timeline draws with: runs of blocks, the legend, colours of texts. */
+
+/** Runs of blocks of one lane and depth; blocks come sorted by lane, depth, start. */
+function rowsOf({ lane, depth, ts }) {
+  const rows = [];
+  for (let i = 0; i < ts.length; i++) {
+    const last = rows[rows.length - 1];
+    if (last && last.lane === lane[i] && last.depth === depth[i]) last.end = i + 1;
+    else rows.push({ lane: lane[i], depth: depth[i], begin: i, end: i + 1 });
+  }
+  return rows;
+}
+
+/** First block of a row that ends after a time; ends ascend within a row. */
+function firstEnding(ts, dur, low, high, time) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ts[middle] + dur[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function legend(kinds, side) {
+  return kinds.length === 0
+    ? null
+    : el(
+        "div",
+        { class: "legend" },
+        el("b", {}, side),
+        kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
+      );
+}
+
+/** Black or white, whichever reads on a colour. */
+function ink(colour) {
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#10151c" : "#ffffff";
+}

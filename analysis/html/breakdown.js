@@ -1,0 +1,160 @@
+/* Device time by module, operator and kernel: a map to go into, and a table. */
+
+function breakdownSection(report, rank) {
+  const { tree, analysis } = rank;
+  if (!tree.total_ns)
+    return section(
+      "breakdown",
+      "Device time",
+      null,
+      card(null, null, el("p", { class: "none" }, "The trace has no GPU events.")),
+    );
+  const node = el("div"),
+    kinds = report.gpu_kinds;
+  const present = [
+    ...new Set(
+      leaves(tree)
+        .map((leaf) => leaf.kind)
+        .filter((kind) => kind !== undefined),
+    ),
+  ].sort((a, b) => a - b);
+  chart(node, 460, () => ({
+    tooltip: tooltip((item) => {
+      const path = item.treePathInfo.slice(1).map((one) => one.name),
+        of = item.data.of;
+      return of
+        ? tip(
+            short(of.name, 200),
+            [
+              path.length > 1 ? ["in", short(path.slice(0, -1).join(" › "), 140)] : null,
+              of.kind === undefined ? null : [of.level, kinds[of.kind].name],
+              ["time", show(of.total_ns, "ns")],
+              ["share", show(of.total_ns / tree.total_ns, "share")],
+              ["GPU events", show(of.count, "count")],
+            ].filter(Boolean),
+          )
+        : null;
+    }),
+    series: [
+      {
+        type: "treemap",
+        data: (tree.children ?? []).map((child) => treemapNode(child, kinds)),
+        left: 0,
+        right: 0,
+        top: 30,
+        bottom: 0,
+        leafDepth: levelsToShow(tree),
+        roam: false,
+        nodeClick: "zoomToNode",
+        drillDownIcon: "",
+        animationDuration: 200,
+        visibleMin: 20,
+        breadcrumb: {
+          top: 0,
+          left: 0,
+          height: 22,
+          itemStyle: {
+            color: Theme.value("sunk"),
+            borderColor: Theme.value("line"),
+            textStyle: { color: Theme.value("text") },
+          },
+          emphasis: { itemStyle: { color: Theme.value("accent-soft") } },
+        },
+        name: "All device time",
+        label: {
+          fontSize: 12,
+          padding: [3, 5],
+          lineHeight: 15,
+          overflow: "truncate",
+          formatter: (item) => `${short(item.name, 70)}\n${show(item.value, "ns")}`,
+        },
+        upperLabel: {
+          show: true,
+          height: 20,
+          color: Theme.value("text"),
+          fontSize: 12,
+          padding: [0, 6],
+          formatter: (item) => `${short(item.name, 80)}  ${show(item.value / tree.total_ns, "share")}`,
+        },
+        itemStyle: { gapWidth: 2, borderWidth: 0, borderColor: Theme.value("card") },
+        levels: [
+          { itemStyle: { gapWidth: 3 }, upperLabel: { show: false } },
+          ...[1, 2, 3, 4, 5, 6, 7, 8].map(() => ({
+            itemStyle: { gapWidth: 2, borderWidth: 2, borderColor: Theme.value("sunk") },
+          })),
+        ],
+      },
+    ],
+  }));
+  return section(
+    "breakdown",
+    "Device time",
+    "By module, operator and kernel. A click goes into a part, the path above leads back.",
+    el(
+      "div",
+      { class: "card" },
+      el(
+        "div",
+        { class: "legend" },
+        present.map((kind) => el("span", {}, swatch(kinds[kind].colour), kinds[kind].name)),
+      ),
+      node,
+    ),
+    card(
+      "By operator and kernel",
+      leftOut(rank, "breakdown"),
+      table(
+        [
+          { key: "kernel", title: "Kernel", unit: "text", code: true },
+          { key: "count", title: "Count", unit: "count" },
+          { key: "total_ns", title: "Total", unit: "ns" },
+          { key: "mean_ns", title: "Mean", unit: "ns" },
+          { key: "share", title: "Share", unit: "share" },
+          { key: "op", title: "Operator", unit: "text", code: true },
+          { key: "modules", title: "In", unit: "text" },
+          { key: "shapes", title: "Shapes", unit: "text" },
+          { key: "stream", title: "Stream", unit: "count" },
+        ],
+        analysis.breakdown,
+        { sort: "total_ns", name: "breakdown" },
+      ),
+    ),
+  );
+}
+
+/** So many levels at once that there is something to see, but no more than fit. */
+function levelsToShow(tree) {
+  let level = tree.children,
+    depth = 1;
+  while (depth < 6 && level.length < 24) {
+    level = level.flatMap((branch) => branch.children ?? [branch]);
+    depth += 1;
+  }
+  return depth;
+}
+
+function leaves(tree) {
+  return tree.children ? tree.children.flatMap(leaves) : [tree];
+}
+
+/** ECharts' form of a branch; a group has the colour of what takes most of its time. */
+function treemapNode(branch, kinds) {
+  const children = branch.children?.map((child) => treemapNode(child, kinds));
+  const weights = new Map();
+  for (const leaf of leaves(branch)) weights.set(leaf.kind, (weights.get(leaf.kind) ?? 0) + leaf.total_ns);
+  const kind = [...weights].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
+  const colour = kind === undefined ? Theme.value("faint") : Theme.colour(kinds[kind].colour);
+  return {
+    name: branch.name,
+    value: branch.total_ns,
+    of: branch,
+    children,
+    itemStyle: { color: colour },
+    label: { color: ink(colour) },
+  };
+}
+
+function leftOut(rank, name) {
+  const rows = rank.left_out[name];
+  return rows ? `${integers.format(rows)} rows with the least time are left out` : null;
+}

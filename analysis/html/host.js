@@ -1,0 +1,261 @@
+/* What the host does: its operators and their launch overheads; and the communication of the devices. */
+
+const OVERHEADS = [
+  ["t1", "T1", "between operators", "Gap between an operator and the next one of the same thread and caller"],
+  ["t2", "T2", "before the first launch", "From an operator's start to its first launch"],
+  ["t3", "T3", "after the last launch", "From the end of an operator's last launch to its end"],
+  ["t4", "T4", "launching call", "The runtime call itself, as measured"],
+  ["t5", "T5", "between launches", "Between two launches of an operator; of one without launches its own time"],
+];
+
+function overheadsSection(report, rank) {
+  const { overheads, host_ops } = rank.analysis;
+  const bars = OVERHEADS.map(([key, title, text, hint]) => ({
+    key,
+    title,
+    text,
+    hint,
+    ...(key === "t1" ? overheads.t1 : (overheads.all[key] ?? {})),
+  })).filter((row) => row.n);
+  if (!bars.length && !host_ops.length) return null;
+  const ops = [...new Set(["t2", "t3", "t5"].flatMap((key) => Object.keys(overheads[key])))].map((op) => {
+    const host = host_ops.find((row) => row.op === op),
+      us = (key) => (overheads[key][op] ? overheads[key][op].mean * 1e3 : null);
+    return {
+      op,
+      count: host?.count ?? null,
+      total: host?.total_ns ?? null,
+      t2: us("t2"),
+      t3: us("t3"),
+      t5: us("t5"),
+      launches: counted(overheads.launches[op] ?? []),
+      n: Math.max(...["t2", "t3", "t5"].map((key) => overheads[key][op]?.n ?? 0)),
+    };
+  });
+  const calls = Object.entries(overheads.t4).map(([call, one]) => ({
+    call,
+    n: one.n,
+    mean: one.mean * 1e3,
+    std: one.std * 1e3,
+    all: one.mean_with_outliers * 1e3,
+    outliers: one.outliers,
+    sum: one.mean_with_outliers * 1e3 * (one.n + one.outliers),
+  }));
+  return section(
+    "overheads",
+    "Launch overheads",
+    `What the host spends around operators and launches, less ${overheads.cpu_event_overhead_us} µs for every event of the profiler; outliers left out.`,
+    el(
+      "div",
+      { class: "columns" },
+      el(
+        "div",
+        { class: "card span-5" },
+        el("h3", {}, "The five overheads", el("small", {}, "mean; whiskers: one standard deviation")),
+        bars.length ? overheadBars(bars) : el("p", { class: "none" }, "No operator of the trace launches anything."),
+      ),
+      el(
+        "div",
+        { class: "card span-7" },
+        el("h3", {}, "T4 by runtime call"),
+        calls.length
+          ? table(
+              [
+                { key: "call", title: "Call", unit: "text", code: true },
+                { key: "n", title: "Rows", unit: "count" },
+                { key: "mean", title: "Mean", unit: "ns" },
+                { key: "std", title: "Deviation", unit: "ns", like: "mean" },
+                { key: "outliers", title: "Outliers", unit: "count" },
+                { key: "all", title: "Mean with them", unit: "ns" },
+                { key: "sum", title: "Sum", unit: "ns" },
+              ],
+              calls,
+              { sort: "sum", name: "t4" },
+            )
+          : el("p", { class: "none" }, "The trace has no launches."),
+      ),
+    ),
+    card(
+      "By operator",
+      "topmost operators; host time holds everything they call",
+      table(
+        [
+          { key: "op", title: "Operator", unit: "text", code: true },
+          { key: "count", title: "Count", unit: "count" },
+          { key: "total", title: "Host time", unit: "ns" },
+          { key: "t2", title: "T2", unit: "ns", hint: OVERHEADS[1][3] },
+          { key: "t3", title: "T3", unit: "ns", like: "t2", hint: OVERHEADS[2][3] },
+          { key: "t5", title: "T5", unit: "ns", hint: OVERHEADS[4][3] },
+          { key: "launches", title: "Launches with", unit: "text", code: true },
+        ],
+        ops,
+        { sort: "total", name: "overheads" },
+      ),
+    ),
+  );
+}
+
+/** Names in order, runs of equal ones as one: "a ×3, b". */
+function counted(names) {
+  const runs = [];
+  for (const name of names) {
+    if (runs.length && runs[runs.length - 1][0] === name) runs[runs.length - 1][1] += 1;
+    else runs.push([name, 1]);
+  }
+  return runs.map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
+}
+
+/** Horizontal bars of mean and standard deviation, µs. */
+function overheadBars(bars) {
+  const node = el("div"),
+    rows = bars.slice().reverse();
+  chart(node, 34 * rows.length + 40, () => ({
+    grid: { left: 158, right: 20, top: 4, bottom: 26 },
+    tooltip: tooltip((item) => {
+      const row = rows[item.dataIndex];
+      return tip(`${row.title}: ${row.hint}`, [
+        ["mean", `${plain(row.mean)} µs`],
+        ["standard deviation", `${plain(row.std)} µs`],
+        ["rows", show(row.n, "count")],
+        ["clipped to 0", show(row.clipped, "count")],
+        ["outliers left out", show(row.outliers, "count")],
+        ["mean with them", `${plain(row.mean_with_outliers)} µs`],
+      ]);
+    }),
+    xAxis: axis({ type: "value", min: 0, splitNumber: 4, axisLabel: { formatter: (value) => `${value} µs` } }),
+    yAxis: axis({
+      type: "category",
+      data: rows.map((row) => `${row.title} ${row.text}`),
+      axisLine: { show: false },
+      axisLabel: { color: Theme.value("text") },
+    }),
+    series: [
+      {
+        type: "bar",
+        barWidth: 16,
+        itemStyle: { color: Theme.colour(0), borderRadius: [0, 3, 3, 0] },
+        data: rows.map((row) => row.mean),
+      },
+      {
+        type: "custom",
+        silent: true,
+        z: 5,
+        data: rows.map((row, i) => [Math.max(0, row.mean - row.std), row.mean + row.std, i]),
+        encode: { x: [0, 1], y: 2 },
+        renderItem: (_, api) => {
+          const [a, y] = api.coord([api.value(0), api.value(2)]),
+            [b] = api.coord([api.value(1), api.value(2)]),
+            style = { stroke: Theme.value("text"), lineWidth: 1.2, opacity: 0.75 };
+          return {
+            type: "group",
+            children: [
+              [a, y, b, y],
+              [a, y - 4, a, y + 4],
+              [b, y - 4, b, y + 4],
+            ].map(([x1, y1, x2, y2]) => ({ type: "line", shape: { x1, y1, x2, y2 }, style })),
+          };
+        },
+      },
+    ],
+  }));
+  return node;
+}
+
+function communicationSection(report, rank) {
+  const rows = rank.communication;
+  if (!rows.length) return null;
+  const known = rows.filter((row) => row.bytes && row.algorithm_bandwidth),
+    node = el("div"),
+    names = [...new Set(known.map((row) => row.collective || "unnamed"))];
+  const most = Math.max(...known.map((row) => row.total_ns));
+  if (known.length) {
+    chart(node, 270, () => ({
+      grid: { left: 80, right: 16, top: 14, bottom: 44 },
+      tooltip: tooltip((item) => {
+        const row = item.data.row;
+        return tip(row.collective || "unnamed", [
+          ["message", show(row.bytes, "bytes")],
+          ["element type", row.dtype || "–"],
+          ["group", row.group || "–"],
+          ["ranks", row.group_size ? String(row.group_size) : "–"],
+          ["kernels", show(row.count, "count")],
+          ["mean duration", show(row.mean_ns, "ns")],
+          ["algorithm bandwidth", show(row.algorithm_bandwidth, "bytes/s")],
+          ["bus bandwidth", show(row.bus_bandwidth, "bytes/s")],
+        ]);
+      }),
+      xAxis: axis({
+        type: "log",
+        name: "message size",
+        nameLocation: "middle",
+        nameGap: 28,
+        axisLabel: { formatter: (value) => neat(value, "bytes") },
+      }),
+      yAxis: axis({ type: "log", axisLabel: { formatter: (value) => neat(value, "bytes/s") } }),
+      series: names.map((name, i) => ({
+        name,
+        type: "scatter",
+        itemStyle: { color: Theme.colour(i), opacity: 0.8, borderColor: Theme.value("card") },
+        symbolSize: (_, item) => 8 + 20 * Math.sqrt(item.data.row.total_ns / most),
+        data: known
+          .filter((row) => (row.collective || "unnamed") === name)
+          .map((row) => ({ value: [row.bytes, row.bus_bandwidth ?? row.algorithm_bandwidth], row })),
+      })),
+    }));
+  }
+  return section(
+    "communication",
+    "Communication",
+    "Kernels of collectives; their durations hold the time that a rank waits in them for others, so bandwidths are what the job got, not what the links could give.",
+    known.length
+      ? el(
+          "div",
+          { class: "card" },
+          el(
+            "h3",
+            {},
+            "Bus bandwidth by message size",
+            el("small", {}, "algorithm bandwidth where the number of ranks is unknown"),
+          ),
+          el(
+            "div",
+            { class: "legend" },
+            names.map((name, i) => el("span", {}, swatch(i), name)),
+          ),
+          node,
+        )
+      : null,
+    card(
+      "Collectives",
+      null,
+      table(
+        [
+          { key: "collective", title: "Collective", unit: "text" },
+          { key: "dtype", title: "Type", unit: "text" },
+          { key: "group", title: "Group", unit: "text" },
+          { key: "group_size", title: "Ranks", unit: "count" },
+          { key: "bytes", title: "Message", unit: "bytes" },
+          { key: "count", title: "Count", unit: "count" },
+          { key: "total_ns", title: "Total", unit: "ns" },
+          { key: "mean_ns", title: "Mean", unit: "ns" },
+          { key: "min_ns", title: "Least", unit: "ns", like: "mean_ns" },
+          { key: "algorithm_bandwidth", title: "Algorithm", unit: "bytes/s" },
+          { key: "bus_bandwidth", title: "Bus", unit: "bytes/s", like: "algorithm_bandwidth" },
+        ],
+        rows,
+        { sort: "total_ns", name: "communication" },
+      ),
+    ),
+  );
+}
+
+const SECTIONS = [
+  jobSection,
+  overviewSection,
+  timelineSection,
+  breakdownSection,
+  kernelsSection,
+  overheadsSection,
+  idleSection,
+  communicationSection,
+];

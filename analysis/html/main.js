@@ -1,0 +1,86 @@
+/* The page: its sections for the rank chosen, the navigation, the theme. */
+
+const report = JSON.parse(document.getElementById("report").textContent);
+const $ = (id) => document.getElementById(id);
+
+function card(heading, note, ...content) {
+  return el(
+    "div",
+    { class: "card" },
+    heading ? el("h3", {}, heading, note ? el("small", {}, note) : null) : null,
+    content,
+  );
+}
+
+function section(id, heading, lead, ...content) {
+  return el("section", { id }, el("h2", {}, heading), lead ? el("p", { class: "lead" }, lead) : null, content);
+}
+
+/** Draw everything for a rank. */
+function draw(rank) {
+  for (const one of charts) one.instance?.dispose();
+  charts.clear();
+  $("sections").replaceChildren(...SECTIONS.map((make) => make(report, rank)).filter(Boolean));
+  $("nav").replaceChildren(
+    ...[...document.querySelectorAll("section")].map((node) =>
+      el("a", { href: `#${node.id}`, "data-to": node.id }, node.querySelector("h2").textContent),
+    ),
+  );
+  for (const one of charts) one.draw();
+  $("subtitle").textContent = [
+    ...new Set(Object.values(rank.analysis.devices).map((device) => device.name ?? "unnamed device")),
+  ].join(", ");
+  watch();
+}
+
+let watcher = null;
+
+/** Mark the section in view in the navigation. */
+function watch() {
+  watcher?.disconnect();
+  const inView = new Set();
+  watcher = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) entry.isIntersecting ? inView.add(entry.target) : inView.delete(entry.target);
+      const first = [...document.querySelectorAll("section")].find((node) => inView.has(node));
+      for (const link of $("nav").children) link.classList.toggle("here", link.dataset.to === first?.id);
+    },
+    { rootMargin: "-70px 0px -55% 0px" },
+  );
+  for (const node of document.querySelectorAll("section")) watcher.observe(node);
+}
+
+const THEMES = { auto: "◐ Auto", light: "☀ Light", dark: "☾ Dark" };
+
+function theme(choice) {
+  Theme.choice = choice;
+  Theme.apply();
+  $("theme").textContent = THEMES[choice];
+  for (const one of charts) one.draw();
+}
+
+function start() {
+  $("title").textContent = report.title;
+  $("footer").textContent =
+    `etplus ${report.version} · times are as the profiler recorded them, its own cost included · charts by Apache ECharts`;
+  if (report.ranks.length > 1) {
+    $("rank-pick").hidden = false;
+    $("rank").append(...report.ranks.map((one, i) => el("option", { value: i }, one.label)));
+    $("rank").addEventListener("change", () => draw(report.ranks[$("rank").value]));
+  }
+  const order = Object.keys(THEMES);
+  $("theme").addEventListener("click", () => theme(order[(order.indexOf(Theme.choice) + 1) % order.length]));
+  Theme.system.addEventListener("change", () => Theme.choice === "auto" && theme("auto"));
+  let pending;
+  addEventListener("resize", () => {
+    clearTimeout(pending);
+    pending = setTimeout(() => {
+      for (const one of charts) one.instance?.resize();
+    }, 120);
+  });
+  theme("auto");
+  draw(report.ranks[0]);
+  document.documentElement.dataset.ready = "yes";
+}
+
+start();

@@ -1,0 +1,225 @@
+/* First sections: the trace at a glance, and its timeline. */
+
+/** Device time of a trace, all devices together, in parts that do not overlap and sum up to the window. */
+function deviceParts(rank) {
+  const uses = rank.analysis.device_use,
+    sum = (key) => uses.reduce((total, use) => total + use[key], 0);
+  const hidden = sum("communication_ns") - sum("exposed_communication_ns");
+  return {
+    window: sum("window_ns"),
+    busy: sum("busy_ns"),
+    hidden,
+    parts: [
+      { name: "Computing", colour: 4, ns: sum("compute_ns") - hidden },
+      { name: "Computing and communicating", colour: 3, ns: hidden },
+      { name: "Exposed communication", colour: 2, ns: sum("exposed_communication_ns") },
+      { name: "Copies alone", colour: 1, ns: sum("busy_ns") - sum("compute_ns") - sum("exposed_communication_ns") },
+      { name: "Idle", colour: 9, ns: sum("idle_ns") },
+    ],
+  };
+}
+
+/** FLOPs that are known, per second of the trace, and what of the peaks they would need: [FLOP/s, share]. */
+function flopRate(rank) {
+  let flops = 0,
+    atPeak = 0,
+    known = false;
+  for (const row of rank.analysis.kernels) {
+    if (row.flops === null || !row.flops_per_second) continue;
+    flops += row.flops;
+    if (row.flops_share !== null) {
+      known = true;
+      atPeak += (row.flops / row.flops_per_second) * 1e9 * row.flops_share;
+    }
+  }
+  const window = deviceParts(rank).window;
+  return [flops && window ? (flops / rank.span_ns) * 1e9 : null, known && window ? atPeak / window : null];
+}
+
+function tile(label, value, note) {
+  const [number, ...unit] = value.split(" ");
+  return el(
+    "div",
+    { class: "tile" },
+    el("div", { class: "label" }, label),
+    el("div", { class: "value" }, number, unit.length ? el("small", {}, unit.join(" ")) : null),
+    el("div", { class: "note" }, note ?? ""),
+  );
+}
+
+function overviewSection(report, rank) {
+  const { analysis } = rank,
+    use = deviceParts(rank),
+    [rate, ofPeak] = flopRate(rank),
+    told = analysis.iterations;
+  const part = (name) => use.parts.find((one) => one.name === name).ns / (use.window || 1);
+  const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
+  const tiles = [
+    tile(
+      "Length",
+      show(rank.span_ns, "ns"),
+      analysis.iteration_list.length
+        ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`
+        : "no iterations marked",
+    ),
+    use.window
+      ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} of ${show(use.window, "ns")}`)
+      : null,
+    use.window
+      ? tile(
+          "GPU computing",
+          show(part("Computing") + part("Computing and communicating"), "share"),
+          "without communication",
+        )
+      : null,
+    analysis.device_use.some((one) => one.communication_ns)
+      ? tile(
+          "Exposed comm.",
+          show(part("Exposed communication"), "share"),
+          `${show(use.parts[2].ns, "ns")} of ${show(use.hidden + use.parts[2].ns, "ns")}`,
+        )
+      : null,
+    rate !== null
+      ? tile(
+          "Achieved",
+          show(rate, "flop/s"),
+          ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`,
+        )
+      : null,
+    told.samples_per_second
+      ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
+      : null,
+    tile(
+      "Events",
+      show(rank.gpu_events + rank.host_calls + rank.runtime_calls, "count"),
+      `${show(rank.gpu_events, "count")} on the GPU`,
+    ),
+    rank.coverage
+      ? tile(
+          "Linked",
+          show(rank.coverage.linked / (rank.coverage.total || 1), "share"),
+          `of ${show(rank.coverage.total, "count")} operators`,
+        )
+      : rank.gpu_events
+        ? tile("Attributed", show(attributed, "share"), "of GPU time to operators")
+        : null,
+  ];
+  const bar = use.window
+    ? card(
+        "Device time",
+        `of ${show(use.window, "ns")}${analysis.device_use.length > 1 ? " on all devices" : ""}`,
+        stack([{ name: "", parts: use.parts, whole: use.window }]),
+      )
+    : null;
+  return section(
+    "overview",
+    "Overview",
+    null,
+    el("div", { class: "tiles" }, tiles),
+    bar,
+    el(
+      "div",
+      { class: "columns" },
+      el("div", { class: "card span-6" }, el("h3", {}, "Trace"), facts(rank)),
+      el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attributed)),
+    ),
+  );
+}
+
+function facts(rank) {
+  const { analysis } = rank,
+    rows = [["File", rank.file]];
+  if (rank.rank !== null) rows.push(["Rank", String(rank.rank)]);
+  for (const [number, device] of Object.entries(analysis.devices)) {
+    const peak = device.tflops ? Math.max(...Object.values(device.tflops)) : null;
+    rows.push([
+      `Device ${number}`,
+      [
+        device.name ?? "not named in the trace",
+        device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
+        peak ? `· up to ${plain(peak)} TFLOP/s, ${show(device.memory_gb_s * 1e9, "bytes/s")}` : "· peaks unknown",
+      ]
+        .filter(Boolean)
+        .join(" "),
+    ]);
+  }
+  rows.push(
+    ["Streams", String(analysis.streams.length)],
+    ["Operators", show(rank.host_calls, "count")],
+    [
+      "Runtime calls",
+      rank.runtime_calls ? `${show(rank.runtime_calls, "count")}, ${show(analysis.host.runtime_ns, "ns")}` : "0",
+    ],
+  );
+  if (analysis.host.loading_ns) rows.push(["Data loading", show(analysis.host.loading_ns, "ns")]);
+  return el(
+    "dl",
+    { class: "facts" },
+    rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
+  );
+}
+
+function coverage(rank, attributed) {
+  const told = rank.coverage,
+    notes = [...(told?.notes ?? []), ...rank.analysis.notes];
+  const rows = told
+    ? [
+        [
+          "Operators",
+          `${show(told.linked, "count")} of ${show(told.total, "count")} linked (${show(told.linked / (told.total || 1), "share")}) by ${told.method}`,
+        ],
+        ["Certain", show(told.certain, "count")],
+        [
+          "Equivalent",
+          `${show(told.equivalent, "count")}; the structure fits, but another run or iteration could be meant`,
+        ],
+        [
+          "GPU time",
+          `${show(told.attached_ns / (told.gpu_ns || 1), "share")} of ${show(told.gpu_ns, "ns")} attached to operators`,
+        ],
+      ]
+    : [
+        ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
+        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
+      ].filter(Boolean);
+  return el(
+    "div",
+    {},
+    el(
+      "dl",
+      { class: "facts" },
+      rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
+    ),
+    notes.length
+      ? el(
+          "ul",
+          { class: "notes" },
+          notes.map((note) => el("li", {}, note)),
+        )
+      : null,
+  );
+}
+
+let timeline = null;
+
+function timelineSection(report, rank) {
+  if (!rank.timeline.ts.length) return null;
+  timeline = new Timeline(rank.timeline);
+  timeline.mount();
+  const merged = rank.timeline.resolution
+    ? ` Calls shorter than ${show(rank.timeline.resolution, "ns")} are merged with their neighbours.`
+    : "";
+  const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
+  return section(
+    "timeline",
+    "Timeline",
+    `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested; pale where short calls leave gaps." : "CPU threads with their calls nested; pale where short calls leave gaps."}${merged}${hidden}`,
+    card(null, null, timeline.node),
+  );
+}
+
+/** Scroll to the timeline and show a part of it. */
+function showInTimeline(from, to) {
+  $("timeline").scrollIntoView();
+  timeline.show(from, to);
+}

@@ -1,0 +1,434 @@
+/* The timeline: lanes of nested calls on one time axis, drawn at the detail that the view can show. */
+
+const AXIS = 50,
+  FOOT = 12,
+  CPU_ROW = 16,
+  GPU_ROW = 22,
+  LANE_GAP = 7;
+const FOLDED = 3,
+  FOLDED_MAIN = 24,
+  TALL = 860,
+  LEAST_PX = 1.5,
+  MERGED_PX = 6,
+  TEXT_PX = 34,
+  LEAST_VIEW_NS = 50,
+  FOUND_SHOWN = 60;
+
+class Timeline {
+  constructor(data) {
+    this.data = data;
+    this.rows = rowsOf(data);
+    this.from = 0;
+    this.to = data.span;
+    this.matches = null;
+    this.folded = new Map(); // lane to the rows that are shown of it
+    const tall = data.lanes.reduce((sum, lane) => sum + lane.rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP, 0);
+    const main = data.lanes.findIndex((lane) => !lane.gpu);
+    if (tall > TALL)
+      data.lanes.forEach((lane, i) => {
+        if (!lane.gpu && lane.rows > (i === main ? FOLDED_MAIN : FOLDED))
+          this.folded.set(i, i === main ? FOLDED_MAIN : FOLDED);
+      });
+    this.build();
+  }
+
+  build() {
+    this.lanes = el("div", { class: "lanes" });
+    this.canvas = el("div", { tabindex: 0, "aria-label": "Timeline; keys w and s zoom, a and d move" });
+    this.picked = el("div", { class: "picked" }, "Click a call for its details.");
+    this.search = el("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Search calls and kernels…",
+      "aria-label": "Search the timeline",
+    });
+    this.said = el("span", { class: "said", id: "search-said" });
+    this.found = el("div", { class: "found", hidden: true });
+    this.search.addEventListener("input", () => this.find(this.search.value));
+    this.search.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") {
+        this.search.value = "";
+        this.find("");
+      }
+    });
+    const button = (id, text, title, act) => el("button", { type: "button", id, title, onclick: act }, text);
+    const tools = el(
+      "div",
+      { class: "tools" },
+      el("div", { class: "searching" }, this.search),
+      this.said,
+      el("span", { class: "said push" }, "drag to move · Ctrl + wheel to zoom · double-click a call to fill the view"),
+      button("zoom-in", "+", "Zoom in (w)", () => this.zoom(0.4)),
+      button("zoom-out", "−", "Zoom out (s)", () => this.zoom(2.5)),
+      button("zoom-all", "Fit", "The whole trace", () => this.show(0, this.data.span)),
+    );
+    tools.firstChild.append(this.found);
+    this.node = el(
+      "div",
+      {},
+      tools,
+      legend(
+        this.data.kinds.filter((kind) => kind.gpu),
+        "GPU",
+      ),
+      legend(
+        this.data.kinds.filter((kind) => !kind.gpu),
+        "CPU",
+      ),
+      el("div", { class: "timeline" }, this.lanes, el("div", { class: "frame" }, this.canvas)),
+      this.picked,
+    );
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    document.addEventListener("click", (event) => {
+      if (!this.found.contains(event.target) && event.target !== this.search) this.found.hidden = true;
+    });
+    this.place();
+  }
+
+  /** Give every lane and row its place, in px below the axis. */
+  place() {
+    let y = 0;
+    this.tops = this.data.lanes.map((lane, i) => {
+      const top = y,
+        rows = this.folded.get(i) ?? lane.rows;
+      y += rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP;
+      return top;
+    });
+    this.height = y;
+    this.lanes.replaceChildren(
+      ...this.data.lanes.map((lane, i) => {
+        const next = i + 1 < this.tops.length ? this.tops[i + 1] : y;
+        const node = el(
+          "div",
+          { class: "lane", title: `${lane.name}\n${lane.note}` },
+          el("b", {}, lane.name),
+          next - this.tops[i] > 34 ? el("i", {}, lane.note) : null,
+        );
+        node.style.height = `${next - this.tops[i]}px`;
+        if (!lane.gpu && lane.rows > FOLDED) {
+          node.style.cursor = "pointer";
+          node.addEventListener("click", () => {
+            this.folded.delete(i) || this.folded.set(i, FOLDED);
+            this.refold();
+          });
+        }
+        return node;
+      }),
+    );
+    this.lanes.style.paddingTop = `${AXIS}px`;
+  }
+
+  refold() {
+    this.place();
+    this.canvas.style.height = `${AXIS + this.height + FOOT}px`;
+    this.chart.draw();
+  }
+
+  mount() {
+    this.chart = chart(
+      this.canvas,
+      AXIS + this.height + FOOT,
+      () => this.options(),
+      (instance) => this.wire(instance),
+    );
+    this.chart.draw();
+  }
+
+  options() {
+    this.font = Theme.value("sans");
+    return {
+      grid: { left: 0, right: 0, top: AXIS, bottom: FOOT, outerBoundsMode: "none" },
+      tooltip: tooltip((item) => (item.seriesId === "calls" ? this.tip(item.data[3]) : null), { trigger: "item" }),
+      xAxis: axis({
+        type: "value",
+        min: 0,
+        max: this.data.span,
+        position: "top",
+        splitNumber: 7,
+        axisLine: { show: false },
+        axisLabel: {
+          formatter: (value) => this.tick(value),
+          hideOverlap: true,
+          showMinLabel: false,
+          showMaxLabel: false,
+        },
+      }),
+      yAxis: [
+        { type: "value", min: 0, max: this.height || 1, inverse: true, show: false },
+        { type: "value", min: 0, max: 1, show: false },
+      ],
+      dataZoom: [
+        {
+          type: "inside",
+          filterMode: "none",
+          zoomLock: true, // it moves only: zooming, it would keep every turn of the wheel from the page
+          startValue: this.from,
+          endValue: this.to,
+          minValueSpan: LEAST_VIEW_NS,
+        },
+        {
+          type: "slider",
+          filterMode: "none",
+          top: 2,
+          height: 22,
+          left: 4,
+          right: 4,
+          startValue: this.from,
+          endValue: this.to,
+          brushSelect: false,
+          showDetail: false,
+          borderColor: "transparent",
+          backgroundColor: Theme.value("sunk"),
+          fillerColor: `${Theme.colour(0)}33`,
+          dataBackground: { lineStyle: { opacity: 0 }, areaStyle: { color: Theme.value("faint"), opacity: 0.6 } },
+          selectedDataBackground: { lineStyle: { opacity: 0 }, areaStyle: { color: Theme.colour(0), opacity: 0.8 } },
+          handleStyle: { borderColor: Theme.colour(0), color: Theme.value("card") },
+          moveHandleSize: 0,
+        },
+      ],
+      series: [
+        {
+          id: "load",
+          type: "line",
+          yAxisIndex: 1,
+          data: this.data.load,
+          symbol: "none",
+          lineStyle: { opacity: 0 },
+          silent: true,
+          tooltip: { show: false },
+        },
+        {
+          id: "calls",
+          type: "custom",
+          clip: true,
+          encode: { x: [0, 1], y: -1 },
+          progressive: 0,
+          renderItem: (_, api) => this.draw(api),
+          data: this.visible(),
+        },
+      ],
+    };
+  }
+
+  wire(instance) {
+    instance.on("datazoom", () => {
+      [this.from, this.to] = instance.getModel().getComponent("xAxis").axis.scale.getExtent();
+      this.node.dataset.view = `${this.from} ${this.to}`;
+      cancelAnimationFrame(this.pending);
+      this.pending = requestAnimationFrame(() =>
+        instance.setOption({ series: [{ id: "calls", data: this.visible() }] }),
+      );
+    });
+    instance.on("click", (item) => {
+      if (item.seriesId === "calls") this.pick(item.data[3]);
+    });
+    instance.on("dblclick", (item) => {
+      if (item.seriesId === "calls") this.fill(item.data[3]);
+    });
+  }
+
+  /**
+   * Calls in the view, [start, end, y, block, row height, busy part]; those too short to see are drawn as one with
+   * their neighbours, in the colour of the longest, the paler the less of the time they take.
+   */
+  visible() {
+    const { ts, dur, busy, name } = this.data;
+    const px = (this.to - this.from) / Math.max(200, this.canvas.clientWidth || 1000);
+    const least = LEAST_PX * px;
+    const out = [];
+    for (const { lane, depth, begin, end } of this.rows) {
+      const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW;
+      if (depth >= (this.folded.get(lane) ?? Infinity)) continue;
+      const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
+      for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
+        const start = ts[i];
+        const wanted = this.matches?.has(name[i]);
+        let stop = start + dur[i];
+        let longest = i;
+        let sum = busy[i];
+        while (
+          dur[i] < least &&
+          i + 1 < end &&
+          dur[i + 1] < least &&
+          ts[i + 1] - stop < least &&
+          ts[i + 1] + dur[i + 1] - start < MERGED_PX * px &&
+          this.matches?.has(name[i + 1]) === wanted
+        ) {
+          i++;
+          stop = ts[i] + dur[i];
+          sum += busy[i];
+          if (dur[i] > dur[longest]) longest = i;
+        }
+        out.push([start, stop, y, longest, tall - 1, Math.min(1, sum / Math.max(1, stop - start))]);
+      }
+    }
+    return out;
+  }
+
+  draw(api) {
+    const left = api.coord([api.value(0), 0]),
+      right = api.coord([api.value(1), 0]);
+    const block = api.value(3),
+      tall = api.value(4),
+      y = AXIS + api.value(2);
+    const a = Math.max(0, left[0]),
+      b = Math.min(api.getWidth(), right[0]);
+    const width = Math.max(LEAST_PX * 0.8, b - a - (b - a > 4 ? 1 : 0));
+    const { name, kind, names, kinds, count } = this.data,
+      faded = this.matches && !this.matches.has(name[block]);
+    const fill = Theme.colour(kinds[kind[block]].colour);
+    const text =
+      width < TEXT_PX || faded
+        ? ""
+        : count[block] > 1
+          ? `${integers.format(count[block])} calls`
+          : bare(names[name[block]]);
+    return {
+      type: "rect",
+      shape: { x: a, y, width, height: tall },
+      style: { fill, opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
+      textConfig: { position: "insideLeft", distance: 4 },
+      textContent: {
+        // also where it is empty: the elements of the last view are used again
+        type: "text",
+        style: {
+          text,
+          fill: ink(fill),
+          fontSize: tall > 18 ? 12 : 11,
+          fontFamily: this.font,
+          width: Math.max(1, width - 8),
+          overflow: "truncate",
+          ellipsis: "",
+        },
+      },
+    };
+  }
+
+  tip(block) {
+    const { names, name, kinds, kind, ts, dur, count, busy, op, lanes, lane } = this.data,
+      many = count[block] > 1;
+    return tip(
+      short(names[name[block]], 180),
+      [
+        many ? ["calls merged here, the longest named", integers.format(count[block])] : null,
+        ["kind", kinds[kind[block]].name],
+        ["on", lanes[lane[block]].name],
+        op[block] >= 0 ? ["launched by", short(names[op[block]], 60)] : null,
+        ["start", show(ts[block], "ns")],
+        [many ? "from first to last" : "duration", show(dur[block], "ns")],
+        many ? ["busy", show(busy[block], "ns")] : null,
+      ].filter(Boolean),
+    );
+  }
+
+  pick(block) {
+    const { names, name, kinds, kind, ts, dur, count, op, lanes, lane } = this.data;
+    this.say(name[block], [
+      kinds[kind[block]].name,
+      lanes[lane[block]].name,
+      `start ${show(ts[block], "ns")}`,
+      `duration ${show(dur[block], "ns")}`,
+      count[block] > 1 ? `${integers.format(count[block])} calls merged` : null,
+      op[block] >= 0 ? `launched by ${names[op[block]]}` : null,
+    ]);
+  }
+
+  say(name, facts) {
+    this.picked.replaceChildren(el("code", {}, this.data.names[name]), " — ", facts.filter(Boolean).join(" · "));
+  }
+
+  fill(block) {
+    const room = Math.max(20, this.data.dur[block] * 0.06);
+    this.show(this.data.ts[block] - room, this.data.ts[block] + this.data.dur[block] + room);
+  }
+
+  show(from, to) {
+    const span = this.data.span,
+      least = Math.min(span, Math.max(to - from, LEAST_VIEW_NS));
+    const start = Math.max(0, Math.min(from, span - least));
+    this.chart.instance.dispatchAction({
+      type: "dataZoom",
+      startValue: start,
+      endValue: Math.min(span, start + least),
+    });
+  }
+
+  /** Make the view so many times as long; what is at a time stays where it is. */
+  zoom(by, at = (this.from + this.to) / 2) {
+    this.show(at - by * (at - this.from), at + by * (this.to - at));
+  }
+
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const left = this.canvas.getBoundingClientRect().left;
+    const at = this.from + ((this.to - this.from) * (event.clientX - left)) / this.canvas.clientWidth;
+    this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 350), at);
+  }
+
+  key(event) {
+    const step = (this.to - this.from) * 0.25;
+    const acts = {
+      w: () => this.zoom(0.5),
+      s: () => this.zoom(2),
+      a: () => this.show(this.from - step, this.to - step),
+      d: () => this.show(this.from + step, this.to + step),
+    };
+    if (!event.ctrlKey && !event.metaKey && acts[event.key]) {
+      acts[event.key]();
+      event.preventDefault();
+    }
+  }
+
+  /** Show what matches, dim the rest, and list the names. */
+  find(text) {
+    const { names, found, kinds } = this.data,
+      wanted = text.trim().toLowerCase();
+    this.matches = wanted
+      ? new Set(names.flatMap((name, i) => (name.toLowerCase().includes(wanted) ? [i] : [])))
+      : null;
+    const hits = wanted ? found.filter((one) => this.matches.has(one.name)) : [];
+    this.found.hidden = !hits.length;
+    this.found.replaceChildren(
+      ...hits
+        .slice(0, FOUND_SHOWN)
+        .map((one) =>
+          el(
+            "button",
+            { type: "button", onclick: () => this.go(one) },
+            swatch(kinds[one.kind].colour),
+            el("code", {}, short(names[one.name], 120)),
+            el("span", {}, `${integers.format(one.count)} ×`),
+            el("span", {}, show(one.total, "ns")),
+          ),
+        ),
+    );
+    this.said.textContent = !wanted
+      ? ""
+      : hits.length
+        ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names`
+        : "nothing found";
+    this.chart.instance.setOption({ series: [{ id: "calls", data: this.visible() }] });
+  }
+
+  /** To the longest call of a name. */
+  go(one) {
+    this.found.hidden = true;
+    this.matches = new Set([one.name]);
+    const room = Math.max(one.dur * 3, this.data.resolution * 40, 200);
+    this.show(one.ts - room, one.ts + one.dur + room);
+    this.say(one.name, [
+      this.data.kinds[one.kind].name,
+      `${integers.format(one.count)} calls, ${show(one.total, "ns")}`,
+      `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
+    ]);
+    this.chart.instance.setOption({ series: [{ id: "calls", data: this.visible() }] });
+  }
+
+  tick(value) {
+    const [unit, factor] = unitFor("ns", Math.max(this.to, 1) / 2),
+      step = (this.to - this.from) / 7 / factor;
+    return `${(value / factor).toFixed(Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(step)))))} ${unit}`;
+  }
+}

@@ -1,0 +1,58 @@
+"""The page of the HTML report: one file that holds its data, its charts' library and its script, and loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import re
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from .. import __version__
+
+__all__ = ["page"]
+
+_PARTS = files(__package__) / "html"
+_SCRIPTS = (
+    "base.js", "table.js", "blocks.js", "timeline.js", "job.js", "overview.js", "breakdown.js", "kernels.js",
+    "idle.js", "host.js", "main.js",
+)  # fmt: skip
+_LIBRARY = "echarts.min.js.gz"
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ESCAPES = str.maketrans(_UNSAFE)
+
+
+def page(report: dict[str, Any], title: str) -> bytes:
+    """The page that shows a report; the same report gives the same bytes.
+
+    The content security policy lets only the page's own two scripts run, by their hashes, and nothing be fetched: a
+    name in a trace could do nothing even if it got into the markup.
+    """
+    library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
+    script = '"use strict";\n{\n' + "\n".join((_PARTS / name).read_text("utf-8") for name in _SCRIPTS) + "}\n"
+    allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
+    parts = {
+        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
+        "generator": f"etplus {__version__}",
+        "title": html.escape(title),
+        "style": (_PARTS / "style.css").read_text("utf-8"),
+        "data": embedded(report),
+        "library": library,
+        "script": script,
+    }
+    template = (_PARTS / "page.html").read_text("utf-8")
+    return _PLACE.sub(lambda place: parts[place[1]], template).encode()
+
+
+def embedded(value: Any) -> str:
+    """JSON that cannot end or change the script element it stands in, whatever texts it holds."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode().translate(_ESCAPES)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,101 @@
+"""The timeline as drawn: calls nested in lanes, and the shortest ones merged until a page can hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.records import IntColumn
+
+__all__ = ["Blocks", "condense", "nest"]
+
+_COARSEST = 1 << 12
+"""Merging stops at a bucket of this fraction of the span: by then no page could show the difference."""
+_BUCKET = 4
+"""Width of a bucket of merged calls, in multiples of the duration below which calls are merged."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What is drawn: single calls, and neighbours of one row of a lane merged into one; one entry a block.
+
+    Attributes:
+        lane, depth: int64, the lane as given, and the row within it, 0 for the outermost calls.
+        ts, dur: int64 ns, from the first call's start to the last one's end.
+        first: int64, the entry of the call, or of the longest one of those merged.
+        count: int64, number of calls. busy: int64 ns, the sum of their durations.
+        resolution: ns, calls that are shorter may be merged; 0 if none are.
+    """
+
+    lane: IntColumn
+    depth: IntColumn
+    ts: IntColumn
+    dur: IntColumn
+    first: IntColumn
+    count: IntColumn
+    busy: IntColumn
+    resolution: int
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
+    """Row of every call within its lane: 0, or one more than the innermost call that is open when it starts.
+
+    Calls that overlap without nesting stand below each other, too. Linear after sorting.
+
+    Returns:
+        int64, one entry a call.
+    """
+    depth = np.zeros(len(ts), np.int64)
+    order = np.lexsort((-finish, ts, lane))
+    open_until: list[int] = []
+    last = None
+    rows = zip(order.tolist(), lane[order].tolist(), ts[order].tolist(), finish[order].tolist(), strict=True)
+    for call, of, start, end in rows:
+        if of != last:
+            open_until, last = [], of
+        while open_until and open_until[-1] <= start:
+            open_until.pop()
+        depth[call] = len(open_until)
+        open_until.append(end)
+    return depth
+
+
+def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> Blocks:
+    """Merge the shortest calls until at most `budget` blocks are left, or until merging hides what can be seen.
+
+    Calls below the resolution are merged with the neighbours of their row, at most `_BUCKET` resolutions wide and never
+    across a longer call, so that no block overlaps another one; the resolution doubles until the budget is kept.
+    """
+    order = np.lexsort((ts, depth, lane))
+    lane, depth, ts, dur = lane[order], depth[order], ts[order], dur[order]
+    whole: npt.NDArray[np.bool_] = np.ones(len(ts), np.bool_)
+    resolution = 0
+    span = int((ts + dur).max() - ts.min()) if len(ts) else 0
+    while int(whole.sum()) > budget and resolution * _BUCKET * _COARSEST < 2 * span:
+        resolution = resolution * 2 or max(1, span >> 24)
+        whole = _starts(lane, depth, ts, dur, resolution)
+    starts = np.flatnonzero(whole)
+    if not len(starts):
+        none = np.zeros(0, np.int64)
+        return Blocks(none, none, none, none, none, none, none, resolution)
+    block = np.cumsum(whole) - 1
+    longest = np.lexsort((-dur, block))[starts]
+    return Blocks(
+        lane[starts], depth[starts], ts[starts], np.maximum.reduceat(ts + dur, starts) - ts[starts],
+        order[longest], np.diff(np.append(starts, len(ts))), np.add.reduceat(dur, starts), resolution,
+    )  # fmt: skip
+
+
+def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, resolution: int) -> npt.NDArray[np.bool_]:
+    """Bool, the calls (in order of lane, depth, start) that begin a block."""
+    long = dur >= resolution
+    bucket = (ts - ts.min()) // (_BUCKET * resolution)
+    starts = np.ones(len(ts), bool)
+    same = (lane[1:] == lane[:-1]) & (depth[1:] == depth[:-1]) & (bucket[1:] == bucket[:-1])
+    starts[1:] = ~same | long[1:] | long[:-1]
+    return starts

@@ -1,0 +1,181 @@
+"""The timeline of a trace: its streams and threads as lanes of blocks, ready for a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.records import IntColumn
+from .intervals import Intervals, sums, union
+from .kernel_kinds import GPU_KINDS, gpu_kind
+from .timeline import condense, nest
+from .trace import OP, Trace
+
+__all__ = ["KIND_COLOURS", "timeline_of"]
+
+_HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
+KIND_COLOURS = {
+    "Matrix product": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
+    "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
+    "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
+}  # fmt: skip
+"""Kind to its colour's place in the page's palette; host and device are told apart by their lanes."""
+_LANES = 40
+_NAMES_LISTED = 3000
+_LONGEST_NAME = 400
+_LOAD_BINS = 400
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """All GPU events, calls and runtime calls of a trace, in this order; one entry each.
+
+    Attributes:
+        lane: int64, the streams' first, then the threads'. ts: int64 ns since the trace's start. dur: int64 ns.
+        name: int64 code. kind: int64, into `GPU_KINDS + _HOST_KINDS`. op: int64, name code of the topmost operator
+            that launched a GPU event, −1 for others and where it is unknown.
+    """
+
+    lane: IntColumn
+    ts: IntColumn
+    dur: IntColumn
+    name: IntColumn
+    kind: IntColumn
+    op: IntColumn
+
+    def of(self, chosen: npt.NDArray[Any]) -> _Rows:
+        return _Rows(*(getattr(self, field)[chosen] for field in self.__dataclass_fields__))
+
+
+def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
+    """Lanes, blocks and a list of names to search in, as plain values and numpy columns.
+
+    Args:
+        budget: number of blocks that the page is to hold at most; short calls are merged to keep it.
+
+    Returns:
+        `span` ns; `lanes` {name, note, gpu, rows}; `kinds` {name, colour, gpu}; `names`; by block `lane`, `depth`,
+        `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total
+        and longest of its calls; `load`, the part of each of many equal slices of the time in which a device was
+        busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out.
+    """
+    rows, labels = _rows(trace)
+    streams = [of_gpu for _, _, of_gpu in labels].count(True)
+    load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
+    busiest = np.argsort(-load, kind="stable")[:_LANES]
+    shown = np.concatenate([np.sort(busiest[busiest < streams]), busiest[busiest >= streams]])
+    rows = rows.of(np.isin(rows.lane, shown))
+    place = np.zeros(len(labels), np.int64)
+    place[shown] = np.arange(len(shown))
+    lane = place[rows.lane]
+    depth = nest(lane, rows.ts, rows.ts + rows.dur)
+    blocks = condense(lane, depth, rows.ts, rows.dur, budget)
+    found = _found(rows)
+    used = np.unique(np.concatenate([rows.name[blocks.first], rows.op[blocks.first], [one["name"] for one in found]]))
+    used = used[used >= 0].astype(np.int64)
+    deepest = np.zeros(len(shown), np.int64)
+    np.maximum.at(deepest, lane, depth + 1)
+    kinds = (*GPU_KINDS, *_HOST_KINDS)
+    present = np.unique(rows.kind)
+    return {
+        "span": trace.span.length,
+        "resolution": blocks.resolution,
+        "hidden": len(labels) - len(shown),
+        "lanes": [
+            {"name": labels[code][0], "note": labels[code][1], "gpu": labels[code][2], "rows": int(deepest[at])}
+            for at, code in enumerate(shown.tolist())
+        ],
+        "kinds": [
+            {"name": kinds[code], "colour": KIND_COLOURS[kinds[code]], "gpu": code < len(GPU_KINDS)}
+            for code in present.tolist()
+        ],
+        "names": [_clipped(trace.names[code]) for code in used.tolist()],
+        "lane": blocks.lane,
+        "depth": blocks.depth,
+        "ts": blocks.ts,
+        "dur": blocks.dur,
+        "name": np.searchsorted(used, rows.name[blocks.first]),
+        "kind": np.searchsorted(present, rows.kind[blocks.first]),
+        "count": blocks.count,
+        "busy": blocks.busy,
+        "op": np.where(rows.op[blocks.first] >= 0, np.searchsorted(used, rows.op[blocks.first]), -1),
+        "found": [
+            one | {"name": int(np.searchsorted(used, one["name"])), "kind": int(np.searchsorted(present, one["kind"]))}
+            for one in found
+        ],
+        "load": _load(trace),
+    }
+
+
+def _rows(trace: Trace) -> tuple[_Rows, list[tuple[str, str, bool]]]:
+    """Every row, and name, note and side (device or not) of each lane."""
+    gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
+    pairs, stream = np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0, return_inverse=True)
+    threads, thread = np.unique(np.concatenate([calls.thread, runtime.thread]), return_inverse=True)
+    lane = np.concatenate([stream.reshape(-1), len(pairs) + thread.reshape(-1)])
+    ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
+    end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
+    top = trace.hierarchy.top[gpu.call] if len(calls) else gpu.call
+    launcher = np.where((gpu.call >= 0) & (top >= 0), calls.name[top], -1) if len(calls) else gpu.call
+    host = np.where(calls.kind == OP, 0, 1)
+    kind = np.concatenate([_gpu_kinds(trace), len(GPU_KINDS) + host, np.full(len(runtime), len(GPU_KINDS) + 2)])
+    name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)
+    op = np.concatenate([launcher, np.full(len(calls) + len(runtime), -1)])
+    count = np.bincount(lane, minlength=len(pairs) + len(threads)).tolist()
+    several = len(np.unique(pairs[:, 0])) > 1
+    labels = []
+    for place, (device, number) in enumerate(pairs.tolist()):
+        prefix = f"GPU {device} · " if several else ""
+        labels.append((f"{prefix}stream {number}", f"{count[place]:,} events", True))
+    for place, number in enumerate(threads.tolist()):
+        label = f"CPU thread {number}" if number >= 0 else f"other thread {-number}"
+        labels.append((label, f"{count[len(pairs) + place]:,} calls", False))
+    return _Rows(lane, ts, np.maximum(end - ts, 0), name, kind, op), labels
+
+
+def _gpu_kinds(trace: Trace) -> IntColumn:
+    gpu = trace.gpu
+    keys = np.stack([gpu.name, gpu.category, trace.is_comm], axis=1).astype(np.int64)
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    kinds = [gpu_kind(trace.names[name], trace.categories[of], bool(comm)) for name, of, comm in distinct.tolist()]
+    return np.array(kinds, np.int64)[inverse.reshape(-1)]
+
+
+def _found(rows: _Rows) -> list[dict[str, int]]:
+    """By name and kind: number, total and longest call; the longest in total first."""
+    keys, inverse = np.unique(np.stack([rows.name, rows.kind], axis=1), axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    total = sums(inverse, rows.dur, len(keys))
+    count = np.bincount(inverse)
+    longest = np.lexsort((-rows.dur, inverse))[np.cumsum(count) - count]
+    listed = np.lexsort((np.arange(len(keys)), -total))[:_NAMES_LISTED]
+    return [
+        {
+            "name": int(keys[key, 0]), "kind": int(keys[key, 1]), "count": int(count[key]), "total": int(total[key]),
+            "ts": int(rows.ts[longest[key]]), "dur": int(rows.dur[longest[key]]),
+        }
+        for key in listed.tolist()
+    ]  # fmt: skip
+
+
+def _load(trace: Trace) -> list[list[float]]:
+    """Start, ns, and busy part of equal slices of the trace's span; of the host where no device did anything."""
+    of = trace.gpu if len(trace.gpu) else trace.calls
+    busy = union(of.ts - trace.span.start, of.end - trace.span.start)
+    edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)
+    within = np.diff(_covered(busy, edges)) / np.diff(edges)
+    return [[round(float(at)), round(float(part), 3)] for at, part in zip(edges[:-1], within, strict=True)]
+
+
+def _covered(busy: Intervals, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """How much of the intervals lies before each time."""
+    edges = np.stack([busy.start, busy.end], axis=1).reshape(-1)
+    before = np.repeat(np.concatenate([[0], np.cumsum(busy.end - busy.start)]), 2)[1:-1]
+    return np.interp(times, edges, before) if len(edges) else np.zeros(len(times))
+
+
+def _clipped(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

@@ -1,0 +1,135 @@
+"""`etplus batch`: link all ranks of a job."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import Any
+
+from ..linker.batch import ENGINES, Batch, find_job, link_many
+from ..linker.job.pairing import to_manifest
+from ..linker.job.report_text import report_text
+from ..linker.match import METHODS
+from .link import share
+
+__all__ = ["prepare_parser", "run"]
+
+_SOME_FAILED = 3
+_LINK_OPTIONS = ("annotation", "match", "exact_match", "iteration", "strict", "renumber", "data_dependencies")
+
+_DESCRIPTION = """\
+Link all ranks of a job: for every pair of an Execution Trace and a Kineto trace
+in DIR (and below) rank_N.etplus.json.gz, and one report on the job: failures,
+collectives matched over the ranks, clock offsets, stragglers. What an earlier
+run has done is checked and kept. The report goes to standard error.
+"""
+_EPILOG = """\
+Pairs are found by names (rank-3.et.json, worker3_step_12.*.pt.trace.json,
+x_et_3.json, HOST_PID.*.pt.trace.json) and by distributedInfo in the Kineto
+traces. --dry-run prints them as CSV, which --manifest takes.
+
+examples:
+  etplus batch traces/job --dry-run
+  etplus batch traces/job --output linked --jobs 8
+  etplus batch s3://bucket/job --output s3://bucket/linked \\
+               --engine dask --scheduler tcp://head:8786
+
+exit status: 0 all ranks linked; 3 some failed or are missing, the others are
+linked; 2 wrong usage, or nothing to link.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    add = parser.add_argument
+    add("source", metavar="DIR", help="folder with the traces of the job, or a URL (s3://, gs://, ...)")
+    add("--output", metavar="DIR", help="folder or URL for the results (default: DIR/etplus)")
+    add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto; file names relative to DIR")
+    add("--et", metavar="GLOB", help="files that match are the ETs, and no others")
+    add("--kineto", metavar="GLOB", help="files that match are the Kineto traces, and no others")
+    add("--ranks", type=_ranks, metavar="LIST", help="these ranks only, such as 0-7,12; each is expected to be there")
+    add("--dry-run", action="store_true", help="print which files belong together, link nothing")
+    add("--engine", choices=ENGINES, default="processes", help="where to link (default: processes)")
+    add("--scheduler", metavar="ADDRESS", help="of Dask: tcp://host:8786, or the path of its scheduler file")
+    add("--jobs", type=int, metavar="N", help="processes (default: the cores)")
+    add(
+        "--apply-clock-offsets",
+        action="store_true",
+        help="write the estimated clock offsets into the ET+ files; converters then align the ranks",
+    )
+    add("--min-match", type=share, default=0.95, metavar="SHARE",
+        help="a rank with a smaller share of its ET's ops linked has failed (default: 0.95)")  # fmt: skip
+    group = parser.add_argument_group("as in etplus link")
+    add = group.add_argument
+    add("--annotation", metavar="NAME", help="part of the name of the annotation that ends an iteration")
+    add("--match", choices=("auto", *METHODS), default="auto", help="use one matching method alone")
+    add("--exact-match", action="store_true", help="never match by tree")
+    add("--iteration", default="first", metavar="WHICH",
+        help="of equal placements take: first (default: all ranks the same), last, median, or a number")  # fmt: skip
+    add("--strict", action="store_true", help="leave ambiguous nodes unlinked; refuse broken files")
+    add("--renumber", action="store_true", help="number nodes as the original linker does")
+    add("--data-dependencies", action="store_true", help="add edges from a tensor's last writer to its reader")
+    add("--no-progress", action="store_true", help="no progress bar (there is none without a terminal)")
+    add(
+        "--log-level",
+        default="WARNING",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="DEBUG shows tracebacks",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Link the job and print the report; returns the exit status."""
+    where: dict[str, Any] = {key: getattr(arguments, key) for key in ("manifest", "et", "kineto", "ranks")}
+    if arguments.dry_run:
+        return _dry_run(arguments, where)
+    try:
+        batch = link_many(
+            arguments.source,
+            arguments.output,
+            **where,
+            engine=arguments.engine,
+            jobs=arguments.jobs,
+            scheduler=arguments.scheduler,
+            apply_clock_offsets=arguments.apply_clock_offsets,
+            min_match=arguments.min_match,
+            progress=not arguments.no_progress,
+            **{key: getattr(arguments, key) for key in _LINK_OPTIONS},
+        )
+    except KeyboardInterrupt:
+        print("etplus: interrupted; what is linked is kept, the same command goes on from there", file=sys.stderr)
+        return 128 + signal.SIGINT
+    print(report_text(batch.report), end="", file=sys.stderr)
+    print(_last_lines(batch), file=sys.stderr)
+    return 0 if batch.complete else _SOME_FAILED
+
+
+def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
+    pairing = find_job(arguments.source, arguments.output, **where)
+    print(to_manifest(pairing), end="")
+    bad = [f"rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem]
+    bad += [f"rank {rank}: no file was found" for rank in pairing.missing]
+    for line in (*bad, *(f"note: {note}" for note in pairing.notes)):
+        print("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line), file=sys.stderr)
+    return _SOME_FAILED if bad else 0
+
+
+def _last_lines(batch: Batch) -> str:
+    done = f"{batch.now:,} linked now, {batch.before:,} before"
+    return f"wrote   {batch.output}/ ({done}):\n        rank_N.etplus.json.gz, job_report.json, job_report.txt"
+
+
+def _ranks(text: str) -> list[int]:
+    """ "0-3,7" as numbers."""
+    numbers: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of ranks like 0-3,7")
+    return numbers

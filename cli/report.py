@@ -1,0 +1,64 @@
+"""`etplus report`: one HTML page about a trace, or about the ranks of a job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..analysis.devices import read_devices
+from ..analysis.reading import read_trace
+from ..analysis.report_html import rank_report, report_html
+from ..analysis.summary import analyse
+from ..schemas.errors import UsageError
+from ..schemas.files import open_output
+
+__all__ = ["prepare_parser", "run"]
+
+_EPILOG = """\
+examples:
+  etplus report et_plus.json.gz -o report.html
+  etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
+  etplus report kineto.json.gz -o report.html --iteration-annotation train_step
+
+The page holds all it needs and loads nothing from the network. FILE is ET+ or a Kineto trace, gzipped or not.
+Exit status: 0 written, 2 bad input or usage, nothing written.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline, overheads."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="ET+ or Kineto trace; several are the ranks of a job")
+    add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
+    add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
+    add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
+    add("--batch-size", type=int, metavar="N", help="samples an iteration, for the throughput")
+    add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
+    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Analyse the files and write the page; returns the exit status."""
+    if any(_same(file, arguments.output) for file in arguments.files):
+        raise UsageError(f"{arguments.output}: is an input, too; choose another name for the page (-o)")
+    if arguments.batch_size is not None and arguments.batch_size < 1:
+        raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
+    own = read_devices(arguments.device_spec) if arguments.device_spec else ()
+    ranks = []
+    for file in arguments.files:
+        trace = read_trace(file, progress=True)
+        analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
+        ranks.append(rank_report(analysis, len(arguments.files)))
+    page = report_html(ranks, arguments.title)
+    with open_output(arguments.output) as out:
+        out.write(page)
+    if arguments.output != "-":
+        print(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)", file=sys.stderr)
+    return 0
+
+
+def _same(one: str, other: str) -> bool:
+    return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)

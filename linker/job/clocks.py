@@ -1,0 +1,139 @@
+"""How far the ranks' clocks are apart, and who makes the others wait; both from the collectives that they share.
+
+A collective in which every rank needs data of every other ends everywhere at about the same time, however late each
+rank came to it. So the median distance of a rank's ends from the others' is what its clock is ahead. Drift within a
+recording is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...schemas.chakra.et_def_pb2 import CollectiveCommType
+from ...schemas.job_report import ClockOffset, Lateness, Wait
+from ...schemas.records import IntColumn
+from .communications import kind_name
+from .matching import Matched
+
+__all__ = ["clock_offsets", "stragglers", "synchronising"]
+
+_SYNCHRONISING = (
+    CollectiveCommType.ALL_REDUCE,
+    CollectiveCommType.ALL_GATHER,
+    CollectiveCommType.ALL_TO_ALL,
+    CollectiveCommType.REDUCE_SCATTER,
+    CollectiveCommType.REDUCE_SCATTER_BLOCK,
+    CollectiveCommType.BARRIER,
+)
+
+
+def synchronising(matched: Sequence[Matched]) -> list[Matched]:
+    """Those collectives of two or more ranks that no rank can leave before all have come."""
+    found = []
+    for one in matched:
+        rows = np.flatnonzero(np.isin(one.kind, _SYNCHRONISING))
+        if len(rows) and len(one.ranks) > 1:
+            columns = {key: getattr(one, key)[rows] for key in ("position", "kind", "bytes", "start", "end")}
+            found.append(replace(one, **columns))
+    return found
+
+
+def clock_offsets(matched: Sequence[Matched]) -> list[ClockOffset]:
+    """Estimate what each rank's clock is ahead of the lowest rank's that collectives join it with.
+
+    Args:
+        matched: see `synchronising`.
+    """
+    if not matched:
+        return []
+    zero = min(int(one.end.min()) for one in matched)  # small numbers, which doubles hold exactly
+    ends = [one.end - zero for one in matched]
+    offset, reference = _along_groups(matched, ends)
+    residuals: defaultdict[int, list[IntColumn]] = defaultdict(list)
+    for one, end in zip(matched, ends, strict=True):
+        own = end - np.array([offset[rank] for rank in one.ranks], np.int64)
+        middle = _median(own, axis=1)
+        for i, rank in enumerate(one.ranks):
+            residuals[rank].append(np.abs(own[:, i] - middle))
+    spread = {rank: np.concatenate(parts) for rank, parts in residuals.items()}
+    return [
+        ClockOffset(rank, reference[rank], offset[rank], int(_median(spread[rank])), len(spread[rank]))
+        for rank in sorted(offset)
+    ]
+
+
+def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
+    """Offsets along the groups, from rank to rank; and the reference of each rank."""
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for g, one in enumerate(matched):
+        for rank in one.ranks:
+            groups[rank].append(g)
+    offset: dict[int, int] = {}
+    reference: dict[int, int] = {}
+    done: set[int] = set()
+    for first in sorted(groups):
+        if first in offset:
+            continue
+        offset[first], reference[first] = 0, first
+        waiting = [first]
+        for rank in waiting:  # grows while it is walked
+            for g in sorted(set(groups[rank]) - done, key=lambda g: (-len(matched[g].ranks), g)):
+                done.add(g)
+                of = matched[g].ranks
+                here = ends[g][:, of.index(rank)] - offset[rank]
+                for i, other in enumerate(of):
+                    if other not in offset:
+                        offset[other], reference[other] = int(_median(ends[g][:, i] - here)), first
+                        waiting.append(other)
+    return offset, reference
+
+
+def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
+    median: IntColumn = np.rint(np.median(values, axis=axis)).astype(np.int64)
+    return median
+
+
+def stragglers(
+    matched: Sequence[Matched], offsets: Mapping[int, int], longest: int
+) -> tuple[list[Lateness], list[Wait]]:
+    """Who arrives last at collectives, and how long the others wait for it, clocks corrected.
+
+    A rank waits from the start of its own collective to that of the last one, and no longer than its own takes.
+
+    Args:
+        matched: see `synchronising`. offsets: by rank, ns.
+        longest: of how many of the longest waits to tell the details.
+    """
+    count: defaultdict[int, int] = defaultdict(int)
+    last: defaultdict[int, int] = defaultdict(int)
+    caused: defaultdict[int, int] = defaultdict(int)
+    waited: defaultdict[int, int] = defaultdict(int)
+    worst: list[tuple[int, int, int]] = []
+    waits: list[IntColumn] = []
+    for g, one in enumerate(matched):
+        come = one.start - np.array([offsets.get(rank, 0) for rank in one.ranks], np.int64)
+        wait = np.minimum(come.max(axis=1, keepdims=True) - come, one.end - one.start)
+        latest = np.argmax(come, axis=1)
+        total = wait.sum(axis=1)
+        for i, rank in enumerate(one.ranks):
+            count[rank] += len(wait)
+            last[rank] += int(np.count_nonzero(latest == i))
+            caused[rank] += int(total[latest == i].sum())
+            waited[rank] += int(wait[:, i].sum())
+        worst += [(-int(total[i]), g, i) for i in np.argsort(-total, kind="stable")[:longest].tolist()]
+        waits.append(wait)
+    table = [Lateness(rank, count[rank], last[rank], caused[rank], waited[rank]) for rank in sorted(count)]
+    details = []
+    for _, g, i in sorted(worst)[:longest]:
+        one, wait = matched[g], waits[g][i].tolist()
+        come = one.start[i] - np.array([offsets.get(rank, 0) for rank in one.ranks], np.int64)
+        at = int(np.argmax(come))
+        others = tuple((rank, wait[j]) for j, rank in enumerate(one.ranks) if j != at)
+        details.append(
+            Wait(one.group, int(one.position[i]), kind_name(int(one.kind[i])), int(one.bytes[i]), one.ranks[at], others)
+        )
+    return table, details

@@ -1,0 +1,232 @@
+"""Which files of a job belong together: an ET and a Kineto trace for each rank."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import Any
+
+import msgspec
+
+from ...schemas.errors import TraceFormatError, UsageError
+from ...schemas.files import load
+from ...schemas.records import UNREADABLE
+from .naming import ET, KINETO, TraceFile, look_at
+from .storage import Folder
+
+__all__ = ["Pairing", "RankFiles", "find_pairs", "from_manifest", "ranges", "to_manifest"]
+
+_READERS = 8
+_CHOOSE = "choose with --et and --kineto, or write a manifest"
+_MAX_RANK = 10**6
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """The files of a rank, named relative to the job's folder; "" and a `problem` where there is not one of each."""
+
+    rank: int
+    et: str = ""
+    kineto: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The files of a job.
+
+    Attributes:
+        ranks: in order.
+        missing: ranks that should be there and have no files, ascending.
+        notes: on files that were not taken.
+    """
+
+    ranks: tuple[RankFiles, ...]
+    missing: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def of(self, wanted: Sequence[int] | None) -> Pairing:
+        """With these ranks and no other (None: from 0 to the highest one found)."""
+        found = {one.rank for one in self.ranks}
+        expected = range(max(found, default=-1) + 1) if wanted is None else sorted(set(wanted))
+        kept = tuple(one for one in self.ranks if wanted is None or one.rank in expected)
+        return replace(self, ranks=kept, missing=tuple(rank for rank in expected if rank not in found))
+
+
+def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
+    """Find the pairs in a folder and below, by names and by what the files begin with.
+
+    Args:
+        et, kineto: patterns like "*step_12*.json", of names or paths, that alone are of that kind.
+        skip: folder inside it that is left out, the one for the outputs.
+
+    Raises:
+        UsageError: the folder is not there, or there is neither an ET nor a Kineto trace in it.
+    """
+    names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
+    with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
+        looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
+        files = [one for one in looked if one.kind]
+    if not files:
+        raise UsageError(
+            f"{folder.root}: no Execution Trace and no Kineto trace among {len(names)} files; "
+            "give the folder with the traces of the job, or a manifest"
+        )
+    return _paired([one for one in files if one.kind == ET], [one for one in files if one.kind == KINETO])
+
+
+def _look(folder: Folder, name: str, et: str | None, kineto: str | None) -> TraceFile:
+    if et is not None and _fits(name, et):
+        return look_at(folder, name, ET)
+    if kineto is not None and _fits(name, kineto):
+        return look_at(folder, name, KINETO)
+    found = look_at(folder, name)
+    excluded = (found.kind == ET and et is not None) or (found.kind == KINETO and kineto is not None)
+    return TraceFile(name, "") if excluded else found
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern)
+
+
+def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
+    ets, kinetos = _lend_ranks(ets, kinetos)
+    notes: list[str] = []
+    by_rank = {kind: _by_rank(files, notes) for kind, files in ((ET, ets), (KINETO, kinetos))}
+    ranks = []
+    for rank in sorted(by_rank[ET].keys() | by_rank[KINETO].keys()):
+        mine = {kind: by_rank[kind].get(rank, []) for kind in (ET, KINETO)}
+        problems = []
+        for kind, other in ((ET, KINETO), (KINETO, ET)):
+            names = [one.name for one in mine[kind]]
+            if not names:
+                problems.append(f"no {kind} was found for {_some(mine[other])}")
+            elif len(names) > 1:
+                problems.append(f"several files could be its {kind}: {_some(mine[kind])}; {_CHOOSE}")
+        one = {kind: files[0].name if len(files) == 1 else "" for kind, files in mine.items()}
+        ranks.append(RankFiles(rank, one[ET], one[KINETO], "; ".join(problems)))
+    return Pairing(tuple(ranks), notes=tuple(notes))
+
+
+def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
+    """Ranks for files that do not tell theirs for sure, from the one file of the other kind that belongs to them."""
+    likenesses: tuple[Callable[[TraceFile], Any], ...] = (
+        lambda one: one.stem,
+        lambda one: one.process,
+        lambda one: one.name.rpartition("/")[0],
+    )
+    partners: dict[str, TraceFile] = {}
+    for likeness in likenesses:
+        own, others = _unique(ets, likeness), _unique(kinetos, likeness)
+        for key in own.keys() & others.keys():
+            pair = own[key], others[key]
+            if key not in ("", -1) or likeness is likenesses[2]:
+                for one, other in (pair, pair[::-1]):
+                    partners.setdefault(one.name, other)
+    alone = len(ets) == len(kinetos) == 1
+
+    def with_rank(one: TraceFile) -> TraceFile:
+        partner = partners.get(one.name)
+        if partner is not None and partner.evidence > one.evidence:
+            return replace(one, inside=partner.rank)
+        return replace(one, inside=0) if alone and one.rank is None else one
+
+    return list(map(with_rank, ets)), list(map(with_rank, kinetos))
+
+
+def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict[Any, TraceFile]:
+    found: defaultdict[Any, list[TraceFile]] = defaultdict(list)
+    for one in files:
+        found[key(one)].append(one)
+    return {value: of[0] for value, of in found.items() if len(of) == 1}
+
+
+def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
+    """The files of each rank with the best evidence; what is left is noted."""
+    found: defaultdict[int, list[TraceFile]] = defaultdict(list)
+    unknown = []
+    for one in files:
+        if one.rank is None:
+            unknown.append(one)
+        else:
+            found[one.rank].append(one)
+    if unknown:
+        notes.append(f"not taken, since nothing tells the rank: {_some(unknown)}")
+    best = {}
+    for rank, of in found.items():
+        most = max(one.evidence for one in of)
+        best[rank] = [one for one in of if one.evidence == most]
+        if len(best[rank]) < len(of):
+            rest = [one for one in of if one.evidence < most]
+            notes.append(f"not taken, since rank {rank} has {_some(best[rank])}: {_some(rest)}")
+    return best
+
+
+def _some(files: Sequence[TraceFile]) -> str:
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return ", ".join(one.name for one in files[:_SHOWN]) + more
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    rank: int
+    et: str
+    kineto: str
+
+
+def from_manifest(source: str) -> Pairing:
+    """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys.
+
+    Raises:
+        TraceFormatError: it cannot be read, or tells a rank twice.
+    """
+    blob = load(source)
+    try:
+        if blob.data.lstrip().startswith(b"["):
+            rows = msgspec.json.decode(blob.data, type=list[_Row])
+        else:
+            table = csv.DictReader(io.StringIO(blob.data.decode("utf-8-sig")), skipinitialspace=True, strict=True)
+            rows = msgspec.convert(list(table), list[_Row], strict=False)
+    except (*UNREADABLE, csv.Error) as error:
+        problem = f"not a list of rank, et, kineto ({error})"
+        raise TraceFormatError(blob.name, "", problem, "--dry-run writes one that can be edited") from None
+    seen: set[int] = set()
+    for row in rows:
+        if not 0 <= row.rank <= _MAX_RANK or row.rank in seen:
+            problem = "is there twice" if row.rank in seen else "is no rank"
+            raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give one row a rank, from 0 on")
+        seen.add(row.rank)
+    if not rows:
+        raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
+    ordered = sorted(rows, key=lambda row: row.rank)
+    return Pairing(tuple(RankFiles(row.rank, row.et, row.kineto, _lacking(row)) for row in ordered))
+
+
+def _lacking(row: _Row) -> str:
+    lacking = [kind for kind, name in ((ET, row.et), (KINETO, row.kineto)) if not name]
+    return f"the manifest names no {' and no '.join(lacking)}" if lacking else ""
+
+
+def to_manifest(pairing: Pairing) -> str:
+    """The pairing as CSV, with empty cells where files are missing."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["rank", "et", "kineto"])
+    rows.writerows([one.rank, one.et, one.kineto] for one in pairing.ranks)
+    return text.getvalue()
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as "0-3, 7"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,138 @@
+"""What a communication is: its kind, size, process group and peer, from the traces' metadata, names and inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .chakra.et_def_pb2 import CollectiveCommType
+from .dtypes import itemsize
+from .etplus_document import Comm
+
+__all__ = [
+    "HOST_COLLECTIVE",
+    "RECV",
+    "SEND",
+    "WORLD",
+    "Group",
+    "collective_type",
+    "group_of",
+    "input_values",
+    "message_bytes",
+    "with_inputs",
+]
+
+_MAX_BYTES = 2**62
+
+SEND: Final = -1
+RECV: Final = -2
+
+Group = tuple[str, tuple[int, ...]]
+"""Name and ranks of a process group; no ranks where the traces do not tell them."""
+WORLD: Final[Group] = ("", ())
+"""All ranks of the job."""
+
+HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
+"""Names of the host nodes that are collectives themselves. (Those of "nccl:" only launch a kernel, which is one.)"""
+
+_PARTS: Sequence[tuple[str, int]] = (
+    ("allreduce", CollectiveCommType.ALL_REDUCE),
+    ("reducescatter", CollectiveCommType.REDUCE_SCATTER),
+    ("allgather", CollectiveCommType.ALL_GATHER),
+    ("alltoall", CollectiveCommType.ALL_TO_ALL),
+    ("broadcast", CollectiveCommType.BROADCAST),
+    ("barrier", CollectiveCommType.BARRIER),
+    ("reduce", CollectiveCommType.REDUCE),
+    ("gather", CollectiveCommType.GATHER),
+    ("scatter", CollectiveCommType.SCATTER),
+)
+"""Parts of names, those that contain another one before it."""
+_POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
+_BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
+
+
+def collective_type(comm: Comm, name: str) -> int | None:
+    """What a communication is.
+
+    Args:
+        comm: what the traces tell of it.
+        name: of its kernel, or of its host node ("gloo:all_reduce").
+
+    Returns:
+        a CollectiveCommType, SEND, RECV, or None where neither tells: RCCL's `ncclDevKernel_Generic` is all of them,
+        and a kernel `SendRecv` without metadata can be an all-to-all as well as messages.
+    """
+    for text in (comm.collective or "", name):
+        plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
+        if plain in _POINT_TO_POINT:
+            return _POINT_TO_POINT[plain]
+        for part, value in _PARTS:
+            if part in plain:
+                return value
+    return None
+
+
+def message_bytes(comm: Comm, kind: int) -> int | None:
+    """Size of a communication as simulators want it, None if unknown.
+
+    The input of one rank, of an all-gather its shard; the output of what has no input on some ranks: receive, scatter.
+    """
+    size = itemsize(comm.dtype)
+    inputs, outputs = comm.in_nelems, comm.out_nelems
+    if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:
+        inputs = outputs // comm.group_size
+    elements = (outputs or inputs) if kind in _BY_OUTPUT else (inputs or outputs)
+    total = comm.bytes if size is None or elements is None else size * elements
+    return total if total is not None and 0 <= total < _MAX_BYTES else None
+
+
+def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
+    """The process group of a communication.
+
+    Args:
+        comm: what the traces tell of it.
+        groups: name and ranks of the groups that `distributedInfo` lists.
+        world: number of ranks of the job, None if unknown.
+    """
+    name = comm.pg_name or ""
+    ranks = comm.pg_ranks or groups.get(name) or []
+    if len(ranks) == world or (not ranks and (name in ("", "0") or (world and comm.group_size == world))):
+        return WORLD
+    return name, tuple(sorted(set(ranks)))
+
+
+def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
+    """A communication of which the traces tell nothing else, with what its node's inputs tell.
+
+    Args:
+        values: inputs of the node.
+        caller: inputs of the `c10d::` call around a node of the host, None if there is none; those of a message are
+            tensors, group, peer, tag.
+    """
+    tensors = list(_tensors(values))
+    if comm.bytes is None and tensors:
+        comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
+    if caller is None:
+        return comm
+    peer = caller[2] if len(caller) > 2 and type(caller[2]) is int else None
+    return msgspec.structs.replace(comm, src_rank=peer, dst_rank=peer)
+
+
+def input_values(inputs: Any) -> list[Any]:
+    """The values in a node's `inputs`, of either layout."""
+    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    return values if isinstance(values, list) else []
+
+
+def _tensors(value: Any) -> Iterator[list[Any]]:
+    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
+    if not isinstance(value, list):
+        return
+    if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):
+        yield value
+        return
+    for part in value:
+        yield from _tensors(part)

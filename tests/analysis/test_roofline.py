@@ -1,0 +1,162 @@
+"""FLOPs and bytes at kernels: none counted twice, every event counted, shares of peaks of real devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from etplus.analysis.flops import flops
+from etplus.analysis.reading import read_trace
+from etplus.analysis.roofline import find_devices, kernel_table, work_of_events
+from etplus.analysis.trace import Trace
+from support import Document
+from traces import REAL, kernel, kineto_of, launch, op, trace_of
+
+DEVICES = {
+    "gpu-kineto/h100_bert": {0: "H100 SXM"},
+    "gpu-kineto/mi300_bert": {2: "MI300X"},
+    "gpu-kineto/mi250_minitoy": {2: "MI250 (one die)"},
+    "gpu-kineto/alexnet": {0: "A100 40 GB"},
+    "gpu-pairs/resnet103.kineto": {0: "A100 40 GB"},
+    "gpu-pairs/linear.kineto": {0: "RTX 2080 Ti"},
+    "gpu-pairs/dlrm.rank0.kineto": {0: "V100 SXM2"},
+}
+WITH_SHAPES = [name for name in REAL if "linked gpu" in name or name in list(DEVICES)[:3] or "dlrm" in name]
+MM = [([8, 16], "float"), ([16, 4], "float")]
+MM_FLOPS, MM_BYTES = 2 * 8 * 16 * 4, 4 * (8 * 16 + 16 * 4 + 8 * 4)
+
+
+@pytest.mark.parametrize(("name", "devices"), DEVICES.items())
+def test_devices_of_real_traces(name: str, devices: dict[int, str]) -> None:
+    assert {number: device.name for number, device in find_devices(trace_of(name)).items()} == devices
+
+
+@pytest.mark.parametrize("name", WITH_SHAPES)
+def test_tables_are_filled(name: str) -> None:
+    """Products have a share of the peak FLOP/s, most other kernels one of the bandwidth, and none is beyond belief."""
+    rows = kernel_table(trace_of(name))
+    with_flops = [row for row in rows if row.flops_share is not None]
+    with_bytes = [row for row in rows if row.bytes_share is not None]
+    assert with_flops and len(with_bytes) > len(rows) / 3
+    assert all(0 < row.flops_share < 1 for row in with_flops if row.flops_share is not None)
+    assert all(0 < row.bytes_share < 1.5 for row in with_bytes if row.bytes_share is not None), "caches help a little"
+    assert {row.bound for row in with_bytes} <= {"compute", "memory"}
+    products = [row for row in rows if {"aten::mm", "aten::addmm"} & set(row.ops) and "gemm" in row.kernel]
+    assert all(row.flops is not None for row in products)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_event_is_counted_once(name: str) -> None:
+    trace = trace_of(name)
+    rows = kernel_table(trace)
+    assert sum(row.count for row in rows) == len(trace.gpu)
+    assert sum(row.total_ns for row in rows) == int(trace.gpu.dur.sum())
+    counted: Counter[str] = Counter()
+    for row in rows:
+        counted[row.kernel] += row.count
+    assert counted == Counter(trace.names[code] for code in trace.gpu.name.tolist())
+
+
+@pytest.mark.parametrize("name", WITH_SHAPES)
+def test_sum_of_flops_is_that_of_the_operators(name: str) -> None:
+    """Each innermost operator that is counted and launched something gives its FLOPs once, however many kernels."""
+    trace = trace_of(name)
+    work = work_of_events(trace)
+    calls, parents = trace.calls, trace.calls.parent.tolist()
+    count: dict[int, int] = {}
+    for call in range(len(calls)):
+        signature = trace.signature_of(call)
+        if signature is not None and (value := flops(trace.names[calls.name[call]], signature)) is not None:
+            count[call] = value
+    outer = set()
+    for call in count:
+        while (call := parents[call]) >= 0:
+            outer.add(call)
+    owners = set()
+    kernels = np.flatnonzero(trace.gpu.category == trace.categories.index("kernel"))
+    for call in trace.gpu.call[kernels].tolist():
+        while call >= 0 and not (call in count and call not in outer):
+            call = parents[call]
+        owners.add(call)
+    assert sum(count[call] for call in owners if call >= 0) == int(work.flops[work.flops >= 0].sum())
+
+
+def work_of(events: list[Document]) -> dict[str, list[tuple[int, int]]]:
+    trace = read_trace(kineto_of(events))
+    work = work_of_events(trace)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, *values in zip(trace.gpu.name.tolist(), work.flops.tolist(), work.bytes.tolist(), strict=True):
+        found.setdefault(trace.names[name], []).append((values[0], values[1]))
+    return found
+
+
+def test_three_kernels_of_one_operator() -> None:
+    events = [
+        op("aten::linear", 0, 50, [([8, 16], "float"), ([4, 16], "float")]), op("aten::mm", 5, 30, MM),
+        launch(1, 10), launch(2, 15), launch(3, 20),
+        kernel("elementwise", 1, 20, 50), kernel("volta_sgemm_32x32", 2, 70, 10), kernel("splitKreduce", 3, 80, 5),
+    ]  # fmt: skip
+    none = [(-1, -1)]
+    assert work_of(events) == {"elementwise": none, "volta_sgemm_32x32": [(MM_FLOPS, MM_BYTES)], "splitKreduce": none}
+
+
+def test_one_kernel_launched_in_chunks_shares_by_time() -> None:
+    events = [
+        op("aten::mm", 0, 30, MM), launch(1, 5), launch(2, 10), launch(3, 15),
+        kernel("gemm", 1, 20, 10), kernel("gemm", 2, 30, 30), kernel("longest", 3, 60, 90),
+    ]  # fmt: skip
+    (first, second), rest = work_of(events)["gemm"], work_of(events)["longest"]
+    assert (first[0] + second[0], first[1] + second[1]) == (MM_FLOPS, MM_BYTES)
+    assert first == (MM_FLOPS // 4, MM_BYTES // 4) and rest == [(-1, -1)]
+
+
+def test_either_gradient_of_a_convolution_has_half() -> None:
+    shapes = [([2, 8, 10, 10], "float"), ([2, 4, 12, 12], "float"), ([8, 4, 3, 3], "float")]
+    total = 2 * 2 * (2 * 100 * 8 * 4 * 9)
+    events = [
+        op("aten::convolution_backward", 0, 30, shapes), launch(1, 5), launch(2, 10), launch(3, 15),
+        kernel("cudnn::nchwToNhwcKernel", 1, 20, 90), kernel("sm80_dgrad_nhwc", 2, 110, 10),
+        kernel("sm80_wgrad_nhwc", 3, 120, 20),
+    ]  # fmt: skip
+    found = work_of(events)
+    assert [found[name][0][0] for name in found] == [-1, total // 2, total // 2]
+
+
+def test_an_operator_inside_has_its_own_bytes() -> None:
+    copy = [([8, 16], "float"), ([8, 16], "float")]
+    events = [
+        op("aten::mm", 0, 50, MM), op("aten::copy_", 5, 10, copy), launch(1, 7), launch(2, 30),
+        kernel("elementwise", 1, 20, 50), kernel("gemm", 2, 70, 10),
+    ]  # fmt: skip
+    assert work_of(events) == {"elementwise": [(-1, 2 * 8 * 16 * 4)], "gemm": [(MM_FLOPS, MM_BYTES)]}
+
+
+def rates(trace: Trace) -> tuple[float | None, float | None, str]:
+    (row,) = kernel_table(trace)
+    return row.flops_share, row.bytes_share, row.bound
+
+
+def test_shares_and_bounds() -> None:
+    big = [([4096, 4096], "c10::BFloat16")] * 2
+    events = [op("aten::mm", 0, 30, big), launch(1, 5), kernel("gemm", 1, 20, 200)]
+    share, memory, bound = rates(read_trace(kineto_of(events)))
+    assert share == pytest.approx(2 * 4096**3 / 200e-6 / 989.4e12)
+    assert memory == pytest.approx(3 * 4096**2 * 2 / 200e-6 / 3350e9)
+    assert bound == "compute"
+    assert rates(read_trace(kineto_of(events, device="a new one"))) == (None, None, "")
+    lean = [op("aten::add", 0, 30, [([4096], "float")]), launch(1, 5), kernel("elementwise", 1, 20, 0)]
+    assert rates(read_trace(kineto_of(lean))) == (None, None, "memory"), "a kernel of no length has no rate"
+
+
+def test_tensor_float() -> None:
+    big = [([4096, 4096], "float")] * 2
+    found = []
+    for name in ("sm80_xmma_gemm_f32f32_tn", "sm80_xmma_gemm_tf32f32_tn"):
+        (row,) = kernel_table(
+            read_trace(kineto_of([op("aten::mm", 0, 30, big), launch(1, 5), kernel(name, 1, 20, 9000)]))
+        )
+        found.append((row.dtype, row.flops_share))
+    assert [dtype for dtype, _ in found] == ["float32", "tf32"]
+    assert found[0][1] == pytest.approx(2 * 4096**3 / 9e-3 / 67e12)
+    assert found[1][1] == pytest.approx(2 * 4096**3 / 9e-3 / 494.7e12)

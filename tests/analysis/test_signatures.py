@@ -1,0 +1,107 @@
+"""Shapes, types and numbers as the two traces write them, and whatever strangers write instead."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from etplus.analysis.signatures import Argument, Signature, Signatures, Tensor
+from etplus.schemas.dtypes import standard_dtype
+from traces import trace_of
+
+
+def kineto(args: dict[str, Any] | str, values: bool = True) -> Signature | None:
+    table = Signatures()
+    text = args if isinstance(args, str) else json.dumps(args)
+    (code,) = table.from_kineto([text.encode()], [values])
+    return table.values[code] if code >= 0 else None
+
+
+def et(node: dict[str, Any], *, flat: bool = True) -> Signature | None:
+    table = Signatures()
+    (code,) = table.from_et([json.dumps(node).encode()], [True], flat=flat)
+    return table.values[code] if code >= 0 else None
+
+
+def test_kineto() -> None:
+    found = kineto({
+        "Input Dims": [[4, 3], [], [[1], [2, 2]], [], []],
+        "Input type": ["c10::BFloat16", "Scalar", "TensorList", "ScalarList", ""],
+        "Concrete Inputs": ["", "0.125", "", "[1, 2]", "False"],
+    })  # fmt: skip
+    assert found == Signature((
+        Argument((Tensor((4, 3), "bfloat16"),)), Argument((), 0.125),
+        Argument((Tensor((1,), ""), Tensor((2, 2), ""))), Argument((), [1, 2]), Argument((), False),
+    ))  # fmt: skip
+    assert found is not None and found.label == "[4,3],[1],[2,2]" and found.dtype == "bfloat16"
+    assert found.shape(0) == (4, 3) and found.shape(1) is None and found.shape(9) is None
+    old = kineto({"Input Dims": [[16], []], "Input type": ["float", "Scalar"]})
+    assert old == Signature((Argument((Tensor((16,), "float32"),)), Argument()))
+
+
+def test_et_of_both_layouts() -> None:
+    values = [[5, 6, 0, 12, 2, "cuda:0"], [[1, 2, 0, 3, 8, "cpu"], [3, 4, 0, 2, 8, "cpu"]], 7, [1, 2], "<None>"]
+    shapes = [[3, 4], [[3], [2]], [], [[]], []]
+    types = ["Tensor(c10::Half)", "GenericList[Tensor(long int),Tensor(long int)]", "Int", "GenericList[Int]", "None"]
+    expected = Signature(
+        (Argument((Tensor((3, 4), "float16"),)), Argument((Tensor((3,), "int64"), Tensor((2,), "int64"))),
+         Argument((), 7), Argument((), [1, 2]), Argument((), "<None>")),
+        (Tensor((2,), "float32"),),
+    )  # fmt: skip
+    flat = {"inputs": values, "input_shapes": shapes, "input_types": types, "output_shapes": [[2]],
+            "output_types": ["Tensor(float)"]}  # fmt: skip
+    nested = {"inputs": {"values": values, "shapes": shapes, "types": types},
+              "outputs": {"values": [], "shapes": [[2]], "types": ["Tensor(float)"]}}  # fmt: skip
+    assert et(flat) == expected == et(nested, flat=False)
+    undefined = et({"input_shapes": [[]], "input_types": ["Tensor(nullptr (uninitialized))"], "inputs": [0]})
+    assert undefined is not None and undefined.tensors == ()
+    complex_ = et({"input_shapes": [[2]], "input_types": ["Tensor(c10::complex<float>)"], "inputs": [0]})
+    assert (
+        complex_ is not None and complex_.tensors == (Tensor((2,), "complex64"),) and complex_.tensors[0].nbytes == 16
+    )
+
+
+@pytest.mark.parametrize(
+    "args",
+    ["{}", "null", "[]", "3", '{"Input Dims": 5, "Input type": ["float"]}', '{"Input Dims": [[1]]}',
+     '{"Input Dims": [[1]], "Input type": [7]}', '{"Input Dims": [["x"]], "Input type": ["float"]}',
+     '{"Input Dims": [[-1]], "Input type": ["float"]}', '{"Input Dims": [[1.5]], "Input type": ["float"]}',
+     '{"Input Dims": [[1], [2]], "Input type": ["float"]}', '{"Input Dims": [[1e400]], "Input type": ["float"]}',
+     f'{{"Input Dims": [{"[" * 5000}1{"]" * 5000}], "Input type": ["TensorList"]}}',
+     '{"Input Dims": [[99999999999999999999]], "Input type": ["float"]}',
+     '{"Input Dims": ["", {}], "Input type": ["", ""]}'],
+)  # fmt: skip
+def test_what_is_no_signature(args: str) -> None:
+    found = kineto(args)
+    assert found is None or not found.tensors
+
+
+def test_one_that_cannot_be_read_spoils_no_other() -> None:
+    table = Signatures()
+    good = b'{"Input Dims": [[1]], "Input type": ["float"]}'
+    assert table.from_kineto([good, b"[1]", good, b"7"], [False] * 4).tolist() == [0, -1, 0, -1]
+
+
+def test_both_traces_of_a_run_agree() -> None:
+    """Kineto's own shapes and those of the ET, op by op."""
+    names = ("gpu-pairs/dlrm.rank0.kineto", "linked gpu-pairs/dlrm.rank0")
+    found = []
+    for name in names:
+        trace = trace_of(name)
+        labels = []
+        for call in range(len(trace.calls)):
+            signature = trace.signature_of(call)
+            if signature is not None and trace.names[trace.calls.name[call]] == "aten::addmm":
+                labels.append((signature.label, signature.dtype))
+        found.append(sorted(labels))
+    assert found[0] == found[1] and len(found[0]) == 7
+
+
+@pytest.mark.parametrize(
+    ("dtype", "standard"),
+    [("c10::BFloat16", "bfloat16"), ("float", "float32"), ("long int", "int64"), ("unsigned char", "uint8"),
+     ("torch.float16", "float16"), ("Half", "float16"), ("what", "what"), ("c10::Float8_e4m3fn", "float8_e4m3fn")],
+)  # fmt: skip
+def test_standard_types(dtype: str, standard: str) -> None:
+    assert standard_dtype(dtype) == standard

@@ -1,0 +1,135 @@
+"""`etplus analyze`, `augment` and `diff` as processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etplus.linker import link
+from support import fixture_pair, kineto_document, run, shared_trace
+
+
+@pytest.fixture(scope="module")
+def etplus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("analyze") / "et_plus.json.gz"
+    link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(path)
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_tables_fit_80_columns(etplus: Path) -> None:
+    done = run("etplus", "analyze", etplus, "--batch-size", "32")
+    text = done.stdout.decode()
+    assert done.returncode == 0, done.stderr
+    parts = (
+        "streams",
+        "device time by operator",
+        "kernels, and what",
+        "iterations",
+        "samples/s",
+        "T4 cudaLaunchKernel",
+    )
+    for part in parts:
+        assert part in text
+    assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith(("file ", "note ")))
+
+
+def test_json_csv_and_overheads_agree(etplus: Path, tmp_path: Path) -> None:
+    done = run(
+        "etplus", "analyze", etplus, etplus, "--json", "--csv", tmp_path / "a" / "b", "--overheads", tmp_path / "o"
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    one, other = told["traces"]
+    assert one == other
+    for table in ("streams", "device_use", "breakdown", "kernels", "host_ops", "iteration_list"):
+        rows = rows_of(tmp_path / "a" / "b" / f"{table}.csv")
+        assert len(rows) == 2 * len(one[table])
+    kernels = rows_of(tmp_path / "a" / "b" / "kernels.csv")
+    assert [int(row["total_ns"]) for row in kernels[: len(one["kernels"])]] == [
+        row["total_ns"] for row in one["kernels"]
+    ]
+    pooled = json.loads((tmp_path / "o").read_bytes())
+    assert pooled == told["overheads"]
+    assert pooled["all"]["t4"]["n"] + pooled["all"]["t4"]["outliers"] == 2 * (
+        one["overheads"]["all"]["t4"]["n"] + one["overheads"]["all"]["t4"]["outliers"]
+    )
+    assert pooled["t4"]["cudaLaunchKernel"]["mean"] == pytest.approx(one["overheads"]["t4"]["cudaLaunchKernel"]["mean"])
+
+
+def test_options_change_what_they_say(etplus: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "mine.json"
+    spec.write_text(json.dumps({"devices": [{"name": "mine", "tflops": {"float32": 1000}, "memory_gb_s": 1}]}))
+    plain, changed = (
+        json.loads(run("etplus", "analyze", etplus, "--json", *options).stdout)["traces"][0]
+        for options in ((), ("--cpu-event-overhead", "0", "--by-shape", "--device-spec", spec))
+    )
+    assert {device["known_as"] for device in changed["devices"].values()} == {"mine"}
+    assert changed["overheads"]["cpu_event_overhead_us"] == 0
+    assert (
+        changed["overheads"]["all"]["t2"]["mean_with_outliers"] > plain["overheads"]["all"]["t2"]["mean_with_outliers"]
+    )
+    assert len(changed["host_ops"]) > len(plain["host_ops"])
+
+
+def test_plots(etplus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws the figures, is not installed")
+    done = run("etplus", "analyze", etplus, "--plots", tmp_path, "--plot-format", "svg")
+    assert done.returncode == 0 and {path.name for path in tmp_path.iterdir()} >= {"breakdown.svg", "operators.svg"}
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    name = "\x1b[2J\x1b]0;title\x07evil\r\n"
+    event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": 1, "dur": 2, "args": {}}
+    (tmp_path / "k.json").write_text(json.dumps(kineto_document([event])))
+    done = run("etplus", "analyze", tmp_path / "k.json")
+    assert done.returncode == 0 and b"evil" in done.stdout and b"\x1b" not in done.stdout and b"\r" not in done.stdout
+
+
+def test_augment_and_diff(etplus: Path, tmp_path: Path) -> None:
+    done = run("etplus", "augment", etplus, tmp_path / "more.json.gz")
+    assert done.returncode == 0 and b"with FLOPs" in done.stderr
+    done = run("etplus", "diff", etplus, tmp_path / "more.json.gz")
+    assert done.returncode == 0 and b"B lacks 0" in done.stdout and b"1.00 times A" in done.stdout
+    done = run("etplus", "diff", "--json", etplus, tmp_path / "more.json.gz")
+    assert all(row["change_ns"] == 0 for row in json.loads(done.stdout)["ops"])
+    done = run("etplus", "augment", etplus, etplus)
+    assert done.returncode == 2 and b"is the input" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["analyze", "nonesuch.json"], ["analyze", "broken"], ["analyze", "good", "--device-spec", "broken"],
+     ["analyze", "good", "--csv", "broken"], ["analyze", "good", "--overheads", "no/folder/o.json"],
+     ["augment", "broken", "out"], ["augment", "good", "no/folder/out"], ["diff", "good", "broken"]],
+)  # fmt: skip
+def test_bad_input_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2, "args": {}}
+    (tmp_path / "good").write_text(json.dumps(kineto_document([event])))
+    (tmp_path / "broken").write_text("}{")
+    done = run("etplus", *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "good"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["analyze"], ["analyze", "x", "--top", "0"], ["analyze", "x", "--batch-size", "-1"],
+     ["analyze", "x", "--cpu-event-overhead", "nan"], ["diff", "x"], ["augment", "x"]],
+)  # fmt: skip
+def test_wrong_usage(arguments: list[str]) -> None:
+    done = run("etplus", *arguments)
+    assert done.returncode == 2 and b"usage: etplus" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_ten_megabytes_take_seconds() -> None:
+    """The process, start and all; a generous bound for busy machines."""
+    done = run("etplus", "analyze", shared_trace("gpu-pairs/resnet103.kineto.json.gz"), timeout=20)
+    assert done.returncode == 0 and b"ProfilerStep#5" in done.stdout

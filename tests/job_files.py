@@ -1,0 +1,46 @@
+"""Jobs of many ranks for the tests, made of the bundled pair; and tasks for worker processes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from support import fixture_pair, plain
+
+__all__ = ["die_at", "outputs", "write_job"]
+
+_INFO = re.compile(rb'("distributedInfo":\{"backend":"nccl","rank":)\d+(,"world_size":)\d+(.*?"ranks":)\[[0-9, ]*\]')
+
+
+@cache
+def _texts() -> tuple[bytes, bytes]:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    return plain(et), plain(kineto)
+
+
+def write_job(folder: Path, ranks: int) -> Path:
+    """Write `rank-N.et.json.gz` and `rank-N.kineto.json.gz`, alike but for the rank that the latter tell."""
+    folder.mkdir(parents=True, exist_ok=True)
+    et, kineto = _texts()
+    for rank in range(ranks):
+        (folder / f"rank-{rank}.et.json.gz").write_bytes(gzip.compress(et, 1, mtime=0))
+        told = _INFO.sub(rb"\g<1>%d\g<2>%d\g<3>%b" % (rank, ranks, str([*range(ranks)]).encode()), kineto)
+        (folder / f"rank-{rank}.kineto.json.gz").write_bytes(gzip.compress(told, 1, mtime=0))
+    return folder
+
+
+def outputs(folder: Path) -> dict[str, bytes]:
+    """The ET+ files in a folder: name to bytes."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("rank_*.etplus.json.gz"))}
+
+
+def die_at(task: tuple[int, str]) -> int:
+    """Square the number; 3 kills its process, but only once if there is a file to remember that by; 5 always."""
+    number, memory = task
+    if number == 5 or (number == 3 and not Path(memory).exists()):
+        Path(memory).write_text("")
+        os._exit(9)
+    return number * number
