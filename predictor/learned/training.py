@@ -25,7 +25,7 @@ __all__ = ["EPOCHS", "Trained", "predict_graphs", "read_trained", "train", "writ
 
 _BATCH = {"gru": 64, "sage": 16}
 """Graphs a step: a GRU takes as long for many as for the longest."""
-EPOCHS = {"gru": 40, "sage": 150}
+EPOCHS = {"gru": 25, "sage": 150}
 """At most, by default."""
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
