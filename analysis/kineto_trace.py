@@ -69,9 +69,10 @@ def _calls(events: EventTable, calls: CpuCalls, table: Signatures) -> Calls:
     kind[category == codes.get("cpu_op", -1)] = OP
     kind[category == codes.get(PYTHON_CATEGORY, -1)] = MODULE
     ops = np.flatnonzero(kind == OP)
-    wanted = np.array([wants_values(name) for name in events.names], np.bool_)[calls.name[ops]] if len(ops) else ops
+    wants = [wants_values(name) for name in events.names]
+    wanted = [wants[code] for code in calls.name[ops].tolist()]
     signature = np.full(len(calls), -1, np.int32)
-    signature[ops] = table.from_kineto([events.args(row) for row in calls.row[ops].tolist()], wanted.tolist())
+    signature[ops] = table.from_kineto([events.args(row) for row in calls.row[ops].tolist()], wanted)
     return Calls(
         calls.name.astype(np.int32), kind, calls.parent, calls.thread, calls.ts, calls.end, signature,
         events.index[calls.row],
