@@ -132,7 +132,8 @@ def _edges(document: EtPlusDocument, node: IntColumn) -> npt.NDArray[np.int32]:
         np.stack([node[called], node[document.parent_row[called]]], axis=1),
     ])  # fmt: skip
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
-    return np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
+    unique: npt.NDArray[np.int32] = np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
+    return unique
 
 
 def _own_times(document: EtPlusDocument, rows: IntColumn) -> IntColumn:

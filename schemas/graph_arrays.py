@@ -85,7 +85,7 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
             values = getattr(graph, name)
             if values is not None:
                 held = io.BytesIO()
-                np.lib.format.write_array(held, values, allow_pickle=False)
+                np.save(held, values, allow_pickle=False)
                 packed.writestr(zipfile.ZipInfo(f"{name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 

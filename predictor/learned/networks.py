@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -63,7 +64,7 @@ def batch_of(runs: Sequence[tuple[GraphArrays, int]], centre: Tensor, scale: Ten
     )  # fmt: skip
 
 
-def raw_features(graph: GraphArrays, c: int) -> np.ndarray:
+def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
     """(n, INPUTS) of one configuration, unscaled."""
     out = np.zeros((len(graph), INPUTS), np.float32)
     out[:, :NODE_FEATURES] = graph.node_feat
@@ -76,12 +77,12 @@ def raw_features(graph: GraphArrays, c: int) -> np.ndarray:
     return out
 
 
-def _topological(graph: GraphArrays) -> np.ndarray:
+def _topological(graph: GraphArrays) -> npt.NDArray[np.int64]:
     """Producers before consumers as far as there are no cycles; among free nodes the order of the file."""
     consumer, producer = graph.edge_index[:, 0], graph.edge_index[:, 1]
     if (producer < consumer).all():
         return np.arange(len(graph))
-    level = np.zeros(len(graph), np.int64)
+    level: npt.NDArray[np.int64] = np.zeros(len(graph), np.int64)
     for _ in range(len(graph)):
         deeper = level.copy()
         np.maximum.at(deeper, consumer, level[producer] + 1)

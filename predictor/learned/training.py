@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -171,7 +172,7 @@ def _error(net: GraphNet, held: Sequence[Batch]) -> float:
     return float(wrong.mean())
 
 
-def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> np.ndarray:
+def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
     """Times of all runs of the graphs, in ns (or what the training set had)."""
     with torch.no_grad():
         found = [trained.net(batch)[1] for batch in _batches(runs(graphs), trained.centre, trained.scale)]
