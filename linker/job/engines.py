@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
 
 from ...schemas.errors import UsageError
 
@@ -63,17 +63,26 @@ def local_processes(count: int) -> Engine:
 
 
 def _end_with_parent() -> None:
-    """Have this process end when the one that started it is gone, killed perhaps: it would wait for work for ever."""
+    """Have this process end when it is told to, or when the one that started it is gone, killed perhaps: else it would
+    wait for work for ever."""
+    if hasattr(signal, "SIGALRM"):
+        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGALRM, _end)
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
         if parent is not None:
             parent.join()
-        while True:  # once to end the task, its files removed, and once to end the wait for another
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """End the task, so that its files are removed, and soon after, as the executor takes that for the task's result,
+    the wait for another."""
+    signal.alarm(1)
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def given_executor(executor: Executor) -> Engine:
