@@ -60,7 +60,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)",
     )
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,7 +32,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("input", metavar="IN", help="ET+ or Kineto trace")
     add("output", metavar="OUT", help="the same with more arguments; gzipped if it ends in .gz")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

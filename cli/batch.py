@@ -72,12 +72,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--renumber", action="store_true", help="number nodes as the original linker does")
     add("--data-dependencies", action="store_true", help="add edges from a tensor's last writer to its reader")
     add("--no-progress", action="store_true", help="no progress bar (there is none without a terminal)")
-    add(
-        "--log-level",
-        default="WARNING",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="DEBUG shows tracebacks",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -58,12 +58,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--config", action="append", default=[], metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
-    add(
-        "--log-level",
-        default="WARNING",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="DEBUG shows tracebacks",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -36,7 +36,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--top", type=int, default=15, metavar="N", help="rows of each printed table (default: 15)")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -34,7 +34,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
     add("--model", action="append", default=[], metavar="MODEL", help="what `etplus train` wrote; can be repeated")
     add("--split", choices=SPLITS, default="test", help="which graphs to predict (default: test)")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -39,7 +39,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--iterations", metavar="A-B", help="take only these iterations of each file, from 0")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
     add("--no-table", action="store_true", help="do not cross-validate")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

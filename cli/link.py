@@ -93,12 +93,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="no progress bars (there are none when standard error is no terminal)",
     )
-    add(
-        "--log-level",
-        default="WARNING",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="DEBUG shows tracebacks",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

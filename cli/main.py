@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name, help=summary, add_help=True, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if given[:1] == [name]:  # the others need not be imported
-            _module(name).prepare_parser(sub)
+            _prepare(name, sub)
     return _run(parser.parse_args(given), parser)
 
 
@@ -62,9 +62,20 @@ def trace_link(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `trace-link`, which is `etplus link`."""
     parser = argparse.ArgumentParser(prog="trace-link", formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"etplus {__version__}")
-    _module("link").prepare_parser(parser)
+    _prepare("link", parser)
     parser.set_defaults(command="link")
     return _run(parser.parse_args(arguments), parser)
+
+
+def _prepare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The command's own options, and what all commands have."""
+    _module(command).prepare_parser(parser)
+    parser.add_argument(
+        "--log-level",
+        default="WARNING",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="DEBUG shows tracebacks",
+    )
 
 
 def _module(command: str):  # type: ignore[no-untyped-def]
@@ -72,7 +83,7 @@ def _module(command: str):  # type: ignore[no-untyped-def]
 
 
 def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    level = getattr(arguments, "log_level", "WARNING")
+    level = arguments.log_level
     logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
     signal.signal(signal.SIGTERM, _terminate)
     try:

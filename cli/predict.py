@@ -43,7 +43,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
     add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

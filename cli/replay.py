@@ -57,12 +57,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
-    add(
-        "--log-level",
-        default="WARNING",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="DEBUG shows tracebacks",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

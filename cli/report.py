@@ -37,7 +37,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
     add("--batch-size", type=int, metavar="N", help="samples an iteration, for the throughput")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

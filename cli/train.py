@@ -37,7 +37,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, metavar="N", help="at most (default: sage 150, gru 25)")
     add("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
     add("--resume", action="store_true", help="go on from MODEL.checkpoint, which is written every tenth epoch")
-    add("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="DEBUG shows tracebacks")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..analysis.intervals import union
 from ..schemas.etplus_document import GPU
 from ..schemas.records import IntColumn
 from .constants import Constants
@@ -210,15 +211,7 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
 
 
 def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: IntColumn) -> LaneTime:
-    return LaneTime(name, _union_ns(replay.start[rows], replay.end[rows]), _union_ns(start[rows], end[rows]))
-
-
-def _union_ns(start: IntColumn, end: IntColumn) -> int:
-    """ns in which at least one of the intervals is open."""
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
-    before = np.concatenate((start[:1], end[:-1]))
-    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+    return LaneTime(name, union(replay.start[rows], replay.end[rows]).length, union(start[rows], end[rows]).length)
 
 
 def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
@@ -245,8 +238,8 @@ def exposed_ns(
     """
     compute = kernel & ~communicates
     both = communicates | compute
-    together = _union_ns(start[both], end[both])
-    return together - _union_ns(start[compute], end[compute])
+    together = union(start[both], end[both]).length
+    return together - union(start[compute], end[compute]).length
 
 
 def _path_dict(path: CriticalPath) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .etplus import EDGE_KINDS, EtPlus
 from .etplus_document import CPU, GPU, RUNTIME, Comm, EtPlusDocument, Record
 from .etplus_inferred import infer_edges
 from .files import Source, load
-from .records import UNREADABLE, IntColumn, StringTable, int_column
+from .records import UNREADABLE, IntColumn, StringTable, exact_ns, int_column
 
 __all__ = ["read_etplus"]
 
@@ -393,6 +393,4 @@ def _ns(values: list[Any]) -> IntColumn:
         exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in values)
         return np.fromiter(exact, np.int64, len(values))
     us = np.fromiter((0.0 if value is None else value for value in values), np.float64, len(values))
-    whole = np.floor(us)  # apart, since the product of the whole would be rounded
-    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
-    return ns
+    return exact_ns(us)

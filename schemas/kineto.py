@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from .errors import TraceFormatError
 from .files import Source, load
-from .records import UNREADABLE, IntColumn, StringTable, int_column, locate, parse_records
+from .records import UNREADABLE, IntColumn, StringTable, exact_ns, int_column, locate, parse_records
 from .recover import Loss
 from .tolerant import Document, read_tolerantly
 
@@ -399,6 +399,4 @@ def _nanoseconds(values: list[Any]) -> IntColumn:
     us = np.fromiter(values, np.float64, len(values))
     if np.any(np.abs(us) >= _MAX_NS / 1000):
         raise msgspec.ValidationError("a time of over 146 years")
-    whole = np.floor(us)
-    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
-    return ns
+    return exact_ns(us)

@@ -23,7 +23,17 @@ import numpy.typing as npt
 
 from .files import progress_bar
 
-__all__ = ["UNREADABLE", "IntColumn", "RecordArray", "Records", "StringTable", "int_column", "locate", "parse_records"]
+__all__ = [
+    "UNREADABLE",
+    "IntColumn",
+    "RecordArray",
+    "Records",
+    "StringTable",
+    "exact_ns",
+    "int_column",
+    "locate",
+    "parse_records",
+]
 
 IntColumn = npt.NDArray[np.int64]
 
@@ -191,6 +201,13 @@ class StringTable:
     def code(self, value: Any) -> int:
         """Code of one value, −1 if it was never seen."""
         return self._codes.get(value, -1)
+
+
+def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
+    """µs below 2**43, half an ulp of which is under 0.5 ns, as int64 ns: rounded to the ns that was written."""
+    whole = np.floor(us)  # apart, since the product of the whole would be rounded
+    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    return ns
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
