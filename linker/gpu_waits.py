@@ -28,6 +28,7 @@ _LATE_NS = 5_000
 _JUST_ENDED_NS = 30_000
 """What it has waited for ended at most so long before."""
 _USUAL_LATENCY_NS = 10_000
+_NOTHING = np.zeros(0, np.int64)
 
 
 class _SyncArgs(msgspec.Struct):
@@ -48,7 +49,7 @@ class GpuOrder:
         key: (device, stream) by code.
         launch: int64 ns, when each was launched (its own start if no launch is known).
         free: int64 ns, when the stream had done what started before each; 0 for the first.
-        queue: by code, positions in order of launch.
+        queue: by code, positions in order of launch. queue_launch: when these were launched.
     """
 
     stream: IntColumn
@@ -56,6 +57,7 @@ class GpuOrder:
     launch: IntColumn
     free: IntColumn
     queue: list[IntColumn]
+    queue_launch: list[IntColumn]
 
     @staticmethod
     def of(linked: LinkedTrace) -> GpuOrder:
@@ -71,19 +73,18 @@ class GpuOrder:
         for k in range(len(pairs)):
             members = np.flatnonzero(code == k)
             free[members[1:]] = np.maximum.accumulate(events.end[rows[members]])[:-1]
-        return GpuOrder(code, [(int(d), int(s)) for d, s in pairs], launch, free, queue)
+        key = [(int(d), int(s)) for d, s in pairs]
+        return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
 
     def last_before(self, stream: int, ts: int) -> int:
         """Position of the last event of a stream launched before a time, −1 for none."""
-        queue = self.queue[stream]
-        k = int(np.searchsorted(self.launch[queue], ts))
-        return int(queue[k - 1]) if k else -1
+        k = int(np.searchsorted(self.queue_launch[stream], ts))
+        return int(self.queue[stream][k - 1]) if k else -1
 
     def first_after(self, stream: int, ts: int) -> int:
         """Position of the first event of a stream launched after a time, −1 for none."""
-        queue = self.queue[stream]
-        k = int(np.searchsorted(self.launch[queue], ts, side="right"))
-        return int(queue[k]) if k < len(queue) else -1
+        k = int(np.searchsorted(self.queue_launch[stream], ts, side="right"))
+        return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
 
     def streams(self, device: int, stream: int) -> list[int]:
         """Codes of the streams with that number on that device; −1 stands for any."""
@@ -127,6 +128,24 @@ def _pairs(pairs: list[tuple[int, int]]) -> IntColumn:
     return np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
 
 
+class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
+    """For each thread's code the times at which something happens there, ascending, and what does."""
+
+    @staticmethod
+    def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
+        """Group by thread; `ts` ascends on each."""
+        order = np.argsort(thread, kind="stable")
+        cuts = np.flatnonzero(np.diff(thread[order])) + 1
+        groups = np.split(order, cuts) if len(order) else []
+        return _ByThread((int(thread[group[0]]), (ts[group], what[group])) for group in groups)
+
+    def first(self, thread: int, ts: int) -> int | None:
+        """What happens first on a thread at a time or later, None for nothing."""
+        times, what = self.get(thread, (_NOTHING, _NOTHING))
+        k = int(np.searchsorted(times, ts))
+        return int(what[k]) if k < len(what) else None
+
+
 class _Finder:
     """Gathers the pairs; everything is looked up in sorted arrays, so that the work is n log n."""
 
@@ -138,12 +157,14 @@ class _Finder:
         self.ends = self.end[self.by_end]
         self.runtime_ts, self.runtime_end = events.ts[linked.runtime_row], events.end[linked.runtime_row]
         self.runtime_thread = events.thread[linked.runtime_row]
-        self.runtime_of = _by_value(self.runtime_thread)
+        self.runtime_of = _ByThread.of(self.runtime_thread, self.runtime_ts, np.arange(len(self.runtime_ts)))
         launch_order = np.argsort(gpu.launch, kind="stable")
         launch_order = launch_order[linked.gpu_launcher[launch_order] >= 0]
-        self.launched_by = _by_value(events.thread[linked.gpu_launcher[launch_order]], launch_order)
+        launched_from = events.thread[linked.gpu_launcher[launch_order]]
+        self.launched_by = _ByThread.of(launched_from, gpu.launch[launch_order], launch_order)
         self.by_correlation = {c: r for r, c in enumerate(events.correlation[linked.runtime_row].tolist()) if c > 0}
-        self.linked_calls = np.flatnonzero(linked.node_of_call >= 0)
+        at = np.flatnonzero(linked.node_of_call >= 0)
+        self.linked_calls = _ByThread.of(linked.calls.thread[at], linked.calls.ts[at], linked.node_of_call[at])
         self.event: list[tuple[int, int]] = []
         self.sync: list[tuple[int, int]] = []
         self.blocking: list[tuple[int, int]] = []
@@ -203,14 +224,13 @@ class _Finder:
         """Copies that had ended when their call returned: the thread went on only then."""
         events, linked = self.linked.kineto.events, self.linked
         copies = events.mask(frozenset({"gpu_memcpy"}))[linked.gpu_row] & (linked.gpu_launcher >= 0)
-        copies &= self.end <= events.end[linked.gpu_launcher] + _ROUNDING_NS
+        returns = events.end[linked.gpu_launcher]
+        copies &= self.end <= returns + _ROUNDING_NS
         for i in np.flatnonzero(copies).tolist():
-            launcher = int(linked.gpu_launcher[i])
-            thread, returned = int(events.thread[launcher]), int(events.end[launcher])
-            mine = self.runtime_of.get(thread, linked.runtime_row[:0])
-            k = int(np.searchsorted(self.runtime_ts[mine], returned))
-            if k < len(mine):
-                self.blocking.append((i, int(mine[k])))
+            thread, returned = int(events.thread[linked.gpu_launcher[i]]), int(returns[i])
+            call = self.runtime_of.first(thread, returned)
+            if call is not None:
+                self.blocking.append((i, call))
             self._release(i, thread, returned)
 
     def _ts(self, call: int) -> int:
@@ -236,11 +256,9 @@ class _Finder:
 
     def _release(self, gpu_event: int, thread: int, ts: int) -> None:
         """The first linked op that a thread starts after it has waited."""
-        calls, mine = self.linked.calls, self.linked_calls
-        begin, stop = np.searchsorted(calls.thread[mine], [thread, thread + 1])
-        k = begin + int(np.searchsorted(calls.ts[mine[begin:stop]], ts))
-        if k < stop:
-            self.released.append((gpu_event, int(self.linked.node_of_call[mine[k]])))
+        node = self.linked_calls.first(thread, ts)
+        if node is not None:
+            self.released.append((gpu_event, node))
 
     def _ended(self, after: int, until: int) -> IntColumn:
         """GPU events that ended in a span of time, the last one first."""
@@ -257,11 +275,9 @@ class _Finder:
     def _infer_stream_wait(self, call: int) -> None:
         """The next event launched by the thread after a stream wait, if it starts late, waits for what has just ended
         on another stream."""
-        mine = self.launched_by.get(int(self.runtime_thread[call]), self.by_end[:0])
-        k = int(np.searchsorted(self.gpu.launch[mine], self._ts(call), side="right"))
-        if k == len(mine):
+        i = self.launched_by.first(int(self.runtime_thread[call]), self._ts(call) + 1)
+        if i is None:
             return
-        i = int(mine[k])
         free = max(int(self.gpu.launch[i]) + _USUAL_LATENCY_NS, int(self.gpu.free[i]))
         if self.start[i] - free <= _LATE_NS:
             return
@@ -271,12 +287,3 @@ class _Finder:
                 ids = self.linked.numbering.gpu
                 self.inferred.add((int(ids[source]), int(ids[i])))
                 return
-
-
-def _by_value(values: npt.NDArray[np.integer], positions: IntColumn | None = None) -> dict[int, IntColumn]:
-    """Positions of each value, in their order."""
-    positions = np.arange(len(values)) if positions is None else positions
-    order = np.argsort(values, kind="stable")
-    cuts = np.flatnonzero(np.diff(values[order])) + 1
-    groups = np.split(order, cuts) if len(values) else []
-    return {int(values[group[0]]): positions[group] for group in groups}
