@@ -72,7 +72,7 @@ def _calls(events: EventTable, calls: CpuCalls, table: Signatures) -> Calls:
     wants = [wants_values(name) for name in events.names]
     wanted = [wants[code] for code in calls.name[ops].tolist()]
     signature = np.full(len(calls), -1, np.int32)
-    signature[ops] = table.from_kineto([events.args(row) for row in calls.row[ops].tolist()], wanted)
+    signature[ops] = table.from_kineto(events.args_of(calls.row[ops]), wanted)
     return Calls(
         calls.name.astype(np.int32), kind, calls.parent, calls.thread, calls.ts, calls.end, signature,
         events.index[calls.row],
@@ -89,13 +89,14 @@ def _runtime_calls(events: EventTable, calls: CpuCalls, rows: IntColumn, launche
 
 def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: IntColumn) -> GpuEvents:
     sizes, comm = np.full(len(rows), -1, np.int64), {}
-    communicates = [is_comm_kernel(name) for name in events.names]
-    copies = events.mask(frozenset({"gpu_memcpy", "gpu_memset"}))
-    for position, row in enumerate(rows.tolist()):
-        if communicates[events.name[row]]:
-            comm[position] = _comm(events.args(row), events.names[events.name[row]])
-        elif copies[row]:
-            sizes[position] = size_of_copy(events.args(row))
+    communicates = np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]]
+    copies = events.mask(frozenset({"gpu_memcpy", "gpu_memset"}))[rows] & ~communicates
+    told = np.flatnonzero(communicates | copies)
+    for position, args in zip(told.tolist(), events.args_of(rows[told]), strict=True):
+        if communicates[position]:
+            comm[position] = _comm(args, events.names[events.name[rows[position]]])
+        else:
+            sizes[position] = size_of_copy(args)
     return GpuEvents(
         events.name[rows], events.category[rows], events.ts[rows], np.maximum(events.dur[rows], 0),
         events.device[rows], events.stream[rows], call, runtime, sizes, comm, events.index[rows],

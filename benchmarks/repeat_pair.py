@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+import numpy as np
 from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
 from etplus.schemas.files import load
 from etplus.schemas.kineto import KinetoTrace, read_kineto
@@ -113,7 +115,10 @@ def _write(
     array = locate(data, key)
     if array is None:
         raise SystemExit(f"{path.name}: a layout that this script does not know")
-    records = [text for block in array.blocks() for text in array.records(block).texts]
+    counted = [
+        (begin, end, len(msgspec.json.decode(block, type=list[msgspec.Raw]))) for begin, end, block in array.arrays()
+    ]
+    records = array.texts(counted).of(np.arange(sum(count for _, _, count in counted)))
     comma = _between(array)
     with path.open("wb") as file:
         file.write(data[: array.start] + comma.join(records))
@@ -124,7 +129,7 @@ def _write(
 
 
 def _between(array: RecordArray) -> bytes:
-    return array.separator[1 : len(array.separator) - array.opener] or b",\n"
+    return array.separator[: len(array.separator) - array.opener].lstrip()[1:] or b",\n"
 
 
 def _tail(data: bytes, array: RecordArray) -> bytes:

@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             convert(result.document, output, to="chakra", as_prefix=False)
         else:
-            result.write(output)
+            result.write(output, jobs=arguments.jobs)
     print(report_text(result.report, output), file=sys.stderr)
     alone = arguments.et_file is None  # nothing had to be matched
     if not alone and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):

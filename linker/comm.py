@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ..schemas.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
 from ..schemas.dtypes import itemsize
@@ -47,19 +48,17 @@ def comm_of_kernels(
     Returns:
         By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
     """
-    wanted = {code for code, name in enumerate(events.names) if is_comm_kernel(name)}
+    wanted = np.flatnonzero(np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]])
     result: dict[int, dict[str, Any]] = {}
     from_et: dict[int, dict[str, Any]] = {}
-    for i, (row, parent) in enumerate(zip(rows.tolist(), parents.tolist(), strict=True)):
-        if events.name[row] not in wanted:
-            continue
-        comm = kernel_comm(events.args(row))
+    for i, args in zip(wanted.tolist(), events.args_of(rows[wanted]), strict=True):
+        comm, parent = kernel_comm(args), int(parents[i])
         if comm["collective"] is None or comm["in_nelems"] is None:
             if parent not in from_et:
                 from_et[parent] = _from_ancestor(et, nodes, parent)
             comm = {key: from_et[parent].get(key) if value is None else value for key, value in comm.items()}
         if comm["collective"] is None:
-            comm["collective"] = collective_of(events.names[events.name[row]])
+            comm["collective"] = collective_of(events.names[events.name[rows[i]]])
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
         comm["bytes"] = size * elements if size and elements is not None else None
@@ -74,7 +73,7 @@ def _from_ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> dict[st
             return {}
         node = nodes.node[position]
         if et.names[et.name[node]] == "record_param_comms":
-            return _from_record_param_comms(et.data[et.start[node] : et.end[node]])
+            return _from_record_param_comms(et.texts.of(np.array([node]))[0])
         position = int(nodes.parent[position])
     return {}
 

@@ -43,6 +43,7 @@ _WRITES_ALL = re.compile(r"triton_\w+")
 """Calls that are given what they read and what they write alike, and nothing tells which is which."""
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")
+_MARKED_STRING = re.compile(rb'(?<=")[^"!]*![^"]*(?=")')
 _MAX_ARGUMENTS = 62
 _MAX_PIECES = 1 << 20
 _PIECES_PER_ACCESS = 16
@@ -134,23 +135,18 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = np.full(len(et), -1, np.int64)
     call_of_node[nodes.node] = np.arange(len(nodes))
-    marks = np.flatnonzero(np.frombuffer(et.data, np.uint8) == ord("!"))
-    owner = np.searchsorted(et.start, marks, side="right") - 1
-    inside = (owner >= 0) & (marks < et.end[owner])
-    inside[inside] = call_of_node[owner[inside]] >= 0
     known: dict[bytes, tuple[str, int, int]] = {}
-    stop = -1
-    for at, node in zip(marks[inside].tolist(), owner[inside].tolist(), strict=True):
-        if at < stop:
-            continue
-        begin, stop = et.data.rfind(b'"', 0, at) + 1, et.data.find(b'"', at)
-        schema = et.data[begin:stop]
-        if schema not in known:
-            known[schema] = _marks(schema.decode(errors="replace"))
-        operator, positional, keyword_only = known[schema]
-        if operator == et.names[et.name[node]]:
-            written[call_of_node[node]] = positional | keyword_only
-            overwritten[call_of_node[node]] = keyword_only
+    for block, first in enumerate(et.texts.first[:-1].tolist()):
+        for node, text in enumerate(et.texts.unclosed(block), first):
+            if b"!" not in text or (call := int(call_of_node[node])) < 0:
+                continue
+            for schema in _MARKED_STRING.findall(text):
+                if schema not in known:
+                    known[schema] = _marks(schema.decode(errors="replace"))
+                operator, positional, keyword_only = known[schema]
+                if operator == et.names[et.name[node]]:
+                    written[call] = positional | keyword_only
+                    overwritten[call] = keyword_only
     return written, overwritten
 
 

@@ -175,9 +175,9 @@ class _Finder:
     def from_records(self) -> set[int]:
         """Use the cuda_sync records; returns the runtime calls (positions) that they speak of."""
         events, told = self.linked.kineto.events, set[int]()
-        for row in events.rows("cuda_sync").tolist():
+        for text in events.args_of(events.rows("cuda_sync")):
             try:
-                args = msgspec.json.decode(events.args(row), type=_SyncArgs)
+                args = msgspec.json.decode(text, type=_SyncArgs)
             except msgspec.MsgspecError:
                 continue
             call = self.by_correlation.get(args.correlation) if isinstance(args.correlation, int) else None

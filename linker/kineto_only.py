@@ -16,7 +16,7 @@ import numpy as np
 
 from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace, parse_execution_trace
-from ..schemas.files import Blob
+from ..schemas.files import TextBlob
 from ..schemas.kineto import KinetoTrace
 from ..schemas.records import IntColumn
 from .attach import Attachment
@@ -62,7 +62,7 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
     text = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": [%b]}' % (
         _SCHEMA.encode(), _pid(kineto), b",".join(_nodes(kineto, calls, order))
     )  # fmt: skip
-    trace = parse_execution_trace(Blob(Path(kineto.file).name, text), strict=True)
+    trace = parse_execution_trace(TextBlob(Path(kineto.file).name, text), strict=True)
     count = len(calls)
     match = Match(
         call=order,
@@ -120,11 +120,11 @@ def _nodes(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Iterator[b
     tids, rows = np.array(tid_of, np.int64)[ordinal.reshape(-1)[order]].tolist(), calls.row[order]
     annotation = events.mask(frozenset({"user_annotation"}))[rows].tolist()
     rf_id, seq = np.maximum(events.rf_id[rows], 0).tolist(), events.seq[rows].tolist()
-    for i, row in enumerate(rows.tolist()):
+    for i, (row, args) in enumerate(zip(rows.tolist(), events.args_of(rows), strict=True)):
         attributes = {
             "rf_id": rf_id[i], "seq_id": seq[i], "scope": ANNOTATION_SCOPE if annotation[i] else 0, "tid": tids[i]
         }  # fmt: skip
-        inputs = _inputs(events.args(row))
+        inputs = _inputs(args)
         yield encode(_node(first + i, events.names[events.name[row]], parent[i], attributes, inputs))
 
 

@@ -22,12 +22,13 @@ from ..schemas.records import IntColumn
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
+from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
 from .match.result import CERTAIN, Match
-from .reading import EtSide, read_pair
+from .reading import read_pair
 from .report import LinkReport, make_report
 from .segment import find_iterations
 from .timing import exclusive_durations
@@ -50,9 +51,9 @@ class LinkResult:
     document: EtPlus
     report: LinkReport
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically; see `EtPlus.write`."""
-        self.document.write(path)
+        self.document.write(path, jobs=jobs)
 
 
 @collector_paused()
@@ -94,20 +95,17 @@ def link(
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
     if et is None:
-        return _link_alone(read_kineto(kineto, strict=strict, progress=progress), annotation)
-    et_side, kineto_trace = read_pair(
-        et, kineto, strict=strict, progress=progress, jobs=jobs, data_dependencies=data_dependencies
-    )
-    _LOG.info("%s: schema %s, %d nodes", et_side.trace.file, et_side.trace.schema, len(et_side.trace))
+        return _link_alone(read_kineto(kineto, strict=strict, progress=progress, jobs=jobs), annotation)
+    et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
+    _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
     _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-    return _link(et_side, kineto_trace, annotation, match, exact_match, strict, iteration, renumber)
+    return _link(et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies)
 
 
 def _link(
-    et_side: EtSide, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
-    iteration: str, renumber: bool,
+    et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
+    iteration: str, renumber: bool, data_dependencies: bool,
 ) -> LinkResult:  # fmt: skip
-    et = et_side.trace
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
     found, considered = match_calls(
@@ -121,9 +119,9 @@ def _link(
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
     comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
-    dependencies = find_dependencies(
-        trace, (et_side.writer, et_side.reader), {i: c["pg_name"] or "" for i, c in comm.items()}
-    )
+    none = np.zeros(0, np.int64)
+    data = data_edges(et, nodes) if data_dependencies else (none, none)
+    dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
     summary = _summary(kineto, report, attachment, dependencies)
     return LinkResult(_document(trace, found, comm, dependencies, summary), report)

@@ -107,7 +107,7 @@ def tensors_of(et: ExecutionTrace, nodes: IntColumn) -> Tensors:
 
 def _values(et: ExecutionTrace, nodes: IntColumn) -> list[msgspec.Raw]:
     """The undecoded values of each node's inputs and outputs, in turn."""
-    texts = [et.data[begin:end] for begin, end in zip(et.start[nodes].tolist(), et.end[nodes].tolist(), strict=True)]
+    texts = et.texts.of(nodes)
     try:
         if et.flat:
             decode_flat = msgspec.json.Decoder(_FlatNode).decode

@@ -19,6 +19,7 @@ from .files import open_output, write_all
 from .kineto import EventTable
 from .records import IntColumn
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
+from .side_by_side import in_order
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
 
@@ -28,7 +29,6 @@ EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "
 """Kinds of `edges`; see docs/etplus.md."""
 
 _BLOCK = 2048
-_SPACE = 32
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
@@ -140,43 +140,54 @@ class EtPlus:
     edges: IntColumn
 
     @collector_paused()
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
+
+        Args:
+            jobs: processes to make the text with, see `in_order`.
 
         Raises:
             UsageError: the folder does not exist or cannot be written to.
         """
         with open_output(path) as file:
-            write_all(file, self.chunks())
+            write_all(file, self.chunks(jobs))
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""
         document: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
         return document
 
-    def chunks(self) -> Iterator[bytes]:
-        """The file's bytes, some megabytes at a time."""
-        data, (begin, end) = self.et.data, self.et.body
-        yield data[:begin] + b"\n    "
-        yield from _without_last_separator(self._renumbered() if self.numbering.renumbered else self._in_order())
-        yield b"\n  " + data[end:].rstrip()[:-1]
+    def chunks(self, jobs: int = 1) -> Iterator[bytes]:
+        """The file's bytes, about a megabyte at a time."""
+        blocks = self.et.texts.block_count + -(-len(self.gpu_row) // _BLOCK)
+        made = self._renumbered() if self.numbering.renumbered else in_order(self._nodes, blocks, jobs)
+        nodes = _without_last_separator(made)
+        yield self.et.before + b"\n    " + next(nodes)  # together: processes are forked before a thread writes
+        yield from nodes
+        yield b"\n  " + self.et.after.rstrip()[:-1]
         yield b',\n  "runtime": ['
         yield from _without_last_separator(iter([self._runtime_text()]))
         yield b"]" + b',\n  "edges": ' + _edge_text(self.edges)
         yield b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n"
 
-    def _in_order(self) -> Iterator[bytes]:
-        for make, count in ((self._node_pieces, len(self.et)), (self._gpu_pieces, len(self.gpu_row))):
-            for at in range(0, count, _BLOCK):
-                yield b"".join(chain.from_iterable(zip(*make(np.arange(at, min(at + _BLOCK, count))), strict=True)))
+    def _nodes(self, block: int) -> bytes:
+        """Some of the nodes, the ET's before the GPU's."""
+        texts = self.et.texts
+        if block < texts.block_count:
+            return _joined((texts.unclosed(block), self._added(np.arange(*texts.first[block : block + 2]))))
+        first = (block - texts.block_count) * _BLOCK
+        return _joined(self._gpu_pieces(np.arange(first, min(first + _BLOCK, len(self.gpu_row)))))
 
     def _renumbered(self) -> Iterator[bytes]:
-        pieces = self._node_pieces(np.arange(len(self.et))), self._gpu_pieces(np.arange(len(self.gpu_row)))
+        ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
+        nodes = np.arange(len(self.et))
+        own = [_renumber(text, ids)[:-1] for text in self.et.texts.of(nodes)]
+        pieces = (own, self._added(nodes)), self._gpu_pieces(np.arange(len(self.gpu_row)))
         texts = [b"".join(text) for made in pieces for text in zip(*made, strict=True)]
         yield b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
 
-    def _node_pieces(self, nodes: IntColumn) -> _Pieces:
-        """What the ET says of each node, and what is added."""
+    def _added(self, nodes: IntColumn) -> list[bytes]:
+        """What follows on what the ET says of each node."""
         linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
         at = nodes[linked]
         dur = microseconds(self.dur[at])
@@ -192,24 +203,12 @@ class EtPlus:
         depend = np.flatnonzero(np.isin(nodes, list(self.inter_thread_dep.keys() | self.sync_dep.keys())))
         for i in np.intersect1d(depend, linked, assume_unique=True).tolist():
             added[i] = added[i].removesuffix(_INDEPENDENT + _END) + self._dependencies(int(nodes[i])) + _END
-        return self._own_texts(nodes), added
+        return added
 
     def _dependencies(self, node: int) -> bytes:
         before = self.inter_thread_dep.get(node)
         released = self.sync_dep.get(node, [])
         return b', "inter_thread_dep": %b, "sync_dep": %b' % (orjson.dumps(before), orjson.dumps(released))
-
-    def _own_texts(self, nodes: IntColumn) -> list[bytes]:
-        """What the ET says of each node, without the closing brace and the white space before it."""
-        data, end = self.et.data, self.et.end[nodes] - 1
-        if self.numbering.renumbered:
-            ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
-            spans = zip(self.et.start[nodes].tolist(), self.et.end[nodes].tolist(), strict=True)
-            return [_renumber(data[a:b], ids)[:-1] for a, b in spans]
-        characters = np.frombuffer(data, np.uint8)
-        while (blank := characters[end - 1] <= _SPACE).any():
-            end -= blank
-        return [data[a:b] for a, b in zip(self.et.start[nodes].tolist(), end.tolist(), strict=True)]
 
     def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
         events, at, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
@@ -229,14 +228,15 @@ class EtPlus:
             rows(len(at), [caller, integers(self.numbering.node[parents]), b", "]),
             self._parents_tensors(parents),
             rows(len(at), times),
-            [events.args(row) for row in at.tolist()],
+            events.args_of(at),
             [self._comm_text(i) for i in gpu.tolist()],
         )
 
     def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
-        tensors, data = self._flat_tensors if self.et.flat else self._tensors, self.et.data
-        known = {i: tensors(data[self.et.start[i] : self.et.end[i]]) for i in np.unique(parents).tolist()}
-        return [known[i] for i in parents.tolist()]
+        tensors = self._flat_tensors if self.et.flat else self._tensors
+        known, back = np.unique(parents, return_inverse=True)
+        texts = list(map(tensors, self.et.texts.of(known)))
+        return [texts[i] for i in back.tolist()]
 
     @staticmethod
     def _tensors(node: bytes) -> bytes:
@@ -268,6 +268,10 @@ class EtPlus:
         ]  # fmt: skip
         names = _texts_of(events.names, events.name[at], b'{"name": ')
         return b"".join(chain.from_iterable(zip(names, rows(len(at), parts), strict=True)))
+
+
+def _joined(pieces: _Pieces) -> bytes:
+    return b"".join(chain.from_iterable(zip(*pieces, strict=True)))
 
 
 def _without_last_separator(blocks: Iterator[bytes]) -> Iterator[bytes]:

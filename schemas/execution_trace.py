@@ -1,4 +1,4 @@
-"""PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns plus the untouched bytes of each node.
+"""PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and where the untouched text of each node lies.
 
 Field positions by schema version follow what `torch.profiler.ExecutionTraceObserver` writes: version 1.0.1 has flat
 nodes, later ones have `ctrl_deps` and a list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
@@ -10,8 +10,9 @@ import calendar
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from types import GenericAlias
 from typing import Any
@@ -21,8 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import TraceFormatError
-from .files import Blob, Source, load
-from .records import UNREADABLE, IntColumn, Records, StringTable, int_column, locate, parse_records
+from .files import Source, TextBlob, open_text
+from .records import (
+    UNREADABLE,
+    Block,
+    IntColumn,
+    RecordTexts,
+    StringTable,
+    check_utf8,
+    int_column,
+    locate,
+    parse_records,
+)
 from .recover import Loss
 from .tolerant import Document, read_tolerantly
 
@@ -72,6 +83,7 @@ class _Skipped(msgspec.Struct, gc=False):
     pass
 
 
+@cache
 def _usual_node(attr_count: int) -> type[Any]:
     """A node type that decodes only what PyTorch writes, in its order: 1.6 times the speed of `_Node`.
 
@@ -96,9 +108,8 @@ class ExecutionTrace:
         pid: process id, −1 if the file has none.
         started_s: local time at which recording began, seconds since the epoch as if it were UTC; −1 if unknown.
         duration_s: how long it went on, 0 if unknown.
-        data: the whole document.
-        body: offsets in `data` just after the "[" of `nodes` and of its "]".
-        start, end: span of each node's text in `data`, braces included.
+        before, after: the document up to the "[" of `nodes`, and from its "]" on.
+        texts: the untouched text of each node.
         id, parent, rf_id, seq_id, scope, tid: int64; seq_id −1 and rf_id 0 mean "none".
         name: int32 code into `names`.
         names: distinct node names.
@@ -112,10 +123,9 @@ class ExecutionTrace:
     pid: int
     started_s: int
     duration_s: float
-    data: bytes
-    body: tuple[int, int]
-    start: IntColumn
-    end: IntColumn
+    before: bytes
+    after: bytes
+    texts: RecordTexts
     id: IntColumn
     parent: IntColumn
     rf_id: IntColumn
@@ -131,60 +141,63 @@ class ExecutionTrace:
         return len(self.id)
 
 
-def read_execution_trace(source: Source, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
+def read_execution_trace(
+    source: Source, *, strict: bool = False, progress: bool = False, jobs: int = 1
+) -> ExecutionTrace:
     """Read an ET of any schema 1.x, gzipped or not.
 
     Args:
         source: path, "-", bytes or binary file object.
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
+        jobs: processes to read a large file with, see `in_order`; the result is the same.
 
     Raises:
         TraceFormatError: not an ET, an unknown schema version, or broken beyond (or, if strict, before) recovery.
     """
-    return parse_execution_trace(load(source, progress=progress), strict=strict, progress=progress)
+    return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress, jobs=jobs)
 
 
-def parse_execution_trace(blob: Blob, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
-    """The same of a file that is in memory."""
-    return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
+def parse_execution_trace(
+    blob: TextBlob, *, strict: bool = False, progress: bool = False, jobs: int = 1
+) -> ExecutionTrace:
+    """The same of a file that is open."""
+    return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress, jobs=jobs)
 
 
 def _read(document: Document) -> ExecutionTrace:
-    array = locate(document.data, "nodes")
-    if array is not None and "schema" in array.header and not document.lenient:
+    array = None if document.lenient else locate(document.text, "nodes")
+    if array is not None and "schema" in array.header:
         with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser tells
-            blocks = array.blocks(document.task, document.progress)
-            return _build(document, array.header, (array.body, array.end), map(array.records, blocks))
-    header, records, body = parse_records(document.data, "nodes")
-    return _build(document, header, body, [records])
+            reader = _NodeReader.of(array.first)
+            parts = list(document.parts(array, reader.read))
+            texts = array.texts([span for part in parts for span in part.spans])
+            around = document.text[: array.body], document.text[array.end :]
+            return _build(document, array.header, around, texts, parts, reader.flat)
+    data = document.text[:]
+    header, records, (begin, end) = parse_records(data, "nodes")
+    reader = _NodeReader.of(records.texts[0] if records.texts else b"")
+    texts = RecordTexts.joined(reader.readable(records.texts, document) if document.lenient else records.texts)
+    return _build(document, header, (data[:begin], data[end:]), texts, [reader.read(texts.arrays())], reader.flat)
 
 
 def _build(
-    document: Document, header: dict[str, msgspec.Raw], body: tuple[int, int], blocks: Iterable[Records]
-) -> ExecutionTrace:
+    document: Document, header: dict[str, msgspec.Raw], around: tuple[bytes, bytes], texts: RecordTexts,
+    parts: list[_Part], flat: bool,
+) -> ExecutionTrace:  # fmt: skip
     schema, pid = _check_header(document.name, header)
+    check_utf8(b"".join(around))
+    if not len(texts):
+        raise TraceFormatError(document.name, "", "the trace has no nodes", "record it again with the observer started")
     started_s, duration_s = _recorded(header)
     names = StringTable()
-    flat = False
-    parts: list[dict[str, npt.NDArray[Any]]] = []
-    for block in blocks:
-        if not parts:
-            flat = bool(block.texts) and b'"ctrl_deps"' not in block.texts[0]
-        nodes = _decode_flat(block.texts, document) if flat else _decode(block.texts, document)
-        kept = np.fromiter((node is not None for node in nodes), np.bool_, len(nodes))
-        nodes = [node for node in nodes if node is not None]
-        columns = _flat_columns(nodes) if flat else _columns(nodes)
-        columns["name"] = names.codes([node.name for node in nodes])
-        parts.append({**columns, "start": block.start[kept], "end": block.end[kept]})
-    if not any(len(part["id"]) for part in parts):
-        raise TraceFormatError(document.name, "", "the trace has no nodes", "record it again with the observer started")
-    together = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    name = np.concatenate([names.codes(part.names)[part.columns.pop("name")] for part in parts])
+    columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
     structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in names.values])
     return ExecutionTrace(
         file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
-        data=document.data, body=body, names=names.values,
-        structural=structural[together["name"]], losses=document.all_losses(), **together,
+        before=around[0], after=around[1], texts=texts, name=name, names=names.values,
+        structural=structural[name], losses=document.all_losses(), **columns,
     )  # fmt: skip
 
 
@@ -212,64 +225,80 @@ def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
     return schema, pid if type(pid) is int and 0 <= pid < 2**63 else -1
 
 
-def _decode(texts: list[bytes], document: Document) -> list[Any]:
-    """Nodes with id, name, ctrl_deps and attrs in the order of `_ORDER`; None for one that is dropped."""
-    usual: Callable[[bytes], Any] = msgspec.json.Decoder(_usual_node(max(_attr_count(texts), len(_ORDER)))).decode
-    general = msgspec.json.Decoder(_Node).decode
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive nodes: begin, end and count of the blocks that they were in, and columns with names of their own."""
 
-    def decode(text: bytes) -> Any:
-        try:
-            return usual(text)
-        except msgspec.ValidationError:
-            return general(text).in_usual_order()
-
-    return _decode_each(texts, usual, decode, document)
+    spans: list[tuple[int, int, int]]
+    columns: dict[str, npt.NDArray[Any]]
+    names: list[str]
 
 
-def _decode_flat(texts: list[bytes], document: Document) -> list[Any]:
-    decode = msgspec.json.Decoder(_FlatNode).decode
-    return _decode_each(texts, decode, decode, document)
+@dataclass(frozen=True)
+class _NodeReader:
+    """Reads nodes that look like the first one; others, too, but slower."""
+
+    flat: bool
+    attr_count: int
+
+    @staticmethod
+    def of(first: bytes) -> _NodeReader:
+        """A reader for a file with this node."""
+        attrs: list[_Attr] = []
+        with contextlib.suppress(*UNREADABLE):
+            attrs = msgspec.json.decode(first, type=_Node).attrs
+        return _NodeReader(bool(first) and b'"ctrl_deps"' not in first, max(len(attrs), len(_ORDER)))
+
+    def read(self, blocks: Iterable[Block]) -> _Part:
+        """Read blocks of nodes."""
+        names, spans = StringTable(), []
+        columns: list[dict[str, npt.NDArray[Any]]] = []
+        kind = _FlatNode if self.flat else _usual_node(self.attr_count)
+        decode = msgspec.json.Decoder(GenericAlias(list, (kind,))).decode
+        for begin, end, array in blocks:
+            try:
+                nodes: list[Any] = decode(array)
+            except msgspec.ValidationError:
+                nodes = [self._any_node(raw) for raw in _DECODE_RAWS(array)]
+            check_utf8(array)
+            spans.append((begin, end, len(nodes)))
+            block = _flat_columns(nodes) if self.flat else _columns(nodes)
+            columns.append({**block, "name": names.codes(list(map(_NAME, nodes)))})
+        together = {key: np.concatenate([block[key] for block in columns]) for key in columns[0]} if columns else {}
+        return _Part(spans, together, names.values)
+
+    def readable(self, texts: list[bytes], document: Document) -> list[bytes]:
+        """The nodes that can be read; the others are counted in `document.dropped`."""
+        kept = []
+        for text in texts:
+            try:
+                self._any_node(text)
+                kept.append(text)
+            except UNREADABLE as error:
+                document.dropped.add(error)
+        return kept
+
+    def _any_node(self, text: bytes | msgspec.Raw) -> Any:
+        if self.flat:
+            return msgspec.json.decode(text, type=_FlatNode)
+        return msgspec.json.decode(text, type=_Node).in_usual_order()
 
 
-def _decode_each(
-    texts: list[bytes], usual: Callable[[bytes], Any], general: Callable[[bytes], Any], document: Document
-) -> list[Any]:
-    with contextlib.suppress(*UNREADABLE):
-        return list(map(usual, texts))
-    nodes: list[Any] = []
-    for text in texts:
-        try:
-            nodes.append(general(text))
-        except UNREADABLE as error:
-            if not document.lenient:
-                raise
-            document.dropped.add(error)
-            nodes.append(None)
-    return nodes
+_NAME, _ID, _CALLER, _ATTRS = map(attrgetter, ("name", "id", "ctrl_deps", "attrs"))
+_DECODE_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def _attr_count(texts: list[bytes]) -> int:
-    """How many attributes the first node has."""
-    try:
-        return len(msgspec.json.decode(texts[0], type=_Node).attrs)
-    except (IndexError, *UNREADABLE):
-        return 0
-
-
-def _columns(nodes: list[Any]) -> dict[str, Any]:
-    columns = {
-        "id": int_column([n.id for n in nodes], 0),
-        "parent": int_column([n.ctrl_deps for n in nodes], 0),
-    }
-    attrs = [n.attrs for n in nodes]
+def _columns(nodes: list[Any]) -> dict[str, IntColumn]:
+    columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column(list(map(_CALLER, nodes)), 0)}
+    attrs = list(map(_ATTRS, nodes))
     for column, none in _COLUMNS.items():
         k = _ORDER.index(column)
         columns[column] = int_column([a[k].value for a in attrs], none)
     return columns
 
 
-def _flat_columns(nodes: list[Any]) -> dict[str, Any]:
-    columns = {"id": int_column([n.id for n in nodes], 0), "parent": int_column([n.parent for n in nodes], 0)}
+def _flat_columns(nodes: list[Any]) -> dict[str, IntColumn]:
+    columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.parent for n in nodes], 0)}
     for column, none in _COLUMNS.items():
         columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
     return columns

@@ -17,8 +17,9 @@ from tqdm import tqdm
 
 from .errors import EtplusError, TraceFormatError, UsageError
 from .inflate import decompress_tolerant
+from .text import FileText, Text
 
-__all__ = ["Blob", "Source", "load", "open_output", "progress_bar", "write_all"]
+__all__ = ["Blob", "Source", "TextBlob", "load", "open_output", "open_text", "progress_bar", "write_all"]
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
@@ -27,6 +28,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK = 1 << 20
 _MAX_EXPANSION = 1200  # deflate cannot expand by more than about 1032; more is not a gzip stream of ours
 _PROGRESS_DELAY_S = 2.0
+_KEPT_IN_MEMORY = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,38 @@ def load(source: Source, *, progress: bool = False) -> Blob:
     if not data:
         raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
     return Blob(name, data, broken_at)
+
+
+@dataclass(frozen=True)
+class TextBlob:
+    """A whole input, in memory or not.
+
+    Attributes:
+        name, broken_at: as in `Blob`.
+        text: the decompressed bytes.
+    """
+
+    name: str
+    text: Text
+    broken_at: int | None = None
+
+
+def open_text(source: Source, *, progress: bool = False) -> TextBlob:
+    """Like `load`, but a large file that is not gzipped is left where it is.
+
+    Raises:
+        TraceFormatError: see `load`.
+    """
+    if isinstance(source, (str, os.PathLike)) and source != "-" and hasattr(os, "pread"):
+        path = Path(source)
+        with contextlib.suppress(OSError):  # `load` says what is wrong
+            if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY:
+                text = FileText(path)
+                start = text[:_BLOCK]
+                if not start.startswith(_GZIP_MAGIC) and start.strip(b" \t\r\n\x00"):
+                    return TextBlob(str(path), text)
+    blob = load(source, progress=progress)
+    return TextBlob(blob.name, blob.data, blob.broken_at)
 
 
 def _read(source: Source) -> tuple[str, bytes]:

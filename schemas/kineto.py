@@ -7,11 +7,8 @@ relative to `baseTimeNanoseconds`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import TraceFormatError
-from .files import Source, load
-from .records import UNREADABLE, IntColumn, StringTable, exact_ns, int_column, locate, parse_records
+from .files import Source, TextBlob, open_text
+from .kineto_events import CPU_CATEGORIES, PYTHON_CATEGORY, Codes, EventPart, read_events
+from .records import UNREADABLE, IntColumn, RecordTexts, StringTable, check_utf8, locate, parse_records
 from .recover import Loss
 from .tolerant import Document, read_tolerantly
 
@@ -32,70 +30,17 @@ __all__ = [
     "FlowTable",
     "KinetoTrace",
     "is_runtime",
+    "parse_kineto",
     "read_kineto",
 ]
 
-CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})
-"""Categories of the calls that the ET has as nodes."""
 GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of work on a device."""
-PYTHON_CATEGORY = "python_function"
-"""Never needed for linking, and most of a file recorded with_stack."""
-_MODULE = "nn.Module: "
-"""How the names of Python calls begin that are a module's forward."""
-
-_EXACT_US = 2.0**43
-"""Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
-_MAX_NS = 2.0**62
-_NO_ARGS = b"{}"
-
-Codes = npt.NDArray[np.int32]
 
 
 def is_runtime(category: str) -> bool:
     """Whether events of a category are calls into a device runtime or driver (launches, copies, synchronisation)."""
     return category.endswith(("_runtime", "_driver")) or category.startswith("hip")
-
-
-class _Args(msgspec.Struct, gc=False, frozen=True):
-    correlation: Any = -1
-    external_id: Any = msgspec.field(default=-1, name="External id")
-    rf_id: Any = msgspec.field(default=-1, name="Record function id")
-    seq: Any = msgspec.field(default=-1, name="Sequence number")
-    stream: Any = -1
-    device: Any = -1
-
-
-_CPU_ARGS = {"external_id": -1, "rf_id": -1, "seq": -1}
-_OTHER_ARGS = {"external_id": -1, "correlation": -1, "stream": -1, "device": -1}
-"""The arguments that events of CPU ops and annotations, and those of all others, can have; with the value for none."""
-_NO_ARG_VALUES = _Args()
-
-
-class _Event(msgspec.Struct, gc=False):
-    """Fields in the order in which they are written, which decodes fastest."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | str = -1
-    tid: int | str = -1
-    ts: int | float = 0
-    dur: int | float = 0
-    args: msgspec.Raw = msgspec.Raw(_NO_ARGS)
-    id: int | str = -1
-
-
-class _ExactEvent(_Event, gc=False):
-    """The same with the decimals of the times kept: epoch µs with a fraction do not fit a double."""
-
-    ts: Decimal = Decimal(0)  # type: ignore[assignment]
-    dur: Decimal = Decimal(0)  # type: ignore[assignment]
-
-
-_decode_events = msgspec.json.Decoder(list[_Event]).decode
-_decode_exact_events = msgspec.json.Decoder(list[_ExactEvent]).decode
-_decode_args = msgspec.json.Decoder(list[_Args | None]).decode
 
 
 @dataclass(frozen=True)
@@ -127,7 +72,7 @@ class EventTable:
     categories: list[str]
     names: list[str]
     threads: list[tuple[int | str, int | str]]
-    _args: tuple[bytes, IntColumn]
+    _texts: RecordTexts
 
     def __len__(self) -> int:
         return len(self.index)
@@ -140,8 +85,11 @@ class EventTable:
 
     def args(self, row: int) -> bytes:
         """The undecoded JSON text of an event's `args`."""
-        blob, offset = self._args
-        return blob[offset[row] : offset[row + 1] - 1]
+        return self.args_of(np.array([row]))[0]
+
+    def args_of(self, rows: IntColumn) -> list[bytes]:
+        """The same of many events; neighbours in the file cost least."""
+        return list(map(bytes, self._texts.look_up(self.index[rows], _args_in)))
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""
@@ -208,7 +156,9 @@ class KinetoTrace:
         return "baseTimeNanoseconds" in self.header
 
 
-def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
+def read_kineto(
+    source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False, jobs: int = 1
+) -> KinetoTrace:
     """Read a Kineto trace of any generation, gzipped or not, in one pass.
 
     Python calls are left out.
@@ -218,185 +168,98 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False,
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
         modules: keep the Python calls "nn.Module: …" of a trace recorded with_stack.
+        jobs: processes to read a large file with, see `in_order`; the result is the same.
 
     Raises:
         TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
     """
+    return parse_kineto(
+        open_text(source, progress=progress), strict=strict, progress=progress, modules=modules, jobs=jobs
+    )
+
+
+def parse_kineto(
+    blob: TextBlob, *, strict: bool = False, progress: bool = False, modules: bool = False, jobs: int = 1
+) -> KinetoTrace:
+    """The same of a file that is open."""
     read = partial(_read, modules=modules)
-    return read_tolerantly(load(source, progress=progress), "traceEvents", read, strict=strict, progress=progress)
+    return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress, jobs=jobs)
 
 
 def _read(document: Document, modules: bool) -> KinetoTrace:
-    array = locate(document.data, "traceEvents")
-    if array is not None and not document.lenient:
+    array = None if document.lenient else locate(document.text, "traceEvents")
+    if array is not None:
         with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser tells
-            data, blocks = document.data, array.blocks(document.task, document.progress)
-            arrays = (b"[" + data[a:b] + b"]" for a, b in blocks)
-            return _build(document, array.header, arrays, modules)
-    header, records, _ = parse_records(document.data, "traceEvents")
-    texts = _well_formed(records.texts, document) if document.lenient else records.texts
-    return _build(document, header, [b"[" + b",".join(texts) + b"]"], modules)
+            check_utf8(document.text[: array.body])
+            check_utf8(document.text[array.end :])
+            parts = list(document.parts(array, partial(read_events, modules=modules)))
+            texts = array.texts([span for part in parts for span in part.spans])
+            return _build(document, array.header, texts, parts)
+    data = document.text[:]
+    check_utf8(data)
+    header, records, _ = parse_records(data, "traceEvents")
+    texts = RecordTexts.joined(_well_formed(records.texts, document) if document.lenient else records.texts)
+    return _build(document, header, texts, [read_events(texts.arrays(), modules=modules)])
 
 
 def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
     """The texts with each event of the wrong form replaced by an empty one, so that indices stay."""
-    decode, decode_args = msgspec.json.Decoder(_Event).decode, msgspec.json.Decoder(_Args | None).decode
-    kept = []
-    for text in texts:
-        try:
-            event = decode(text)
-            decode_args(event.args)
-            _times([event])
-            kept.append(text)
-        except UNREADABLE as error:
-            document.dropped.add(error)
-            kept.append(b"{}")
-    return kept
+    try:
+        read_events(RecordTexts.joined(texts).arrays(), modules=False)
+    except UNREADABLE as error:
+        if len(texts) > 1:  # which of them is wrong is found by halving
+            middle = len(texts) // 2
+            return _well_formed(texts[:middle], document) + _well_formed(texts[middle:], document)
+        document.dropped.add(error)
+        return [b"{}"]
+    return texts
 
 
-def _build(document: Document, header: dict[str, msgspec.Raw], blocks: Iterable[bytes], modules: bool) -> KinetoTrace:
-    builder = _Builder(modules)
-    for block in blocks:
-        builder.add(block)
-    if not builder.count:
+def _build(
+    document: Document, header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
+) -> KinetoTrace:
+    if not len(texts):
         raise TraceFormatError(document.name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
+    tables = {name: StringTable() for name in ("category", "name", "thread")}
+    for part, first in zip(parts, _firsts(parts), strict=True):
+        part.events["index"] += first
+        for name, table in tables.items():
+            codes = table.codes(part.values[name])
+            for columns in (part.events, part.flows):
+                if name in columns:
+                    columns[name] = codes[columns[name]]
+    events, flows = (_together([getattr(part, kind) for part in parts]) for kind in ("events", "flows"))
+    values = {name: table.values for name, table in tables.items()}
     return KinetoTrace(
         file=document.name,
         header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
         base_time_ns=base if type(base) is int else 0,
-        event_count=builder.count,
-        events=builder.event_table(),
-        flows=builder.flow_table(),
+        event_count=len(texts),
+        events=EventTable(
+            **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
+        ),
+        flows=FlowTable(**flows),
         losses=document.all_losses(),
     )
 
 
-class _Builder:
-    """Gathers columns block by block, so that no block's Python objects outlive it."""
-
-    def __init__(self, modules: bool) -> None:
-        self.modules = modules
-        self.categories, self.names, self.threads = StringTable(), StringTable(), StringTable()
-        self.pids, self.tids = StringTable(), StringTable()
-        self.columns: dict[str, list[npt.NDArray[Any]]] = {}
-        self.flow_columns: dict[str, list[npt.NDArray[Any]]] = {}
-        self.args: list[bytes] = []
-        self.args_size = 0
-        self.count = 0
-
-    def add(self, text: bytes) -> None:
-        """Take a block, the text of a JSON array of events."""
-        decoded: list[Any] = _decode_events(text)
-        ts = [e.ts for e in decoded]
-        if ts and max(ts) >= _EXACT_US and float in set(map(type, ts)):
-            decoded = _decode_exact_events(text)
-        rows = [i for i, e in enumerate(decoded) if e.ph == "X" and (e.cat != PYTHON_CATEGORY or self._is_module(e))]
-        self._add_events([decoded[i] for i in rows], np.array(rows, np.int64) + self.count)
-        self._add_flows([e for e in decoded if e.ph == "s" or (e.ph == "f" and e.cat != "ac2g")])
-        self.count += len(decoded)
-
-    def _is_module(self, event: Any) -> bool:
-        return self.modules and event.name.startswith(_MODULE)
-
-    def _add_events(self, events: list[Any], index: IntColumn) -> None:
-        texts: list[Any] = [e.args for e in events]  # a Raw is a buffer, as bytes are
-        joined = b",".join(texts)
-        args = [a or _NO_ARG_VALUES for a in _decode_args(b"[" + joined + b"]")]
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
-        columns: dict[str, npt.NDArray[Any]] = {
-            "index": index,
-            **_times(events),
-            "category": self.categories.codes([e.cat for e in events]),
-            "name": self.names.codes([e.name for e in events]),
-            "thread": self._thread_codes(events),
-            "offset": self.args_size + np.cumsum(lengths) - lengths,
-        }
-        columns.update(self._arg_columns(args, columns["category"]))
-        if texts:
-            self.args.append(joined + b",")
-            self.args_size += len(joined) + 1
-        _append(self.columns, columns)
-
-    def _arg_columns(self, args: list[_Args], category: Codes) -> dict[str, IntColumn]:
-        """The columns of `_CPU_ARGS` and `_OTHER_ARGS`, each looked up only in the events that can have it."""
-        on_cpu = (
-            np.array([name in CPU_CATEGORIES for name in self.categories.values], np.bool_)[category]
-            if args
-            else np.zeros(0, np.bool_)
-        )
-        columns: dict[str, IntColumn] = {
-            name: np.full(len(args), none, np.int64) for name, none in (_CPU_ARGS | _OTHER_ARGS).items()
-        }
-        for members, wanted in ((on_cpu, _CPU_ARGS), (~on_cpu, _OTHER_ARGS)):
-            rows = np.flatnonzero(members)
-            mine = [args[i] for i in rows.tolist()]
-            for name, none in wanted.items():
-                columns[name][rows] = int_column(list(map(attrgetter(name), mine)), none)
-        return columns
-
-    def _thread_codes(self, events: list[Any]) -> Codes:
-        """Codes of the (pid, tid) pairs, made from codes of either so that no pair is made per event."""
-        pid, tid = self.pids.codes([e.pid for e in events]), self.tids.codes([e.tid for e in events])
-        pairs, first, back = np.unique(pid.astype(np.int64) << 32 | tid, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        codes = np.empty(len(pairs), np.int32)
-        codes[order] = self.threads.codes([(events[i].pid, events[i].tid) for i in first[order].tolist()])
-        return codes[back]
-
-    def _add_flows(self, events: list[Any]) -> None:
-        columns: dict[str, npt.NDArray[Any]] = {
-            "start": np.fromiter([e.ph == "s" for e in events], np.bool_, len(events)),
-            "category": self.categories.codes([e.cat for e in events]),
-            "id": int_column([e.id for e in events], -1),
-            "ts": _nanoseconds([e.ts for e in events]),
-            "thread": self._thread_codes(events),
-        }
-        _append(self.flow_columns, columns)
-
-    def event_table(self) -> EventTable:
-        columns = {key: np.concatenate(parts) for key, parts in self.columns.items()}
-        offset = np.append(columns.pop("offset"), self.args_size)
-        return EventTable(
-            **columns, categories=self.categories.values, names=self.names.values, threads=self.threads.values,
-            _args=(b"".join(self.args), offset),
-        )  # fmt: skip
-
-    def flow_table(self) -> FlowTable:
-        return FlowTable(**{key: np.concatenate(parts) for key, parts in self.flow_columns.items()})
+def _firsts(parts: list[EventPart]) -> list[int]:
+    """The index of each part's first event."""
+    counts = [sum(count for _, _, count in part.spans) for part in parts]
+    return (np.cumsum(counts) - counts).tolist() if counts else []
 
 
-def _append(columns: dict[str, list[npt.NDArray[Any]]], block: dict[str, npt.NDArray[Any]]) -> None:
-    for key, column in block.items():
-        columns.setdefault(key, []).append(column)
+def _together(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
-def _times(events: list[Any]) -> dict[str, IntColumn]:
-    """`ts` and `dur` of events.
-
-    Raises:
-        msgspec.ValidationError: a time before the trace's base, or out of range.
-    """
-    ts, dur = _nanoseconds([e.ts for e in events]), _nanoseconds([e.dur for e in events])
-    if len(ts) and ts.min() < 0:
-        raise msgspec.ValidationError("a negative time stamp")
-    return {"ts": ts, "dur": dur}
+class _OnlyArgs(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def _nanoseconds(values: list[Any]) -> IntColumn:
-    """µs, as doubles or Decimals, to int64 ns.
+_decode_only_args = msgspec.json.Decoder(list[_OnlyArgs]).decode
 
-    Raises:
-        msgspec.ValidationError: a time beyond 2**62 ns, 146 years.
-    """
-    kinds = set(map(type, values))
-    if kinds <= {int} and max(map(abs, values), default=0) * 1000 < _MAX_NS:
-        return np.fromiter(values, np.int64, len(values)) * 1000
-    if Decimal in kinds:
-        exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < _MAX_NS else None for v in values]
-        if None not in exact:
-            return np.array(exact, np.int64)
-    us = np.fromiter(values, np.float64, len(values))
-    if np.any(np.abs(us) >= _MAX_NS / 1000):
-        raise msgspec.ValidationError("a time of over 146 years")
-    return exact_ns(us)
+
+def _args_in(texts: RecordTexts, block: int) -> list[msgspec.Raw]:
+    return [event.args for event in _decode_only_args(texts.array(block))]

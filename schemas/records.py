@@ -2,50 +2,64 @@
 
 Both formats are an object with one huge array of objects. The array is cut where its writer put the separator
 between two records, which begins with "}" and ends with the first key of the next record, unescaped quotes and all;
-JSON escapes quotes inside strings, so the separator cannot lie in one. It could lie in a nested array of objects:
-then the pieces do not decode, and the reader falls back on `parse_records`, which parses.
+JSON escapes quotes inside strings, so the separator cannot lie in one. It could lie in a nested array of objects: a
+block that ends there does not decode, and the reader falls back on `parse_records`; a block that has it inside has more
+pieces than records, and is parsed.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import re
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .files import progress_bar
+from .text import Text, find, rfind
 
 __all__ = [
     "UNREADABLE",
+    "Block",
     "IntColumn",
     "RecordArray",
+    "RecordTexts",
     "Records",
+    "Span",
     "StringTable",
+    "check_utf8",
     "exact_ns",
     "int_column",
     "locate",
     "parse_records",
 ]
 
+T = TypeVar("T")
 IntColumn = npt.NDArray[np.int64]
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What msgspec raises on text that it cannot take; the second for nesting without end."""
 
 _BLOCK = 1 << 20
+_HEAD = 1 << 20
 _CLOSERS_TRIED = 64
+_BLOCKS_KEPT = 8
+_BLANK = b" \t\r\n"
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODE_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
+
+Span = tuple[int, int]
+Block = tuple[int, int, bytes]
+"""Begin and end of consecutive records in a document, and the JSON array of them."""
 
 
 class Records(NamedTuple):
@@ -61,16 +75,17 @@ class RecordArray:
     """Where the records of a document lie.
 
     Attributes:
-        data: the whole document.
+        text: the whole document.
         body: offset just after the array's "[".
         start: offset of the first record's "{" (or of the closing "]" if there is none).
         end: offset of the array's closing "]".
-        separator: the bytes between two records, from "}" to the next record's first key; b"" if there are under two.
+        separator: the bytes between two records, from the blank before "}" to the next record's first key; b"" if
+            there are under two.
         opener: how many of the separator's last bytes belong to the next record ("{" and its first key).
         header: the document's other keys, undecoded.
     """
 
-    data: bytes
+    text: Text
     body: int
     start: int
     end: int
@@ -78,62 +93,140 @@ class RecordArray:
     opener: int
     header: dict[str, msgspec.Raw]
 
-    def blocks(self, what: str = "", progress: bool = False) -> Iterator[tuple[int, int]]:
-        """Spans of whole records, each about a megabyte long, without the comma between spans.
+    def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
+        """Spans of whole records, each a little longer than `size`, without the comma between spans.
 
         Args:
-            what: says on the progress bar, if one is wanted, what is done with them.
+            within: one of the spans that this gave for a larger size; None for all records.
         """
-        at = self.start
-        with progress_bar(self.end - self.start, what, progress) as bar:
-            while at < self.end:
-                cut = -1
-                if self.separator and at + _BLOCK < self.end:
-                    cut = self.data.find(self.separator, at + _BLOCK, self.end)
-                if cut < 0:
-                    yield at, at + len(self.data[at : self.end].rstrip())
-                    return
-                yield at, cut + 1
-                bar.update(cut + 1 - at)
-                at = cut + len(self.separator) - self.opener
+        at, end = within or (self.start, self.end)
+        closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
+        while at < end:
+            cut = find(self.text, self.separator, at + size, end) if self.separator and at + size < end else -1
+            if cut < 0:
+                yield at, end if within else end - _blanks_before(self.text, at, end)
+                return
+            yield at, cut + closer
+            at = cut + len(self.separator) - self.opener
 
-    def records(self, block: tuple[int, int]) -> Records:
-        """The records of one of `blocks`."""
-        begin, end = block
-        pieces = self.data[begin:end].split(self.separator) if self.separator else [self.data[begin:end]]
-        opener = self.separator[len(self.separator) - self.opener :]
-        last = len(pieces) - 1
-        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        start = begin + np.concatenate(([0], np.cumsum(lengths[:-1] + len(self.separator)) - self.opener))
-        stop = begin + np.cumsum(lengths + len(self.separator)) - len(self.separator) + 1
-        stop[last] = end
-        texts = [opener + piece + b"}" for piece in pieces]
-        texts[0] = texts[0][self.opener if self.separator else 0 :]
-        texts[last] = texts[last][:-1]
-        return Records(texts, start, stop)
+    @property
+    def first(self) -> bytes:
+        """The text of the first record, or of all if none ends like the others."""
+        begin, end = next(self.blocks(size=1), (self.start, self.start))
+        return self.text[begin:end]
+
+    def arrays(self, within: Span | None = None) -> Iterator[Block]:
+        """The blocks of a span of records or of all, read one at a time."""
+        for begin, end in self.blocks(within):
+            yield begin, end, b"[%b]" % self.text[begin:end]
+
+    def texts(self, blocks: Sequence[tuple[int, int, int]]) -> RecordTexts:
+        """The records of blocks, given as begin, end and number of records."""
+        return RecordTexts(self.text, blocks, self.separator, self.opener)
 
 
-def locate(data: bytes, key: str) -> RecordArray | None:
+class RecordTexts:
+    """Texts of records, read from the document where they are asked for.
+
+    Args:
+        text: the document.
+        blocks: begin, end and number of records of spans of it, without the comma between spans.
+        separator, opener: see `RecordArray`; what is not separated so is parsed.
+    """
+
+    def __init__(
+        self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
+    ) -> None:
+        self._text, self._separator = text, separator
+        self._opener = separator[len(separator) - opener :]
+        self._spans = [(begin, end) for begin, end, _ in blocks]
+        self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
+        self._recent: OrderedDict[tuple[int, Any], list[Any]] = OrderedDict()
+
+    @staticmethod
+    def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
+        """Texts that are in memory."""
+        groups = [texts[at : at + size] for at in range(0, len(texts), size)]
+        ends = np.cumsum([sum(map(len, group)) + len(group) for group in groups], dtype=np.int64).tolist()
+        blocks = [(begin, end - 1, len(group)) for begin, end, group in zip([0, *ends], ends, groups, strict=False)]
+        return RecordTexts(b",".join(texts), blocks)
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def block_count(self) -> int:
+        """How many blocks there are; block i has the records from `first[i]` to `first[i + 1]`."""
+        return len(self._spans)
+
+    def array(self, block: int) -> bytes:
+        """The JSON array of a block's records."""
+        begin, end = self._spans[block]
+        return b"[%b]" % self._text[begin:end]
+
+    def arrays(self) -> Iterator[Block]:
+        """All blocks."""
+        for block, (begin, end) in enumerate(self._spans):
+            yield begin, end, self.array(block)
+
+    def unclosed(self, block: int) -> list[bytes]:
+        """The texts of a block's records without the closing brace and the blank before it."""
+        begin, end = self._spans[block]
+        pieces = self._text[begin:end].split(self._separator) if self._separator else []
+        if len(pieces) != self.first[block + 1] - self.first[block]:
+            return [bytes(raw)[:-1].rstrip(_BLANK) for raw in _DECODE_RAWS(self.array(block))]
+        texts = [self._opener + piece for piece in pieces]
+        texts[0] = pieces[0]
+        texts[-1] = texts[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
+        return texts
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of records, by position."""
+        return [text + b"}" for text in self.look_up(records, RecordTexts.unclosed)]
+
+    def look_up(self, records: IntColumn, read: Callable[[RecordTexts, int], list[T]]) -> list[T]:
+        """What `read` makes of each record, by position; `read` is given a block and returns one value a record.
+
+        The blocks that were used last are kept, so that neighbours cost no second reading.
+        """
+        blocks = np.searchsorted(self.first, records, side="right") - 1
+        within = (records - self.first[blocks]).tolist()
+        result: list[Any] = [None] * len(records)
+        order = np.argsort(blocks, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
+            values = self._values(int(blocks[members[0]]), read)
+            for i in members.tolist():
+                result[i] = values[within[i]]
+        return result
+
+    def _values(self, block: int, read: Callable[[RecordTexts, int], list[T]]) -> list[T]:
+        key = block, read
+        values = self._recent.pop(key, None)
+        self._recent[key] = values = read(self, block) if values is None else values
+        if len(self._recent) > _BLOCKS_KEPT:
+            self._recent.popitem(last=False)
+        return values
+
+
+def locate(text: Text, key: str) -> RecordArray | None:
     """Find the array of records under a top-level key; None if a parser is needed to tell.
 
     Args:
-        data: a JSON document.
+        text: a JSON document.
         key: "nodes" or "traceEvents".
     """
-    try:
-        body = _opening(data, key)
-    except msgspec.ValidationError:
+    head, body = _opening_near(text, key)
+    if body < 0:
         return None
-    head = data[:body]
-    end = len(data)
+    end = len(text)
     for _ in range(_CLOSERS_TRIED):
-        end = data.rfind(b"]", body, end)
+        end = rfind(text, b"]", body, end)
         if end < 0:
             return None
-        if not _RECORD_CLOSE.search(data, max(body - 1, end - 64), end):
+        if not _RECORD_CLOSE.search(text[max(body - 1, end - 64) : end]):
             continue
         try:
-            header = _DECODE_OBJECT(head + data[end:])
+            header = _DECODE_OBJECT(head + text[end:])
             break
         except UNREADABLE:
             continue
@@ -141,14 +234,45 @@ def locate(data: bytes, key: str) -> RecordArray | None:
         return None
     if header.pop(key, None) is None:
         return None
-    first = _FIRST_RECORD.match(data, body, end)
+    first = _FIRST_RECORD.match(text[body : min(body + _HEAD, end)])
     if not first:
-        return None if data[body:end].strip() else RecordArray(data, body, end, end, b"", 0, header)
+        return None if text[body:end].strip() else RecordArray(text, body, end, end, b"", 0, header)
     opener = first.group(1)
-    pattern = rb"\}\s*,\s*" + re.escape(opener)
-    between = re.compile(pattern).search(data, first.end(), end)
-    separator = between.group() if between else b""
-    return RecordArray(data, body, first.start(1), end, separator, len(opener), header)
+    separator = _separator(text, opener, body + first.end(), end)
+    return RecordArray(text, body, body + first.start(1), end, separator, len(opener), header)
+
+
+def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
+    """The document up to the array, and the array's `_opening`; −1 if there is none that can be told."""
+    for size in _growing(len(text)):
+        head = text[:size]
+        with contextlib.suppress(msgspec.ValidationError):
+            body = _opening(head, key)
+            return head[:body], body
+    return b"", -1
+
+
+def _separator(text: Text, opener: bytes, begin: int, end: int) -> bytes:
+    """The first of what stands between two records."""
+    between = re.compile(rb"[ \t\r\n]{0,64}\}\s*,\s*" + re.escape(opener))
+    for size in _growing(end - begin):
+        if found := between.search(text[begin : begin + size]):
+            return found.group()
+    return b""
+
+
+def _growing(limit: int) -> Iterator[int]:
+    size = _HEAD
+    while size < limit:
+        yield size
+        size *= 16
+    yield limit
+
+
+def _blanks_before(text: Text, begin: int, end: int) -> int:
+    """How many blank characters a span ends with, up to those of its last 64 KiB."""
+    last = text[max(begin, end - (1 << 16)) : end]
+    return len(last) - len(last.rstrip(_BLANK))
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Records, tuple[int, int]]:
@@ -208,6 +332,16 @@ def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns
+
+
+def check_utf8(text: bytes) -> None:
+    """msgspec does not look into texts that it skips.
+
+    Raises:
+        UnicodeDecodeError: not UTF-8.
+    """
+    if not text.isascii():
+        codecs.decode(text, "utf-8")
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:

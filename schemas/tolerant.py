@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from .collector import collector_paused
 from .errors import TraceFormatError
-from .files import Blob
-from .records import UNREADABLE
+from .files import TextBlob, progress_bar
+from .records import UNREADABLE, Block, RecordArray
 from .recover import Loss, recover
+from .side_by_side import in_order
+from .text import Text
 
 __all__ = ["Document", "Dropped", "read_tolerantly"]
 
 T = TypeVar("T")
 
-_BLOCK = 1 << 20
+_PART = 4 << 20
 _KINDS = {
     "nodes": ("an Execution Trace", "--et-file"),
     "traceEvents": ("a Kineto trace", "--kineto-file"),
@@ -45,24 +46,30 @@ class Document:
 
     Attributes:
         name: the file's name for messages.
-        data: the text.
+        text: the text.
         lenient: leave out records of the wrong form, counted in `dropped`, instead of failing on the first.
         losses: what recovery repaired or lost so far.
         progress: show a bar for reading that takes over two seconds.
+        jobs: processes to read with.
         dropped: filled by the reader if lenient.
     """
 
     name: str
-    data: bytes
+    text: Text
     lenient: bool = False
     losses: tuple[Loss, ...] = ()
     progress: bool = False
+    jobs: int = 1
     dropped: Dropped = field(default_factory=Dropped)
 
-    @property
-    def task(self) -> str:
-        """What a progress bar says."""
-        return f"parse {Path(self.name).name}"
+    def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
+        """What `read` makes of consecutive blocks of the array's records, in order, made by `jobs` processes."""
+        spans = list(array.blocks(size=_PART))
+        with progress_bar(array.end - array.start, f"parse {Path(self.name).name}", self.progress) as bar:
+            made = in_order(lambda i: read(array.arrays(spans[i])), len(spans), self.jobs)
+            for (begin, end), part in zip(spans, made, strict=True):
+                yield part
+                bar.update(end - begin)
 
     def all_losses(self) -> tuple[Loss, ...]:
         """`losses` and the dropped records."""
@@ -72,7 +79,9 @@ class Document:
 
 
 @collector_paused()
-def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False) -> T:
+def read_tolerantly(
+    blob: TextBlob, key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False, jobs: int = 1
+) -> T:
     """Run a reader on a file, once strictly and, where that fails, on the recovered text.
 
     Args:
@@ -80,12 +89,12 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
         key: "nodes" or "traceEvents", the array that makes the file what it should be.
         read: raises one of UNREADABLE on a document that it cannot take.
         strict: a broken file is an error.
+        jobs: processes to read with.
 
     Raises:
         TraceFormatError: the file is of another kind, broken beyond recovery, or broken at all if strict.
     """
     expected = _KINDS[key][0]
-    data = blob.data
     losses: tuple[Loss, ...] = ()
     if blob.broken_at is not None:
         if strict:
@@ -95,9 +104,9 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
             )
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
-        _check_utf8(data)
-        return read(Document(blob.name, data, losses=losses, progress=progress))
+        return read(Document(blob.name, blob.text, losses=losses, progress=progress, jobs=jobs))
     except UNREADABLE as error:
+        data = blob.text[:]
         _refuse_other_kind(blob.name, data, key)
         if strict:
             raise _not_readable(blob.name, error, expected, "drop --strict to recover what can be read") from None
@@ -106,20 +115,6 @@ def read_tolerantly(blob: Blob, key: str, read: Callable[[Document], T], *, stri
         return read(Document(blob.name, recovered.data, True, losses + recovered.losses))
     except UNREADABLE as error:
         raise _not_readable(blob.name, error, expected, "record it again") from None
-
-
-def _check_utf8(data: bytes) -> None:
-    """msgspec does not look into texts that it skips.
-
-    Raises:
-        UnicodeDecodeError: not UTF-8.
-    """
-    if data.isascii():
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for at in range(0, len(data), _BLOCK):
-        decoder.decode(data[at : at + _BLOCK])
-    decoder.decode(b"", final=True)
 
 
 def _refuse_other_kind(name: str, data: bytes, key: str) -> None:

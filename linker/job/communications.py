@@ -144,5 +144,5 @@ def _on_host(document: EtPlus) -> Iterator[tuple[int, int, str, Comm, int, int]]
 
 def _inputs(document: EtPlus, node: int) -> list[Any]:
     et = document.et
-    record = msgspec.json.decode(et.data[et.start[node] : et.end[node]])
+    record = msgspec.json.decode(et.texts.of(np.array([node]))[0])
     return input_values(record.get("inputs"))

@@ -51,7 +51,7 @@ def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
+        time.sleep(0.001)
 
 
 def catches(process: subprocess.Popen[bytes], number: int) -> bool:
@@ -75,10 +75,10 @@ def test_interrupted_while_reading(tmp_path: Path, number: signal.Signals, statu
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_writing(tmp_path: Path, number: signal.Signals) -> None:
     """The signal comes as soon as there is a temporary file; a pair of this size takes much longer to write."""
-    nodes = [{"id": 3 + i, "name": f"op{i}", "rf_id": 1 + i} for i in range(40_000)]
+    nodes = [{"id": 3 + i, "name": f"op{i}", "rf_id": 1 + i} for i in range(150_000)]
     calls = [
         {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": i, "dur": 1, "args": {"Record function id": 1 + i}}
-        for i in range(40_000)
+        for i in range(150_000)
     ]
     (tmp_path / "et.json").write_bytes(orjson.dumps(et_document(nodes)))
     (tmp_path / "kineto.json").write_bytes(orjson.dumps(kineto_document(calls)))

@@ -1,0 +1,72 @@
+"""A document's bytes: in memory, or in a file of which only the wanted pieces are read."""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+from .errors import TraceFormatError
+
+__all__ = ["FileText", "Text", "find", "rfind"]
+
+_WINDOW = 1 << 16
+
+
+class FileText:
+    """A file's bytes, read where they are sliced. Nothing of them is kept, so that a file may be larger than memory.
+
+    Raises:
+        TraceFormatError: when sliced, if the file was cut off since it was opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._name = os.fspath(path)
+        self._file = os.open(path, os.O_RDONLY)
+        self._close = weakref.finalize(self, os.close, self._file)
+        self._size = os.fstat(self._file).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, span: slice) -> bytes:
+        begin, end, step = span.indices(self._size)
+        if step != 1:
+            raise ValueError("a file's text has no steps")
+        pieces, at = [], begin
+        while at < end:
+            piece = os.pread(self._file, end - at, at)
+            if not piece:
+                raise TraceFormatError(self._name, f"byte {at}", "the file was cut off while it was read", "try again")
+            pieces.append(piece)
+            at += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        """Elsewhere the file may not be: what is sent there is its content."""
+        return bytes, (self[:],)
+
+
+Text = bytes | FileText
+
+
+def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
+    """Where bytes first occur whole in a span, −1 if they do not."""
+    if isinstance(text, bytes):
+        return text.find(wanted, begin, end)
+    for at in range(begin, end, _WINDOW):
+        found = text[at : min(at + _WINDOW + len(wanted) - 1, end)].find(wanted)
+        if found >= 0:
+            return at + found
+    return -1
+
+
+def rfind(text: Text, wanted: bytes, begin: int, end: int) -> int:
+    """Where bytes last occur whole in a span, −1 if they do not."""
+    if isinstance(text, bytes):
+        return text.rfind(wanted, begin, end)
+    for stop in range(end, begin, -_WINDOW):
+        start = max(stop - _WINDOW, begin)
+        found = text[start : min(stop + len(wanted) - 1, end)].rfind(wanted)
+        if found >= 0:
+            return start + found
+    return -1

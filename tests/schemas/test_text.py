@@ -1,0 +1,74 @@
+"""Files that are read piece by piece."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+from etplus.linker import link
+from etplus.schemas import files, records, tolerant
+from etplus.schemas.errors import TraceFormatError
+from etplus.schemas.execution_trace import read_execution_trace
+from etplus.schemas.text import FileText, find, rfind
+from support import FIXTURE_PAIRS, fixture_pair, plain
+
+PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
+
+
+@PIECES
+def test_slices_and_searches_are_those_of_bytes(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(300_000) + b"needle" + random.Random(2).randbytes(300_000)
+    data = data[:65_534] + b"needle" + data[65_540:]  # across the first two windows of the search
+    path = tmp_path / "data"
+    path.write_bytes(data)
+    text = FileText(path)
+    assert len(text) == len(data) and text[:] == data and text[5:9] == data[5:9] and text[-3:] == data[-3:]
+    for wanted in (b"needle", b"no such bytes", b"e", data[:1], data[-1:]):
+        for begin, end in ((0, len(data)), (65_535, len(data)), (65_534, 65_540), (65_534, 65_539), (9, 9)):
+            assert find(text, wanted, begin, end) == data.find(wanted, begin, end)
+            assert rfind(text, wanted, begin, end) == data.rfind(wanted, begin, end)
+    assert pickle.loads(pickle.dumps(text)) == data
+
+
+@PIECES
+def test_a_file_cut_off_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"x" * 1000)
+    text = FileText(path)
+    os.truncate(path, 500)
+    assert text[:500] == b"x" * 500
+    with pytest.raises(TraceFormatError, match=r"data.*byte 500.*cut off while it was read; try again"):
+        text[:]
+
+
+@PIECES
+@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+def test_in_pieces_and_by_several_processes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same document as of a file that is read whole, down to the last byte; but for the padding of numbers, which
+    are aligned in each block."""
+    et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
+    for path, source in zip((et, kineto), fixture_pair(name), strict=True):
+        path.write_bytes(plain(source))
+    whole = link(et, kineto).document.to_dict()
+    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
+    monkeypatch.setattr(tolerant, "_PART", 40_000)
+    monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
+    assert isinstance(read_execution_trace(et).texts._text, FileText)
+    made = [link(et, kineto, jobs=jobs) for jobs in (1, 2, 3)]
+    texts = {b"".join(result.document.chunks(jobs)) for result, jobs in zip(made, (1, 2, 3), strict=True)}
+    assert len(texts) == 1 and made[0].document.to_dict() == whole
+
+
+@PIECES
+def test_a_broken_file_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is recovered as one that is read whole is."""
+    et, kineto = fixture_pair("pairs/one_of_n")
+    broken = tmp_path / "kineto.json"
+    broken.write_bytes(plain(kineto)[:-1000])
+    whole = link(et, broken).document.to_dict()
+    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
+    monkeypatch.setattr(tolerant, "_PART", 40_000)
+    assert link(et, broken, jobs=2).document.to_dict() == whole and whole["etplus"]["link"]["warnings"]
