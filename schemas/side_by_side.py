@@ -22,6 +22,7 @@ T = TypeVar("T")
 _PIPE_BYTES = 1 << 20
 _HEAD = struct.Struct("<BQ")
 _RESULT, _TEXT, _ERROR = range(3)
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
@@ -84,10 +85,21 @@ def _start(work: Callable[[int], T], pieces: range, others: list[FileIO], stack:
     process = multiprocessing.get_context("fork").Process(
         target=_work, args=(work, pieces, theirs, [*others, ours]), daemon=True
     )
-    process.start()
+    with _signals_held():
+        process.start()
+        stack.callback(_stop, process, ours)
     theirs.close()
-    stack.callback(_stop, process, ours)
     return ours
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """What a signal's handler raises in the midst of forking would be ignored: let signals wait so long."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _stop(process: ForkProcess, ours: FileIO) -> None:
@@ -99,6 +111,7 @@ def _stop(process: ForkProcess, ours: FileIO) -> None:
 def _work(work: Callable[[int], T], pieces: range, results: FileIO, not_ours: list[FileIO]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the results tells the user
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     for pipe in not_ours:  # else a pipe would stay whole when the one that reads from it is gone
         pipe.close()
     with contextlib.suppress(BrokenPipeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -77,3 +78,18 @@ def test_no_forking_beside_a_thread() -> None:
     finally:
         done.set()
         thread.join()
+
+
+SIGNALLED = """
+import os, signal, sys
+from etplus.schemas.side_by_side import in_order
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGTERM))
+print(list(in_order(lambda i: i, 4, 2)))
+"""
+
+
+@on_linux
+def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
+    done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
