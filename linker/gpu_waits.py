@@ -162,7 +162,9 @@ class _Finder:
         launch_order = launch_order[linked.gpu_launcher[launch_order] >= 0]
         launched_from = events.thread[linked.gpu_launcher[launch_order]]
         self.launched_by = _ByThread.of(launched_from, gpu.launch[launch_order], launch_order)
-        self.by_correlation = {c: r for r, c in enumerate(events.correlation[linked.runtime_row].tolist()) if c > 0}
+        correlation = events.correlation[linked.runtime_row]
+        self.by_correlation = np.argsort(correlation, kind="stable")
+        self.correlations = correlation[self.by_correlation]
         at = np.flatnonzero(linked.node_of_call >= 0)
         self.linked_calls = _ByThread.of(linked.calls.thread[at], linked.calls.ts[at], linked.node_of_call[at])
         self.event: list[tuple[int, int]] = []
@@ -180,7 +182,7 @@ class _Finder:
                 args = msgspec.json.decode(text, type=_SyncArgs)
             except msgspec.MsgspecError:
                 continue
-            call = self.by_correlation.get(args.correlation) if isinstance(args.correlation, int) else None
+            call = self._call_with(args.correlation)
             if call is None:  # outside the window
                 continue
             told.add(call)
@@ -190,7 +192,7 @@ class _Finder:
             elif args.kind == "Stream Sync":
                 self._wait_for(call, self._on_stream(device, args.stream, self._ts(call)))
             elif args.kind in ("Event Sync", "Stream Wait Event"):
-                record = self.by_correlation.get(args.record) if isinstance(args.record, int) else None
+                record = self._call_with(args.record)
                 recorded = [] if record is None else self._on_stream(device, args.wait_on_stream, self._ts(record))
                 if not recorded:
                     self.unresolved += 1
@@ -232,6 +234,13 @@ class _Finder:
             if call is not None:
                 self.blocking.append((i, call))
             self._release(i, thread, returned)
+
+    def _call_with(self, correlation: Any) -> int | None:
+        """The last runtime call with a correlation."""
+        if not isinstance(correlation, int) or not 0 < correlation < 2**63:
+            return None
+        k = int(np.searchsorted(self.correlations, correlation, side="right")) - 1
+        return int(self.by_correlation[k]) if k >= 0 and self.correlations[k] == correlation else None
 
     def _ts(self, call: int) -> int:
         return int(self.runtime_ts[call])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -187,7 +188,7 @@ class EtPlus:
         yield b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
 
     def _added(self, nodes: IntColumn) -> list[bytes]:
-        """What follows on what the ET says of each node."""
+        """What follows on what the ET says of each of consecutive nodes."""
         linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
         at = nodes[linked]
         dur = microseconds(self.dur[at])
@@ -200,10 +201,16 @@ class EtPlus:
         added = [_END] * len(nodes)
         for i, text in zip(linked.tolist(), rows(len(at), parts), strict=True):
             added[i] = text
-        depend = np.flatnonzero(np.isin(nodes, list(self.inter_thread_dep.keys() | self.sync_dep.keys())))
-        for i in np.intersect1d(depend, linked, assume_unique=True).tolist():
+        begin, stop = np.searchsorted(self._dependent, (nodes[0], nodes[-1] + 1))
+        for i in (self._dependent[begin:stop] - nodes[0]).tolist():
             added[i] = added[i].removesuffix(_INDEPENDENT + _END) + self._dependencies(int(nodes[i])) + _END
         return added
+
+    @cached_property
+    def _dependent(self) -> IntColumn:
+        """Linked nodes that wait for something."""
+        nodes = np.array(sorted(self.inter_thread_dep.keys() | self.sync_dep.keys()), np.int64)
+        return nodes[self.kineto_event[nodes] >= 0]
 
     def _dependencies(self, node: int) -> bytes:
         before = self.inter_thread_dep.get(node)
@@ -285,7 +292,7 @@ def _without_last_separator(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:
     """JSON texts of interned values, each made once."""
-    texts = {code: before + orjson.dumps(values[code]) for code in np.unique(codes).tolist()}
+    texts = {code: before + orjson.dumps(values[code]) for code in np.flatnonzero(np.bincount(codes)).tolist()}
     return [texts[code] for code in codes.tolist()]
 
 

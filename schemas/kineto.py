@@ -89,7 +89,7 @@ class EventTable:
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
         """The same of many events; neighbours in the file cost least."""
-        return list(map(bytes, self._texts.look_up(self.index[rows], _args_in)))
+        return [bytes(_decode_only_args(text).args) for text in self._texts.of(self.index[rows])]
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""
@@ -258,8 +258,4 @@ class _OnlyArgs(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_decode_only_args = msgspec.json.Decoder(list[_OnlyArgs]).decode
-
-
-def _args_in(texts: RecordTexts, block: int) -> list[msgspec.Raw]:
-    return [event.args for event in _decode_only_args(texts.array(block))]
+_decode_only_args = msgspec.json.Decoder(_OnlyArgs).decode

@@ -105,7 +105,7 @@ def innermost_open(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: Int
         ts, until: int64 ns, start and end, same length.
     """
     at = np.full(len(ts), -1, np.int64)
-    for code in np.unique(thread):
+    for code in np.flatnonzero(np.bincount(thread[thread >= 0])):
         begin, stop = np.searchsorted(calls.thread, [code, code + 1])
         here = np.flatnonzero(thread == code)
         last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1

@@ -13,11 +13,11 @@ import codecs
 import contextlib
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,7 +41,6 @@ __all__ = [
     "parse_records",
 ]
 
-T = TypeVar("T")
 IntColumn = npt.NDArray[np.int64]
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -141,7 +140,7 @@ class RecordTexts:
         self._opener = separator[len(separator) - opener :]
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
-        self._recent: OrderedDict[tuple[int, Any], list[Any]] = OrderedDict()
+        self._recent: OrderedDict[int, tuple[bytes, list[bytes]]] = OrderedDict()
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
@@ -171,41 +170,37 @@ class RecordTexts:
 
     def unclosed(self, block: int) -> list[bytes]:
         """The texts of a block's records without the closing brace and the blank before it."""
+        opener, pieces = self._cut(block)
+        return [opener + piece for piece in pieces]
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of records, by position; neighbours cost no second reading."""
+        blocks = np.searchsorted(self.first, records, side="right") - 1
+        within = (records - self.first[blocks]).tolist()
+        result = [b""] * len(records)
+        order = np.argsort(blocks, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
+            opener, pieces = self._recently_cut(int(blocks[members[0]]))
+            for i in members.tolist():
+                result[i] = b"%b%b}" % (opener, pieces[within[i]])
+        return result
+
+    def _cut(self, block: int) -> tuple[bytes, list[bytes]]:
+        """How each of a block's records begins, and how it goes on up to the closing brace and the blank before it."""
         begin, end = self._spans[block]
         pieces = self._text[begin:end].split(self._separator) if self._separator else []
         if len(pieces) != self.first[block + 1] - self.first[block]:
-            return [bytes(raw)[:-1].rstrip(_BLANK) for raw in _DECODE_RAWS(self.array(block))]
-        texts = [self._opener + piece for piece in pieces]
-        texts[0] = pieces[0]
-        texts[-1] = texts[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
-        return texts
+            return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in _DECODE_RAWS(self.array(block))]
+        pieces[0] = pieces[0][len(self._opener) :]
+        pieces[-1] = pieces[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
+        return self._opener, pieces
 
-    def of(self, records: IntColumn) -> list[bytes]:
-        """The texts of records, by position."""
-        return [text + b"}" for text in self.look_up(records, RecordTexts.unclosed)]
-
-    def look_up(self, records: IntColumn, read: Callable[[RecordTexts, int], list[T]]) -> list[T]:
-        """What `read` makes of each record, by position; `read` is given a block and returns one value a record.
-
-        The blocks that were used last are kept, so that neighbours cost no second reading.
-        """
-        blocks = np.searchsorted(self.first, records, side="right") - 1
-        within = (records - self.first[blocks]).tolist()
-        result: list[Any] = [None] * len(records)
-        order = np.argsort(blocks, kind="stable")
-        for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
-            values = self._values(int(blocks[members[0]]), read)
-            for i in members.tolist():
-                result[i] = values[within[i]]
-        return result
-
-    def _values(self, block: int, read: Callable[[RecordTexts, int], list[T]]) -> list[T]:
-        key = block, read
-        values = self._recent.pop(key, None)
-        self._recent[key] = values = read(self, block) if values is None else values
+    def _recently_cut(self, block: int) -> tuple[bytes, list[bytes]]:
+        cut = self._recent.pop(block, None)
+        self._recent[block] = cut = self._cut(block) if cut is None else cut
         if len(self._recent) > _BLOCKS_KEPT:
             self._recent.popitem(last=False)
-        return values
+        return cut
 
 
 def locate(text: Text, key: str) -> RecordArray | None:

@@ -1,0 +1,188 @@
+"""One pair of gigabytes against merely loading it: time and memory, one process and two: `make bench`.
+
+    python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
+
+`recorded` is a pair of about 1 GB as `record.py --set big`, beside the repository, records it with PyTorch; where it
+cannot be recorded, resnet103 (else a fixture) repeated to that size. `repeated` is resnet103 repeated until its Kineto
+trace has 900 MB. `growth` repeats it to between 0.1 and some million events.
+
+Every figure is that of a process of its own, the best of some runs by turns. `orjson` loads both files, garbage
+collector off (and on); `floor` decodes both into objects without fields and writes as many bytes as the output has.
+Memory is the peak of the process, and of its helpers, as if they shared nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench_link import FIXTURE, REAL, ROOT, Figure
+
+RECORDER = ROOT.parent / "shared" / "tools" / "record.py"
+RECORDED_MB, REPEATED_MB = 1000, 900
+EVENTS_M = (0.1, 1.0)
+JOBS = (1, 2)
+BARS = {"recorded": (0.25, 0.30), "repeated": (0.40, 0.35)}
+BAR_FLOOR, BAR_JOBS, BAR_GROWTH = 3.0, 1.5, 1.25
+
+
+def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
+    """Do one task in this process; what it took."""
+    import orjson
+    from etplus.linker import link
+
+    start = time.perf_counter()
+    kept: Any = None
+    if task.startswith("jobs"):
+        jobs = int(task.removeprefix("jobs"))
+        link(et, kineto, jobs=jobs).write(output, jobs=jobs)
+    elif task == "floor":
+        _decode_and_write(et, kineto, Path(output))
+    else:
+        if task == "orjson off":
+            gc.disable()
+        kept = [orjson.loads(Path(path).read_bytes()) for path in (et, kineto)]
+    seconds = time.perf_counter() - start
+    del kept
+    helpers = int(task.removeprefix("jobs")) - 1 if task.startswith("jobs") else 0
+    unit = 1024 if sys.platform == "linux" else 1024**2
+    own, helper = (resource.getrusage(who).ru_maxrss / unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {"seconds": seconds, "megabytes": own + helpers * helper}
+
+
+def _decode_and_write(et: str, kineto: str, output: Path) -> None:
+    import msgspec
+
+    class Empty(msgspec.Struct, gc=False):
+        pass
+
+    class Both(msgspec.Struct):
+        nodes: list[Empty] = []
+        traceEvents: list[Empty] = []
+
+    for path in (et, kineto):
+        msgspec.json.decode(Path(path).read_bytes(), type=Both)
+    size, block = output.stat().st_size, bytes(1 << 20)
+    with tempfile.TemporaryFile(dir=output.parent) as file:
+        for at in range(0, size, len(block)):
+            file.write(block[: size - at])
+
+
+def in_child(*arguments: object) -> dict[str, Any]:
+    """Run `perform` in a new process."""
+    command = [sys.executable, __file__, "--child", *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def measure(tasks: list[str], pair: tuple[Path, Path], runs: int) -> dict[str, Figure]:
+    """The best of some runs of each task, by turns; prints them as they come."""
+    output = pair[0].parent / "plus.json"
+    taken: dict[str, list[Figure]] = {task: [] for task in tasks}
+    for task in tasks * runs:
+        taken[task].append(Figure(**in_child(task, *pair, output)))
+    best = {t: Figure(min(f.seconds for f in fs), min(f.megabytes for f in fs)) for t, fs in taken.items()}
+    for task, figure in best.items():
+        print(f"  {task:<11}{figure.seconds:8.2f} s {figure.megabytes:8.0f} MB", flush=True)
+    return best
+
+
+def recorded_pair(folder: Path) -> tuple[Path, Path]:
+    """The pair that the recorder makes, or one of its size."""
+    if RECORDER.exists() and importlib.util.find_spec("torch"):
+        command = [sys.executable, str(RECORDER), "--set", "big", "--out", str(folder)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return folder / "big_tf.et.json", folder / "big_tf.kineto.json"
+    return repeated(folder, megabytes=RECORDED_MB, both=True)
+
+
+def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both: bool = False) -> tuple[Path, Path]:
+    """resnet103 (else a fixture) repeated to a size of its Kineto trace or of both files, or to a number of events."""
+    from etplus.schemas.files import load
+    from etplus.schemas.kineto import read_kineto
+    from repeat_pair import repeat_pair
+
+    prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
+    et, kineto = Path(f"{prefix}.et.json.gz"), Path(f"{prefix}.kineto.json.gz")
+    if events:
+        wanted, one = events, float(read_kineto(kineto).event_count)
+    else:
+        wanted, one = (
+            megabytes * 1e6,
+            float(sum(len(load(path).data) for path in ((et, kineto) if both else (kineto,)))),
+        )
+    return repeat_pair(et, kineto, max(round(wanted / one), 1), folder)
+
+
+def compare(name: str, pair: tuple[Path, Path], runs: int) -> None:
+    """One pair against orjson and the floor; prints the ratios and whether the bars are met."""
+    print(
+        f"\n{name}: ET {pair[0].stat().st_size / 1e6:.0f} MB, Kineto {pair[1].stat().st_size / 1e6:.0f} MB", flush=True
+    )
+    figures = measure(["jobs1", "jobs2", "floor", "orjson off", "orjson on"], pair, runs)
+    bar_time, bar_memory = BARS[name]
+    for jobs in JOBS:
+        link = figures[f"jobs{jobs}"]
+        against = {task: link.seconds / figures[task].seconds for task in ("orjson off", "orjson on", "floor")}
+        memory = link.megabytes / figures["orjson off"].megabytes
+        print(f"{jobs} process{'es' if jobs > 1 else ''}: " + ", ".join(f"/ {t} {r:.2f}" for t, r in against.items()))
+        if jobs == JOBS[-1]:
+            print(f"  time {_met(against['orjson off'], bar_time)}, memory {_met(memory, bar_memory)}", end="")
+            print(f", floor {_met(against['floor'], BAR_FLOOR)}")
+    ratio = figures["jobs1"].seconds / figures["jobs2"].seconds
+    print(f"1 process / 2: {ratio:.2f} (bar {BAR_JOBS}: {'met' if ratio >= BAR_JOBS else 'MISSED'})", flush=True)
+
+
+def _met(value: float, bar: float) -> str:
+    return f"{value:.2f} (bar {bar}: {'met' if value <= bar else 'MISSED'})"
+
+
+def grow(folder: Path, sizes: list[float], runs: int) -> None:
+    """Time per event of the whole link at several sizes."""
+    print("\ngrowth: seconds for a million events, two processes")
+    each = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=folder) as inner:
+            pair = repeated(Path(inner), events=size * 1e6)
+            print(f"{size:g} million events", flush=True)
+            each.append(measure(["jobs2"], pair, runs if size < EVENTS_M[-1] * 2 else 1)["jobs2"].seconds / size)
+    print(f"time per event, most / least of {', '.join(f'{e:.2f}' for e in each)} s: ", end="")
+    print(_met(max(each) / min(each), BAR_GROWTH))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2, help="runs of which the best counts (default: 2)")
+    parser.add_argument("--most", type=float, default=3.0, help="million events of the largest pair (default: 3)")
+    parser.add_argument("--only", choices=("recorded", "repeated", "growth"), help="one part")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(perform(*arguments.child)), flush=True)
+        return
+    print(f"{os.cpu_count()} cores; best of {arguments.runs} runs, one process each")
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.only in (None, "recorded"):
+            with tempfile.TemporaryDirectory(dir=folder) as inner:
+                compare("recorded", recorded_pair(Path(inner)), arguments.runs)
+        if arguments.only in (None, "repeated"):
+            with tempfile.TemporaryDirectory(dir=folder) as inner:
+                compare("repeated", repeated(Path(inner), megabytes=REPEATED_MB), arguments.runs)
+        if arguments.only in (None, "growth"):
+            grow(Path(folder), [*EVENTS_M, arguments.most], arguments.runs)
+
+
+if __name__ == "__main__":
+    main()
