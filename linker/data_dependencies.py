@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace
-from ..schemas.records import IntColumn
+from ..schemas.records import IntColumn, distinct
 from .calls import EtCalls
 from .tensors import MAX_STORAGE, Tensors, tensors_of
 
@@ -182,9 +182,9 @@ def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Acc
     writes = np.arange(len(which)) >= np.count_nonzero(read)
     call, storage = call[which], tensors.storage[which]
     begin, end = tensors.begin[which], tensors.end[which]
-    offsets = _distinct(np.concatenate((begin, end)))
+    offsets = distinct(np.concatenate((begin, end)))
     begin, end = (storage * len(offsets) + np.searchsorted(offsets, side) for side in (begin, end))
-    cuts = _distinct(np.concatenate((begin, end)))
+    cuts = distinct(np.concatenate((begin, end)))
     first = np.searchsorted(cuts, begin)
     count = np.searchsorted(cuts, end) - first
     limit = max(_MAX_PIECES, _PIECES_PER_ACCESS * len(which))
@@ -234,11 +234,11 @@ def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntC
     call_at[starts] = call_at[ends] = np.arange(size)
     write_at[ends] = True
     moment = np.where(accesses.write, ends[accesses.call], starts[accesses.call])
-    piece, moment = np.divmod(_distinct(accesses.piece * (2 * size) + moment), max(2 * size, 1))
+    piece, moment = np.divmod(distinct(accesses.piece * (2 * size) + moment), max(2 * size, 1))
     write = write_at[moment]
     latest = np.maximum.accumulate(np.where(write, np.arange(len(write)), 0))
     reads = np.flatnonzero(~write & write[latest] & (piece[latest] == piece))
-    pairs = _distinct(call_at[moment[latest[reads]]] * size + call_at[moment[reads]])
+    pairs = distinct(call_at[moment[latest[reads]]] * size + call_at[moment[reads]])
     source, target = np.divmod(pairs, max(size, 1))
     return source, target
 
@@ -272,14 +272,6 @@ def _tree(parent: IntColumn) -> _Tree:
         free[call] = number[call] + 1
     first = np.array(number, np.int64)
     return _Tree(first, first + np.array(size, np.int64), np.array(last, np.int64))
-
-
-def _distinct(values: IntColumn) -> IntColumn:
-    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
-    ordered: IntColumn = np.sort(values)
-    first = np.ones(len(ordered), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first]
 
 
 def _within(values: IntColumn, ordered: IntColumn) -> _Flags:

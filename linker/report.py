@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
+from ..schemas.records import distinct
 from .attach import ATTACH_METHODS, UNATTACHED_REASONS, Attachment
 from .calls import CpuCalls, EtCalls
 from .match.result import LINK_NAMES, REASONS, Match
@@ -129,7 +130,7 @@ def make_report(
     return LinkReport(
         et={
             "file": Path(et.file).name, "schema": et.schema, "nodes": len(et), "ops": len(nodes), "pid": et.pid,
-            "threads": len(np.unique(nodes.thread)), "orphans": int(np.count_nonzero(nodes.orphan)),
+            "threads": len(distinct(nodes.thread)), "orphans": int(np.count_nonzero(nodes.orphan)),
         },
         kineto={
             "file": Path(kineto.file).name, "events": kineto.event_count, "cpu_ops": len(calls),
@@ -153,7 +154,7 @@ def make_report(
 def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
     events, categories = kineto.events, {}
     codes = events.category[attachment.row]
-    for code in np.unique(codes).tolist():
+    for code in distinct(codes.astype(np.int64)).tolist():
         mine = codes == code
         reasons = np.bincount(attachment.reason[mine], minlength=len(UNATTACHED_REASONS))
         attached = attachment.reason == 0

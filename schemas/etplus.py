@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,11 +17,11 @@ import orjson
 
 from .collector import collector_paused
 from .execution_trace import ExecutionTrace
-from .files import open_output, write_all
+from .files import open_output
 from .kineto import EventTable
 from .records import IntColumn
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
-from .side_by_side import in_order
+from .side_by_side import write_in_order
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
 
@@ -29,7 +30,8 @@ FORMAT_VERSION = "1.0"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
 
-_BLOCK = 2048
+_BLOCK, _ROWS = 256, 8192
+"""GPU nodes, and runtime calls or edges, that are made at once."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
@@ -40,6 +42,7 @@ _GPU_ATTRS = (
 _LINKS = (b'"equivalent"', b'"certain"')
 _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 _END = b"}" + _SEPARATOR
+_Piece = Callable[[], bytes]
 _Pieces = tuple[Sequence[bytes], ...]
 """Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
 
@@ -145,47 +148,56 @@ class EtPlus:
         """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
 
         Args:
-            jobs: processes to make the text with, see `in_order`.
+            jobs: processes to make the text with, see `write_in_order`.
 
         Raises:
             UsageError: the folder does not exist or cannot be written to.
         """
+        pieces = self._pieces()
+        folder = None if path == "-" else Path(os.path.realpath(path)).parent
         with open_output(path) as file:
-            write_all(file, self.chunks(jobs))
+            write_in_order(file, lambda i: pieces[i](), len(pieces), jobs, folder)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""
         document: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
         return document
 
-    def chunks(self, jobs: int = 1) -> Iterator[bytes]:
-        """The file's bytes, about a megabyte at a time."""
-        blocks = self.et.texts.block_count + -(-len(self.gpu_row) // _BLOCK)
-        made = self._renumbered() if self.numbering.renumbered else in_order(self._nodes, blocks, jobs)
-        nodes = _without_last_separator(made)
-        yield self.et.before + b"\n    " + next(nodes)  # together: processes are forked before a thread writes
-        yield from nodes
-        yield b"\n  " + self.et.after.rstrip()[:-1]
-        yield b',\n  "runtime": ['
-        yield from _without_last_separator(iter([self._runtime_text()]))
-        yield b"]" + b',\n  "edges": ' + _edge_text(self.edges)
-        yield b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n"
+    def chunks(self) -> Iterator[bytes]:
+        """The file's bytes, at most about a megabyte at a time."""
+        for piece in self._pieces():
+            yield piece()
+
+    def _pieces(self) -> list[_Piece]:
+        """What makes the file's bytes, in their order; each piece by itself."""
+        nodes: list[_Piece] = [partial(self._nodes, block) for block in range(self.et.texts.block_count)]
+        nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _BLOCK)]
+        runtime: list[_Piece] = [partial(self._runtime_text, *span) for span in _spans(len(self.runtime_row), _ROWS)]
+        edges: list[_Piece] = [partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]
+        return [
+            lambda: self.et.before + b"\n    ",
+            *_separated([self._renumbered] if self.numbering.renumbered else nodes),
+            lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": [',
+            *_separated(runtime),
+            lambda: b"]" + b',\n  "edges": [',
+            *_separated(edges),
+            lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
+        ]
 
     def _nodes(self, block: int) -> bytes:
-        """Some of the nodes, the ET's before the GPU's."""
         texts = self.et.texts
-        if block < texts.block_count:
-            return _joined((texts.unclosed(block), self._added(np.arange(*texts.first[block : block + 2]))))
-        first = (block - texts.block_count) * _BLOCK
-        return _joined(self._gpu_pieces(np.arange(first, min(first + _BLOCK, len(self.gpu_row)))))
+        return _joined((texts.unclosed(block), self._added(np.arange(*texts.first[block : block + 2]))))
 
-    def _renumbered(self) -> Iterator[bytes]:
+    def _gpu_nodes(self, begin: int, end: int) -> bytes:
+        return _joined(self._gpu_pieces(np.arange(begin, end)))
+
+    def _renumbered(self) -> bytes:
         ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
         nodes = np.arange(len(self.et))
         own = [_renumber(text, ids)[:-1] for text in self.et.texts.of(nodes)]
         pieces = (own, self._added(nodes)), self._gpu_pieces(np.arange(len(self.gpu_row)))
         texts = [b"".join(text) for made in pieces for text in zip(*made, strict=True)]
-        yield b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
+        return b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
 
     def _added(self, nodes: IntColumn) -> list[bytes]:
         """What follows on what the ET says of each of consecutive nodes."""
@@ -263,14 +275,14 @@ class EtPlus:
             return _END
         return b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + _END
 
-    def _runtime_text(self) -> bytes:
-        events, at = self.events, self.runtime_row
-        parents = np.where(self.runtime_parent >= 0, self.numbering.node[self.runtime_parent], -1)
+    def _runtime_text(self, begin: int, end: int) -> bytes:
+        events, at, callers = self.events, self.runtime_row[begin:end], self.runtime_parent[begin:end]
+        parents = np.where(callers >= 0, self.numbering.node[callers], -1)
         threads = [msgspec.json.encode(tid) for _, tid in events.threads]
         parts: list[Part] = [
             b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
             b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),
-            b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime),
+            b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime[begin:end]),
             b', "parent": ', integers(parents, b"null"), _END,
         ]  # fmt: skip
         names = _texts_of(events.names, events.name[at], b'{"name": ')
@@ -281,13 +293,17 @@ def _joined(pieces: _Pieces) -> bytes:
     return b"".join(chain.from_iterable(zip(*pieces, strict=True)))
 
 
-def _without_last_separator(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same blocks, each ending with the separator, but the last."""
-    held = next(blocks, b"")
-    for block in blocks:
-        yield held
-        held = block
-    yield held.removesuffix(_SEPARATOR)
+def _spans(count: int, size: int) -> list[tuple[int, int]]:
+    return [(at, min(at + size, count)) for at in range(0, count, size)]
+
+
+def _separated(pieces: list[_Piece]) -> list[_Piece]:
+    """The same pieces, each ending with the separator, but the last."""
+    return [*pieces[:-1], *(partial(_without_separator, piece) for piece in pieces[-1:])]
+
+
+def _without_separator(piece: _Piece) -> bytes:
+    return piece().removesuffix(_SEPARATOR)
 
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:
@@ -300,7 +316,7 @@ def _edge_text(edges: IntColumn) -> bytes:
     source, target, kind = edges.T
     kinds = [f'"{name}"'.encode() for name in EDGE_KINDS]
     parts: list[Part] = [b"[", integers(source), b", ", integers(target), b", ", choice(kind, kinds), b"]", _SEPARATOR]
-    return b"[" + joined_rows(len(edges), parts)[: -len(_SEPARATOR)] + b"]"
+    return joined_rows(len(edges), parts)
 
 
 def _renumber(text: bytes, ids: dict[int, int]) -> bytes:

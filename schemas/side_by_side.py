@@ -6,22 +6,29 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from io import FileIO
 from multiprocessing.context import ForkProcess
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
-__all__ = ["in_order"]
+from .files import write_all
+
+__all__ = ["in_order", "write_in_order"]
 
 T = TypeVar("T")
 
 _PIPE_BYTES = 1 << 20
-_HEAD = struct.Struct("<BQ")
-_RESULT, _TEXT, _ERROR = range(3)
+_SIZE = struct.Struct("<Q")
+_WORTH_A_PROCESS = 8
+"""Pieces of output."""
+_COPIED = 1 << 20
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -38,25 +45,89 @@ def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
     Raises:
         What `work` raises, when its piece is asked for.
     """
-    if sys.platform != "linux" or threading.active_count() > 1:
+    if not _may_fork(jobs):
         jobs = 1
     with contextlib.ExitStack() as stack:
         helpers: list[FileIO] = []
         for own in range(1, min(jobs, count)):
             helpers.append(_start(work, range(own, count, jobs), helpers, stack))
         for i in range(count):
-            turn = i % max(jobs, 1)
+            turn = i % jobs
             yield work(i) if turn == 0 else _received(helpers[turn - 1], work, i)
+
+
+def write_in_order(file: IO[bytes], make: Callable[[int], bytes], count: int, jobs: int, folder: Path | None) -> None:
+    """Write `make(0)`, `make(1)`, … up to `count`, the same bytes whatever `jobs` is.
+
+    Each process makes an equal share of neighbouring pieces. This one begins with the first share, forked ones write
+    theirs to temporary files, which are appended. Forking is left out where `in_order` leaves it out.
+
+    Args:
+        folder: where temporary files may be.
+    """
+    jobs = max(min(jobs, count // _WORTH_A_PROCESS), 1) if _may_fork(jobs) else 1
+    shares = [range(count * k // jobs, count * (k + 1) // jobs) for k in range(jobs)]
+    with contextlib.ExitStack() as stack:
+        helpers = []
+        for share in shares[1:]:
+            part = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+            helpers.append((_fork(_write_share, (make, share, part), stack), share, part))
+        write_all(file, map(make, shares[0]))
+        for process, share, part in helpers:
+            process.join()
+            if process.exitcode:  # killed, or it failed as this process will
+                write_all(file, map(make, share))
+            else:
+                part.seek(0)
+                shutil.copyfileobj(part, file, _COPIED)
+
+
+def _write_share(make: Callable[[int], bytes], share: range, part: IO[bytes]) -> None:
+    for i in share:
+        part.write(make(i))
+    part.flush()
+
+
+def _may_fork(jobs: int) -> bool:
+    return jobs > 1 and sys.platform == "linux" and threading.active_count() == 1
+
+
+def _fork(work: Callable[..., None], arguments: tuple[Any, ...], stack: contextlib.ExitStack) -> ForkProcess:
+    """A forked process that ends with the stack; what it does with signals is what children of a shell's job do."""
+    process = multiprocessing.get_context("fork").Process(target=_run, args=(work, arguments), daemon=True)
+    # What a signal's handler raises in the midst of forking would be ignored: let signals wait so long.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        process.start()
+        stack.callback(_stop, process)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process
+
+
+def _stop(process: ForkProcess) -> None:
+    process.terminate()
+    process.join()
+
+
+def _run(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for this one tells the user
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    try:
+        work(*arguments)
+    except Exception:  # the process that waits for this one does the work itself, and tells what is wrong
+        sys.exit(1)
 
 
 def _received(helper: FileIO, work: Callable[[int], T], i: int) -> T:
     try:
-        kind, size = _HEAD.unpack(_read(helper, _HEAD.size))
+        (size,) = _SIZE.unpack(_read(helper, _SIZE.size))
         data = _read(helper, size)
     except EOFError:  # the process was killed, for want of memory perhaps
         return work(i)
-    result: Any = data if kind == _TEXT else pickle.loads(data)
-    if kind == _ERROR:
+    good, result = pickle.loads(data)
+    if not good:
         raise result
     done: T = result
     return done
@@ -76,53 +147,27 @@ def _read(pipe: FileIO, size: int) -> bytes | bytearray:
 def _start(work: Callable[[int], T], pieces: range, others: list[FileIO], stack: contextlib.ExitStack) -> FileIO:
     """Fork a process that does the pieces and sends the results; it ends with the stack."""
     source, sink = os.pipe()
-    ours, theirs = FileIO(source, "r"), FileIO(sink, "w")
+    ours, theirs = stack.enter_context(FileIO(source, "r")), FileIO(sink, "w")
     if sys.platform == "linux":
         import fcntl
 
         with contextlib.suppress(OSError):  # room for a whole result, so that a process need not wait to be rid of it
             fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    process = multiprocessing.get_context("fork").Process(
-        target=_work, args=(work, pieces, theirs, [*others, ours]), daemon=True
-    )
-    with _signals_held():
-        process.start()
-        stack.callback(_stop, process, ours)
-    theirs.close()
+    with theirs:
+        _fork(_send, (work, pieces, theirs, [*others, ours]), stack)
     return ours
 
 
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """What a signal's handler raises in the midst of forking would be ignored: let signals wait so long."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _stop(process: ForkProcess, ours: FileIO) -> None:
-    ours.close()
-    process.terminate()
-    process.join()
-
-
-def _work(work: Callable[[int], T], pieces: range, results: FileIO, not_ours: list[FileIO]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the results tells the user
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+def _send(work: Callable[[int], T], pieces: range, results: FileIO, not_ours: list[FileIO]) -> None:
     for pipe in not_ours:  # else a pipe would stay whole when the one that reads from it is gone
         pipe.close()
-    with contextlib.suppress(BrokenPipeError):
-        for i in pieces:
-            try:
-                result: Any = work(i)
-                kind = _TEXT if isinstance(result, bytes) else _RESULT
-            except Exception as error:
-                kind, result = _ERROR, error
-            data = result if kind == _TEXT else pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
-            for piece in (_HEAD.pack(kind, len(data)), data):
-                view = memoryview(piece)
-                while view:
-                    view = view[results.write(view) :]
+    for i in pieces:
+        try:
+            result: tuple[bool, T | Exception] = (True, work(i))
+        except Exception as error:
+            result = (False, error)
+        data = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+        for piece in (_SIZE.pack(len(data)), data):
+            view = memoryview(piece)
+            while view:
+                view = view[results.write(view) :]

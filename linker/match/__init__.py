@@ -9,6 +9,7 @@ import numpy as np
 
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
+from ...schemas.records import distinct
 from ..calls import CpuCalls, EtCalls
 from ..segment import STEP
 from .doubt import doubt
@@ -101,7 +102,7 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
     plain = (found.reason == REASONS.index("not in the Kineto trace")) & ~linked
     position = np.arange(len(nodes))
     first, last = np.flatnonzero(linked)[[0, -1]]
-    profiled = np.isin(nodes.thread, np.unique(nodes.thread[linked]))
+    profiled = np.isin(nodes.thread, distinct(nodes.thread[linked]))
     reason = found.reason.copy()
     reason[plain & ((position < first) | (position > last))] = REASONS.index("outside the profiled window")
     reason[plain & ~profiled] = REASONS.index("thread not profiled")

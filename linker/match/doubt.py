@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
-from ...schemas.records import IntColumn
+from ...schemas.records import IntColumn, distinct
 from ..calls import CpuCalls, EtCalls, nearest
 from .result import EQUIVALENT, Match
 
@@ -25,9 +25,7 @@ _SLACK_S = 1.0
 def doubt(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     """The match with every link at most `EQUIVALENT` that something refutes as one call of one run."""
     linked = np.flatnonzero(found.call >= 0)
-    pids = sorted(
-        {str(kineto.events.threads[code][0]) for code in np.unique(calls.thread[found.call[linked]]).tolist()}
-    )
+    pids = sorted({str(kineto.events.threads[code][0]) for code in distinct(calls.thread[found.call[linked]]).tolist()})
     found = found.noting(et_pid=et.pid, kineto_pids=pids)
     if not len(linked):
         return found
