@@ -154,7 +154,8 @@ class EtPlus:
             UsageError: the folder does not exist or cannot be written to.
         """
         pieces = self._pieces()
-        folder = None if path == "-" else Path(os.path.realpath(path)).parent
+        target = Path(os.path.realpath(path))
+        folder = None if path == "-" or (target.exists() and not target.is_file()) else target.parent
         with open_output(path) as file:
             write_in_order(file, lambda i: pieces[i](), len(pieces), jobs, folder)
 

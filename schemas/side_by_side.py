@@ -1,4 +1,4 @@
-"""A series of independent pieces of work, done by several processes and given back in order."""
+"""A series of independent pieces of work, done by several processes; their results given back or written in order."""
 
 from __future__ import annotations
 
@@ -56,14 +56,16 @@ def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
             yield work(i) if turn == 0 else _received(helpers[turn - 1], work, i)
 
 
-def write_in_order(file: IO[bytes], make: Callable[[int], bytes], count: int, jobs: int, folder: Path | None) -> None:
+def write_in_order(
+    file: IO[bytes], make: Callable[[int], bytes], count: int, jobs: int, folder: Path | None = None
+) -> None:
     """Write `make(0)`, `make(1)`, … up to `count`, the same bytes whatever `jobs` is.
 
     Each process makes an equal share of neighbouring pieces. This one begins with the first share, forked ones write
     theirs to temporary files, which are appended. Forking is left out where `in_order` leaves it out.
 
     Args:
-        folder: where temporary files may be.
+        folder: where temporary files go; the system's place by default.
     """
     jobs = max(min(jobs, count // _WORTH_A_PROCESS), 1) if _may_fork(jobs) else 1
     shares = [range(count * k // jobs, count * (k + 1) // jobs) for k in range(jobs)]
@@ -93,7 +95,7 @@ def _may_fork(jobs: int) -> bool:
 
 
 def _fork(work: Callable[..., None], arguments: tuple[Any, ...], stack: contextlib.ExitStack) -> ForkProcess:
-    """A forked process that ends with the stack; what it does with signals is what children of a shell's job do."""
+    """A forked process that ends with the stack at the latest."""
     process = multiprocessing.get_context("fork").Process(target=_run, args=(work, arguments), daemon=True)
     # What a signal's handler raises in the midst of forking would be ignored: let signals wait so long.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
@@ -133,7 +135,7 @@ def _received(helper: FileIO, work: Callable[[int], T], i: int) -> T:
     return done
 
 
-def _read(pipe: FileIO, size: int) -> bytes | bytearray:
+def _read(pipe: FileIO, size: int) -> bytearray:
     data = bytearray(size)
     view, got = memoryview(data), 0
     while got < size:
