@@ -62,13 +62,15 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     from etplus.cli.main import trace_link
     from etplus.linker import link
 
+    cores = os.cpu_count() or 1
+
     def load() -> list[Any]:
         return [orjson.loads(Path(path).read_bytes()) for path in (et, kineto)]
 
     work: dict[str, Callable[[], Any]] = {
         "load": load,
         "load_gc_off": load,
-        "link": lambda: link(et, kineto, jobs=os.cpu_count() or 1).write(output),
+        "link": lambda: link(et, kineto, jobs=cores).write(output, jobs=cores),
         "command": lambda: trace_link(["--et-file", et, "--kineto-file", kineto, "--output", output]),
     }
     if task == "load_gc_off":

@@ -87,7 +87,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--report", metavar="FILE", help="write the report as JSON")
     add("--rank", type=int, metavar="N", help="rank of the pair, put into the default output name")
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
-        help="processes to read large files with (default: the cores)")  # fmt: skip
+        help="processes to read and write large files with (default: the cores)")  # fmt: skip
     add(
         "--no-progress",
         action="store_true",

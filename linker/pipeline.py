@@ -83,7 +83,7 @@ def link(
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about a third longer.
-        jobs: processes to read large files with; the result is the same whatever the number.
+        jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
         progress: show bars on a terminal for what takes over two seconds.
 
     Raises:
