@@ -60,10 +60,10 @@ class Prediction:
         rows: by operator, the longest measured first.
         unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
         changed: the measured time is that of other shapes or another device.
-        unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
-            None without collectives, and for ranks predicted together. Collectives then take the least time that equal
-            ones took in the traces fitted on; the second is a replay of the measured times with these.
         notes: what was guessed or left out.
+        unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
+            None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
+            time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
     """
 
     file: str
@@ -193,7 +193,7 @@ class _Job:
 
     def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
         """See `Prediction`."""
-        if not self.transfers:
+        if not self.transfers or self._changed or self._moved:
             return None
         lags = self.priced[0] if engine == "replay" else None
         predicted = self.walked(wait=False) if lags is None else self.replayed(lags, wait=False)
