@@ -1,6 +1,6 @@
 """Learned predictors beside the baselines on a CPU sweep, with graphs, structures or families held out.
 
-    python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three, 20 minutes
+    python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three, 25 minutes
     python benchmarks/learned.py OUT --by family --kinds sage
 
 Folds: a fifth of the graphs; a fifth of the structures (MODEL of MODEL__VARIANT); one family (the first word of MODEL).
