@@ -77,6 +77,13 @@ def _lines(one: Prediction) -> Sequence[str]:
         f"{'predicted':44}{_us(one.predicted_ns)}  {one.error:>+18.2%}",
         f"{'measured' + (' (other shapes or device)' if one.changed else ''):44}{_us(one.measured_ns)}",
     ]
+    if one.unhindered is not None:
+        predicted, measured = one.unhindered
+        against = f"{predicted / measured - 1:>+18.2%}" if measured else ""
+        lines += [
+            f"{'  without waiting for other ranks, predicted':44}{_us(predicted)}  {against}",
+            f"{'  the same, measured':44}{_us(measured)}",
+        ]
     for name, ns in one.baselines.items():
         against = f"{ns / one.measured_ns - 1:>+18.2%}" if one.measured_ns else ""
         lines.append(f"{'  ' + name:44}{_us(ns)}  {against}")
