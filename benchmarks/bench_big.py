@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 from bench_link import FIXTURE, REAL, ROOT, Figure
@@ -65,15 +66,11 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
 def _decode_and_write(et: str, kineto: str, output: Path) -> None:
     import msgspec
 
-    class Empty(msgspec.Struct, gc=False):
-        pass
-
-    class Both(msgspec.Struct):
-        nodes: list[Empty] = []
-        traceEvents: list[Empty] = []
-
+    empty = msgspec.defstruct("Empty", [], gc=False)
+    records = GenericAlias(list, (empty,))
+    both = msgspec.defstruct("Both", [("nodes", records, []), ("traceEvents", records, [])])
     for path in (et, kineto):
-        msgspec.json.decode(Path(path).read_bytes(), type=Both)
+        msgspec.json.decode(Path(path).read_bytes(), type=both)
     size, block = output.stat().st_size, bytes(1 << 20)
     with tempfile.TemporaryFile(dir=output.parent) as file:
         for at in range(0, size, len(block)):
