@@ -1,0 +1,258 @@
+"""Extents of tensors as unknowns: which are equal, products or sums of others, and what follows where some change."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+__all__ = ["Extents"]
+
+
+class Extents:
+    """Classes of equal extents. An extent is a number of this object; all that is recorded of one is its value.
+
+    A class may be a product of others in row-major order (what `view` joins or splits), a sum of others (`cat`), or
+    follow others: it keeps its value if they keep theirs.
+    """
+
+    def __init__(self) -> None:
+        self.value: list[int] = []
+        self._above: list[int] = []
+        self._factors: dict[int, tuple[int, ...]] = {}
+        self._sums: list[tuple[int, tuple[int, ...]]] = []
+        self._follows: list[tuple[int, tuple[int, ...]]] = []
+        self._fixed: list[int] = []
+        self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
+
+    def new(self, value: int) -> int:
+        """An extent of which nothing is known but its value."""
+        self._above.append(len(self._above))
+        self.value.append(value)
+        return len(self.value) - 1
+
+    def root(self, extent: int) -> int:
+        """The one that stands for its class."""
+        above = self._above
+        while above[extent] != extent:
+            above[extent] = above[above[extent]]
+            extent = above[extent]
+        return extent
+
+    def fix(self, extents: Iterable[int]) -> None:
+        """These are those of parameters, which no batch changes."""
+        self._fixed += extents
+
+    def fixed(self) -> set[int]:
+        """The classes, products taken apart, of what is fixed."""
+        return set(self.leaves(self._fixed))
+
+    def same(self, left: int, right: int) -> None:
+        """Two extents are one. Nothing is said of extents of unequal value, which the caller has misunderstood."""
+        left, right = self.root(left), self.root(right)
+        if left == right or self.value[left] != self.value[right]:
+            return
+        parts = self._factors.pop(right, None)
+        self._above[right] = left
+        if parts is None:
+            return
+        if left in self._factors:
+            self._align(self._factors[left], parts)
+        else:
+            self._factors[left] = parts
+
+    def sum_of(self, whole: int, parts: Sequence[int]) -> None:
+        """An extent is the sum of others; nothing is said if the values are not."""
+        if sum(self.value[part] for part in parts) == self.value[whole]:
+            self._sums.append((whole, tuple(parts)))
+
+    def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
+        """Extents keep their values if all the others do."""
+        basis = tuple(dict.fromkeys(others))
+        self._follows += [(extent, basis) for extent in extents]
+
+    def view(self, before: Sequence[int], after: Sequence[int]) -> None:
+        """The same elements in the same order under another shape."""
+        left, right = (deque(one for one in side if self.value[one] != 1) for side in (before, after))
+        sizes = [prod(self.value[one] for one in side) for side in (left, right)]
+        if sizes[0] != sizes[1] or not sizes[0]:
+            self.follow(after, before)
+            return
+        while left and right:  # the least groups of equal product
+            group = [left.popleft()], [right.popleft()]
+            sizes = [self.value[group[0][0]], self.value[group[1][0]]]
+            while sizes[0] != sizes[1]:
+                less = int(sizes[1] < sizes[0])
+                queue = (left, right)[less]
+                group[less].append(queue.popleft())
+                sizes[less] *= self.value[group[less][-1]]
+            self._align(*group)
+
+    def leaves(self, extents: Iterable[int]) -> list[int]:
+        """The classes, products taken apart into what they are products of, in order."""
+        found, stack = [], list(extents)[::-1]
+        while stack:
+            one = self.root(stack.pop())
+            if one in self._factors:
+                stack += self._factors[one][::-1]
+            else:
+                found.append(one)
+        return found
+
+    def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """Two rows of extents of equal product are the same elements in order.
+
+        Factors that straddle each other are cut at every boundary of either row, if those divide.
+        """
+        rows = self.leaves(left), self.leaves(right)
+        for one, other in (rows, rows[::-1]):
+            if len(one) == 1:
+                if len(other) == 1:
+                    self.same(one[0], other[0])
+                else:
+                    self._factors[one[0]] = tuple(other)
+                return
+        queues, cut = (deque(rows[0]), deque(rows[1])), list[int]()
+        while queues[0] and queues[1]:
+            pair = [self.root(queue.popleft()) for queue in queues]
+            taken = [self._factors.get(one) for one in pair]
+            if taken[0] or taken[1]:  # cut meanwhile
+                for queue, one, parts in zip(queues, pair, taken, strict=True):
+                    queue.extendleft(reversed(parts or (one,)))
+                continue
+            if self.value[pair[0]] == self.value[pair[1]]:
+                self.same(*pair)
+                continue
+            more = int(self.value[pair[1]] > self.value[pair[0]])
+            large, small = pair[more], pair[1 - more]
+            if self.value[large] % self.value[small]:
+                rest = (*pair, *queues[0], *queues[1])
+                self.follow(rest, rest)
+                break
+            parts = self.new(self.value[small]), self.new(self.value[large] // self.value[small])
+            self._factors[large] = parts
+            cut += parts
+            queues[more].extendleft(reversed(parts))
+            queues[1 - more].appendleft(small)
+        if cut:
+            self._cuts.append((tuple(left), tuple(right), tuple(cut)))
+
+    def solve(self, changed: Mapping[int, int], beside: Iterable[Sequence[int]]) -> dict[int, int]:
+        """New values of the classes, as far as they can be told.
+
+        What nothing tells of keeps its value only if it is no multiple of one that changes, and follows nothing.
+
+        Args:
+            changed: classes that change, and to what.
+            beside: extents of tensors from outside, of which no more than one changes unless shown.
+        """
+        solver = _Solver(self, changed)
+        solver.run()
+        for tensor in beside:
+            if any(solver.changes(one) for one in tensor):
+                solver.keep(tensor)
+        solver.run()
+        periods = {self.value[one] for one in changed}
+        following = {self.root(one) for one, _ in self._follows}
+        solver.keep(
+            one for one in range(len(self.value))
+            if self.root(one) == one and one not in following and all(self.value[one] % period for period in periods)
+        )  # fmt: skip
+        solver.run()
+        return solver.known
+
+    @property
+    def relations(self) -> tuple[dict[int, tuple[int, ...]], list[tuple[int, tuple[int, ...]]],
+                                 list[tuple[int, tuple[int, ...]]]]:  # fmt: skip
+        """Products, sums and what follows, of roots."""
+        root = self.root
+        def all_of(parts: Iterable[int]) -> tuple[int, ...]:
+            return tuple(root(part) for part in parts)
+
+        return (
+            {root(one): all_of(parts) for one, parts in self._factors.items()},
+            [(root(one), all_of(parts)) for one, parts in self._sums],
+            [(root(one), all_of(parts)) for one, parts in self._follows],
+        )
+
+    def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
+        """Parts of extents that were cut where what changes could as well stand in another extent of the shape."""
+        found = set[int]()
+        for left, right, parts in self._cuts:
+            for one in set(self.leaves((*left, *right))) & changed.keys():
+                for side in (left, right):
+                    if sum(self.value[extent] % self.value[one] == 0 for extent in side) > 1:
+                        found.update(self.root(part) for part in parts)
+        return found - changed.keys()
+
+
+class _Solver:
+    """Values carried along the relations until nothing more follows."""
+
+    def __init__(self, extents: Extents, changed: Mapping[int, int]) -> None:
+        self._extents, self._value = extents, extents.value
+        self._products, self._sums, self._follows = extents.relations
+        self._dead = extents.ambiguous(changed)
+        self.known = {one: value for one, value in enumerate(self._value) if value < 2 and extents.root(one) == one}
+        for one, value in changed.items():
+            if one in self._products:  # the batch itself is split: nobody can tell where it is
+                self._dead.update(extents.leaves([one]))
+            else:
+                self.known[one] = value
+        for one in extents.fixed():
+            if one in changed:
+                self._dead.add(one)
+                self.known.pop(one, None)
+            else:
+                self._dead.discard(one)
+                self.known[one] = self._value[one]
+
+    def changes(self, extent: int) -> bool:
+        """A class is known to change."""
+        root = self._extents.root(extent)
+        return self.known.get(root, self._value[root]) != self._value[root]
+
+    def keep(self, extents: Iterable[int]) -> None:
+        """Those of which nothing is known, and that are no products, keep their value."""
+        for root in self._extents.leaves(extents):
+            if root not in self._dead:
+                self.known.setdefault(root, self._value[root])
+
+    def run(self) -> None:
+        """Carry on until nothing changes."""
+        before = -1
+        while before != len(self.known) + len(self._dead):
+            before = len(self.known) + len(self._dead)
+            for whole, parts in self._products.items():
+                self._product(whole, parts)
+            for whole, parts in self._sums:
+                self._sum(whole, parts)
+            if before == len(self.known) + len(self._dead):
+                for one, basis in self._follows:
+                    if one not in self._dead and all(self.known.get(of) == self._value[of] for of in basis):
+                        self.keep([one])
+
+    def _tell(self, one: int, value: int) -> None:
+        if one in self._dead:
+            return
+        if self.known.setdefault(one, value) != value:  # two ways lead to two values
+            del self.known[one]
+            self._dead.add(one)
+
+    def _product(self, whole: int, parts: Sequence[int]) -> None:
+        missing = [part for part in parts if part not in self.known]
+        told = prod(self.known[part] for part in parts if part in self.known)
+        if not missing:
+            self._tell(whole, told)
+        elif whole in self.known and len(missing) == 1 and told and self.known[whole] % told == 0:
+            self._tell(missing[0], self.known[whole] // told)
+
+    def _sum(self, whole: int, parts: Sequence[int]) -> None:
+        missing = [part for part in parts if part not in self.known]
+        told = sum(self.known[part] for part in parts if part in self.known)
+        if not missing:
+            self._tell(whole, told)
+        elif whole in self.known and len(set(missing)) == 1 and self.known[whole] >= told:
+            rest = self.known[whole] - told
+            if rest % len(missing) == 0:
+                self._tell(missing[0], rest // len(missing))

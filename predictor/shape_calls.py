@@ -1,0 +1,252 @@
+"""The operator calls of an ET+ document with the extents of their tensors, which are followed from call to call."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..schemas.etplus_document import CPU, EtPlusDocument
+from ..schemas.records import UNREADABLE
+from .extents import Extents
+from .shape_rules import FRESH, OpCall, Operand, Shape, relate
+
+__all__ = ["Shapes", "Source", "Vote", "shapes_of"]
+
+_ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
+_BACKWARD = "autograd::engine::evaluate_function"
+_OF_PARAMETERS = (
+    "Optimizer.", "torch::autograd::AccumulateGrad", f"{_BACKWARD}: torch::autograd::AccumulateGrad",
+    "torch::distributed::reducer", "torch.distributed.ddp.reducer",
+)  # fmt: skip
+"""Beginnings of the names of calls within which all tensors are parameters, their gradients, or what belongs to them."""
+_DATA = dict.fromkeys("linear conv1d conv2d conv3d convolution layer_norm batch_norm mm matmul bmm".split(), 0)
+_DATA |= {"addmm": 1, "embedding": 1}
+
+
+class _Tensor(NamedTuple):
+    """A tensor as a node names it: numbers of the object and its storage, which are given again when they are free."""
+
+    id: int
+    storage: int
+    sizes: tuple[int, ...]
+    mask: bool
+
+
+class Source(NamedTuple):
+    """A tensor that no call of the document returned.
+
+    Attributes:
+        shape: its extents. use: by which operator it is used first, at which position, and with which sizes.
+        forward: outside of backward and of what handles parameters.
+    """
+
+    shape: Shape
+    use: tuple[str, int, tuple[int, ...]]
+    forward: bool
+
+
+class Vote(NamedTuple):
+    """The first extent of what an operator with weights takes as data."""
+
+    extent: int
+    op: str
+
+
+@dataclass
+class Shapes:
+    """The extents of all tensors, by row of the document.
+
+    Attributes:
+        extents: what they are numbers of.
+        inputs, results: of each call the tensors by argument; None for undefined ones.
+        sources, votes: what tells of the batch, in order of calls.
+    """
+
+    extents: Extents = field(default_factory=Extents)
+    inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    votes: list[Vote] = field(default_factory=list)
+
+
+def shapes_of(document: EtPlusDocument) -> Shapes:
+    """Follow the tensors of a document through its calls and relate their extents by what the operators do."""
+    walk = _Walk(document)
+    for row, begins in _events(document):
+        if begins:
+            walk.begin(row)
+        else:
+            walk.end(row)
+    return walk.shapes
+
+
+def _events(document: EtPlusDocument) -> Iterator[tuple[int, bool]]:
+    """Rows of CPU nodes as they begin and end, callees within their callers; ids follow the order of starts."""
+    rows = np.flatnonzero(document.kind == CPU)
+    rows = rows[np.argsort(document.id[rows], kind="stable")]
+    place = np.full(len(document) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    above = place[document.parent_row[rows]].tolist()  # −1 for none: the last entry
+    last = list(range(len(rows)))
+    for at in range(len(rows) - 1, -1, -1):
+        if 0 <= above[at] < at:
+            last[above[at]] = max(last[above[at]], last[at])
+    ending = defaultdict[int, list[int]](list)
+    for at, end in enumerate(last):
+        ending[end].append(at)
+    for at, row in enumerate(rows.tolist()):
+        yield row, True
+        for one in reversed(ending[at]):
+            yield int(rows[one]), False
+
+
+@dataclass
+class _Held:
+    """Extents under which a tensor was last seen, and when."""
+
+    shape: Shape
+    tensor: _Tensor
+    time: int
+
+
+@dataclass
+class _Open:
+    """A call that has begun.
+
+    Attributes:
+        basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
+        made: tensors of free sizes that were made within.
+    """
+
+    name: str
+    arguments: tuple[Operand, ...]
+    time: int
+    basis: Shape
+    backward: bool
+    parameters: bool
+    made: list[Shape] = field(default_factory=list)
+
+
+class _Walk:
+    """Tensors by identity. Storage alone tells nothing: memory that an operator takes unrecorded may have been that of
+    another tensor of the same shape."""
+
+    def __init__(self, document: EtPlusDocument) -> None:
+        self.shapes = Shapes()
+        self._document = document
+        self._extents = self.shapes.extents
+        self._by_id: dict[int, _Held] = {}
+        self._open: dict[int, _Open] = {}
+        self._time = 0
+
+    def begin(self, row: int) -> None:
+        """The inputs of a call are what they were where they were seen last, or come from outside."""
+        self._time += 1
+        name = self._document.name_of(row).removeprefix("aten::")
+        above = self._open.get(int(self._document.parent_row[row]))
+        backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
+        parameters = name.startswith(_OF_PARAMETERS) or (above is not None and above.parameters)
+        arguments = list[Operand]()
+        for position, (tensors, value) in enumerate(_arguments(self._document, row, "inputs")):
+            found = [self._input(one, name, position, not (backward or parameters)) for one in tensors]
+            arguments.append(Operand(tuple(found), value, tuple(one is not None and one.mask for one in tensors)))
+        self.shapes.inputs[row] = tuple(one.tensors for one in arguments)
+        mine = tuple(e for one in arguments for shape in one.tensors if shape is not None for e in shape)
+        if parameters:
+            self._extents.fix(mine)
+        inherited = above.basis if above is not None else ()
+        basis = mine if mine and name not in FRESH else inherited
+        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, parameters)
+        position = _DATA.get(name, -1)
+        if 0 <= position < len(arguments) and not (backward or parameters) and len(arguments[position].tensors) == 1:
+            shape = arguments[position].tensors[0]
+            if shape:
+                self.shapes.votes.append(Vote(shape[0], name))
+
+    def end(self, row: int) -> None:
+        """The results of a call are tensors that were seen since it began, or new ones."""
+        call = self._open.pop(row)
+        results = []
+        for tensors, _ in _arguments(self._document, row, "outputs"):
+            results.append(tuple(self._result(one, call) for one in tensors))
+        self.shapes.results[row] = tuple(results)
+        flat = tuple(shape for one in results for shape in one if shape is not None)
+        made = [shape for shape in call.made if shape not in flat]
+        above = self._open.get(int(self._document.parent_row[row]))
+        if above is not None:
+            above.made += [*made, *(flat if call.name in FRESH else ())]
+        if call.parameters:
+            self._extents.fix(extent for shape in flat for extent in shape)
+        relate(OpCall(call.name, call.arguments, flat, tuple(made)), self._extents)
+
+    def _input(self, tensor: _Tensor | None, name: str, position: int, forward: bool) -> Shape | None:
+        if tensor is None:
+            return None
+        held = self._by_id.get(tensor.id)
+        if held is None or held.tensor != tensor:
+            shape = self._new(tensor)
+            self.shapes.sources.append(Source(shape, (name, position, tensor.sizes), forward))
+        else:
+            shape = held.shape
+        self._hold(tensor, shape)
+        return shape
+
+    def _result(self, tensor: _Tensor | None, call: _Open) -> Shape | None:
+        if tensor is None:
+            return None
+        held = self._by_id.get(tensor.id)
+        if held is not None and held.time >= call.time and held.tensor.sizes == tensor.sizes:
+            self._hold(tensor, held.shape)
+            return held.shape
+        shape = self._new(tensor)
+        if call.basis:
+            self._extents.follow(shape, call.basis)
+        self._hold(tensor, shape)
+        return shape
+
+    def _new(self, tensor: _Tensor) -> Shape:
+        return tuple(self._extents.new(size) for size in tensor.sizes)
+
+    def _hold(self, tensor: _Tensor, shape: Shape) -> None:
+        self._by_id[tensor.id] = _Held(shape, tensor, self._time)
+
+
+def _arguments(document: EtPlusDocument, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+    """Of each argument the tensors, None for undefined ones; and the value of what is none."""
+    record = document.record(row)
+    with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others
+        if document.flat:
+            of = side.removesuffix("s")
+            columns = [msgspec.json.decode(record[key]) for key in (side, f"{of}_shapes", f"{of}_types")]
+        else:
+            given = msgspec.json.decode(record[side])
+            columns = [given[key] for key in ("values", "shapes", "types")]
+        return [_argument(*one) for one in zip(*columns, strict=True)]
+    return []
+
+
+def _argument(value: Any, shape: Any, kind: str) -> tuple[list[_Tensor | None], Any]:
+    if kind.startswith("Tensor("):
+        return [_tensor(value, shape, kind)], None
+    if "Tensor(" not in kind:
+        return [], value
+    kinds = _ELEMENT.findall(kind.partition("[")[2])
+    return [_tensor(*one) for one in zip(value, shape, kinds, strict=True)], value
+
+
+def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
+    """None for an undefined tensor, or what stands in a list in place of one."""
+    if "nullptr" in kind or not kind.startswith("Tensor("):
+        return None
+    number, storage = value[:2]
+    sizes = tuple(shape)
+    if not all(type(one) is int for one in (number, storage, *sizes)) or min(sizes, default=0) < 0:
+        raise ValueError("no tensor")
+    return _Tensor(number, storage, sizes, "bool" in kind)
