@@ -159,6 +159,8 @@ class Extents:
             if self.root(one) == one and one not in following and all(self.value[one] % period for period in periods)
         )  # fmt: skip
         solver.run()
+        solver.keep_beside()
+        solver.run()
         return solver.known
 
     @property
@@ -217,6 +219,13 @@ class _Solver:
         for root in self._extents.leaves(extents):
             if root not in self._dead:
                 self.known.setdefault(root, self._value[root])
+
+    def keep_beside(self) -> None:
+        """Of a product of which nothing else is known one factor changes; another one keeps its value."""
+        for whole, parts in self._products.items():
+            missing = [part for part in parts if part not in self.known]
+            if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
+                self.keep(missing)
 
     def run(self) -> None:
         """Carry on until nothing changes."""

@@ -122,7 +122,7 @@ class _Open:
 
     Attributes:
         basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
-        made: tensors of free sizes that were made within.
+        taken: numbers of the tensors among its inputs. made: tensors of free sizes that were made within.
     """
 
     name: str
@@ -131,6 +131,7 @@ class _Open:
     basis: Shape
     backward: bool
     parameters: bool
+    taken: frozenset[int]
     made: list[Shape] = field(default_factory=list)
 
 
@@ -153,8 +154,9 @@ class _Walk:
         above = self._open.get(int(self._document.parent_row[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
         parameters = name.startswith(_OF_PARAMETERS) or (above is not None and above.parameters)
-        arguments = list[Operand]()
-        for position, (tensors, value) in enumerate(_arguments(self._document, row, "inputs")):
+        arguments, given = list[Operand](), _arguments(self._document, row, "inputs")
+        taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
+        for position, (tensors, value) in enumerate(given):
             found = [self._input(one, name, position, not (backward or parameters)) for one in tensors]
             arguments.append(Operand(tuple(found), value, tuple(one is not None and one.mask for one in tensors)))
         self.shapes.inputs[row] = tuple(one.tensors for one in arguments)
@@ -163,7 +165,7 @@ class _Walk:
             self._extents.fix(mine)
         inherited = above.basis if above is not None else ()
         basis = mine if mine and name not in FRESH else inherited
-        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, parameters)
+        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, parameters, taken)
         position = _DATA.get(name, -1)
         if 0 <= position < len(arguments) and not (backward or parameters) and len(arguments[position].tensors) == 1:
             shape = arguments[position].tensors[0]
@@ -175,7 +177,7 @@ class _Walk:
         call = self._open.pop(row)
         results = []
         for tensors, _ in _arguments(self._document, row, "outputs"):
-            results.append(tuple(self._result(one, call) for one in tensors))
+            results.append(tuple(self._result(row, one, call) for one in tensors))
         self.shapes.results[row] = tuple(results)
         flat = tuple(shape for one in results for shape in one if shape is not None)
         made = [shape for shape in call.made if shape not in flat]
@@ -198,11 +200,13 @@ class _Walk:
         self._hold(tensor, shape)
         return shape
 
-    def _result(self, tensor: _Tensor | None, call: _Open) -> Shape | None:
+    def _result(self, row: int, tensor: _Tensor | None, call: _Open) -> Shape | None:
         if tensor is None:
             return None
         held = self._by_id.get(tensor.id)
-        if held is not None and held.time >= call.time and held.tensor.sizes == tensor.sizes:
+        if held is not None and held.tensor.sizes == tensor.sizes and (
+            held.time >= call.time or any(tensor.id in one.taken for one in self._around(row))
+        ):
             self._hold(tensor, held.shape)
             return held.shape
         shape = self._new(tensor)
@@ -210,6 +214,11 @@ class _Walk:
             self._extents.follow(shape, call.basis)
         self._hold(tensor, shape)
         return shape
+
+    def _around(self, row: int) -> Iterator[_Open]:
+        """The calls around a row, whose inputs are still there."""
+        while (call := self._open.get(row := int(self._document.parent_row[row]))) is not None:
+            yield call
 
     def _new(self, tensor: _Tensor) -> Shape:
         return tuple(self._extents.new(size) for size in tensor.sizes)
