@@ -25,6 +25,7 @@ from .model_file import FittedModel
 from .pricing import Pricing
 from .ranks import couple, match_collectives
 from .replay import build_graph, replay
+from .reshape import BatchChange, Reshaped, with_batch
 from .walk import walk, walk_ranks
 
 __all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
@@ -61,6 +62,7 @@ class Prediction:
         unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
+        shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
     """
 
     file: str
@@ -73,17 +75,24 @@ class Prediction:
     unknown: float
     changed: bool = False
     notes: tuple[str, ...] = field(default=())
+    shapes: tuple[Reshaped, ...] = ()
 
     @property
     def error(self) -> float:
         """Relative."""
-        return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+        return self.ratio - 1 if self.measured_ns else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured, 0 if nothing was measured."""
+        return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/predict.md."""
         return {
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
-            "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "error": self.error,
+            "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "ratio": self.ratio,
+            "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "notes": list(self.notes),
             "ops": [
@@ -97,11 +106,13 @@ class _Job:
     """One rank to predict: its document in the forms that both engines need."""
 
     def __init__(
-        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool
-    ) -> None:
+        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
+        batch: BatchChange | None,
+    ) -> None:  # fmt: skip
         self.document, self.model, self.wanted = document, model, wanted
         self.of_row, self.chosen, self._found = iterations_of(document, wanted)
-        self.trace: Trace = from_etplus(document)
+        self.shapes = None if batch is None else with_batch(document, batch)
+        self.trace: Trace = from_etplus(document) if self.shapes is None else self.shapes.trace
         self.pricing = Pricing(model, self.trace, device)
         self._changed, self._moved = changed, device is not None
 
@@ -180,6 +191,11 @@ class _Job:
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
         return _op_rows(found)
 
+    @cached_property
+    def comm(self) -> dict[int, Comm]:
+        """By row of the document, what is communicated."""
+        return {int(self.trace.gpu.source[event]): comm for event, comm in self.trace.gpu.comm.items()}
+
     def baselines(self) -> dict[str, int]:
         """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
         gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
@@ -190,6 +206,9 @@ class _Job:
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
             found["mean of the traces fitted on"] = round(each * len(self.chosen))
+        if self.shapes is not None:
+            was, to = self.shapes.was, self.shapes.to
+            found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
         return found
 
 
@@ -201,6 +220,7 @@ def predict(
     iterations: str | None = None,
     device: str | None = None,
     changed: bool = False,
+    batch: BatchChange | None = None,
 ) -> Prediction:
     """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
 
@@ -208,11 +228,12 @@ def predict(
         iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
         device: name of the device to predict for, of a record; by default the trace's own.
         changed: the document's shapes are not those that were measured.
+        batch: predict another batch size.
 
     Raises:
-        UsageError: unknown device or iterations. ConvertError: no times in the document.
+        UsageError: unknown device or iterations, or a batch size that cannot be told. ConvertError: no times in the document.
     """
-    job = _Job(document, model, iterations, device, changed)
+    job = _Job(document, model, iterations, device, changed, batch)
     unknown = 0.0
     if engine == "overheads":
         total = walk(job.trace, model, job.pricing.times, job.of_row).total
@@ -226,22 +247,25 @@ def predict(
     total = round(total * model.calibration.get(engine, 1.0))
     return Prediction(
         document.file, engine, len(job.chosen), total, job.measured, job.baselines(), job.rows(engine), unknown,
-        changed or device is not None, tuple(job.pricing.notes),
+        changed or device is not None or batch is not None, tuple(job.pricing.notes),
+        () if job.shapes is None else (job.shapes,),
     )  # fmt: skip
 
 
 def predict_ranks(
-    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None
-) -> Prediction:
+    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
+    batch: BatchChange | None = None,
+) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
     least time that equal ones took in the traces fitted on.
 
     When each rank begins is taken from the traces' clocks; nothing else of their times is.
 
     Raises:
-        UsageError: fewer than two ranks, or an unknown device. ConvertError: no times in a document.
+        UsageError: fewer than two ranks, an unknown device, or a batch size that cannot be told. ConvertError: no
+            times in a document.
     """
-    jobs = [_Job(document, model, None, device, False) for document in documents]
+    jobs = [_Job(document, model, None, device, False, batch) for document in documents]
     joint = couple([job.graph for job in jobs])
     constants, unknown = _constants(model), 0.0
     if engine == "replay":
@@ -261,7 +285,9 @@ def predict_ranks(
     rows = tuple(row for job in jobs for row in job.rows(engine))
     files = ", ".join(document.file for document in documents)
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
-    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, device is not None, notes)
+    shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
+    changed = device is not None or batch is not None
+    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, changed, notes, shapes)
 
 
 def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
@@ -279,7 +305,7 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
         events = {rank: event_of[rank][row] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):
-            key = transfer_key(documents[rank].comm[row])
+            key = transfer_key(jobs[rank].comm[row])
             times[rank][event] = jobs[rank].model.lags.transfers.get(key, times[rank][event])
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
     return walk_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -67,6 +68,13 @@ class Reshaped:
     calls: int
     changed: int
     underived: tuple[Underived, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/predict.md."""
+        return {
+            "dimension": "batch", "was": self.was, "to": self.to, "calls": self.calls, "changed": self.changed,
+            "underived": [{"op": one.op, "count": one.count, "share": one.share} for one in self.underived],
+        }  # fmt: skip
 
 
 def parse_change(text: str) -> BatchChange:
