@@ -21,11 +21,11 @@ __all__ = ["Shapes", "Source", "Vote", "shapes_of"]
 
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
 _BACKWARD = "autograd::engine::evaluate_function"
-_OF_PARAMETERS = (
-    "Optimizer.", "torch::autograd::AccumulateGrad", f"{_BACKWARD}: torch::autograd::AccumulateGrad",
-    "torch::distributed::reducer", "torch.distributed.ddp.reducer",
-)  # fmt: skip
+_ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
+_OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
 """Beginnings of the names of calls within which all tensors are parameters, their gradients, or what belongs to them."""
+_REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
+"""Collectives that, where gradients are accumulated, are those of data-parallel training."""
 _DATA = dict.fromkeys("linear conv1d conv2d conv3d convolution layer_norm batch_norm mm matmul bmm".split(), 0)
 _DATA |= {"addmm": 1, "embedding": 1}
 
@@ -122,6 +122,7 @@ class _Open:
 
     Attributes:
         basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
+        gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
         taken: numbers of the tensors among its inputs. made: tensors of free sizes that were made within.
     """
 
@@ -130,6 +131,7 @@ class _Open:
     time: int
     basis: Shape
     backward: bool
+    gathers: bool
     parameters: bool
     taken: frozenset[int]
     made: list[Shape] = field(default_factory=list)
@@ -153,7 +155,11 @@ class _Walk:
         name = self._document.name_of(row).removeprefix("aten::")
         above = self._open.get(int(self._document.parent_row[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
-        parameters = name.startswith(_OF_PARAMETERS) or (above is not None and above.parameters)
+        if above is None or name.startswith(_BACKWARD):  # backward can nest: in hooks, or where it computes forward again
+            gathers, parameters = name == _ACCUMULATION, False
+        else:
+            gathers, parameters = above.gathers, above.parameters
+        parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
         arguments, given = list[Operand](), _arguments(self._document, row, "inputs")
         taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
         for position, (tensors, value) in enumerate(given):
@@ -165,7 +171,7 @@ class _Walk:
             self._extents.fix(mine)
         inherited = above.basis if above is not None else ()
         basis = mine if mine and name not in FRESH else inherited
-        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, parameters, taken)
+        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, taken)
         position = _DATA.get(name, -1)
         if 0 <= position < len(arguments) and not (backward or parameters) and len(arguments[position].tensors) == 1:
             shape = arguments[position].tensors[0]
