@@ -73,20 +73,12 @@ class Extents:
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
         """The same elements in the same order under another shape."""
-        left, right = (deque(one for one in side if self.value[one] != 1) for side in (before, after))
+        left, right = ([one for one in side if self.value[one] != 1] for side in (before, after))
         sizes = [prod(self.value[one] for one in side) for side in (left, right)]
         if sizes[0] != sizes[1] or not sizes[0]:
             self.follow(after, before)
             return
-        while left and right:  # the least groups of equal product
-            group = [left.popleft()], [right.popleft()]
-            sizes = [self.value[group[0][0]], self.value[group[1][0]]]
-            while sizes[0] != sizes[1]:
-                less = int(sizes[1] < sizes[0])
-                queue = (left, right)[less]
-                group[less].append(queue.popleft())
-                sizes[less] *= self.value[group[less][-1]]
-            self._align(*group)
+        self._align(left, right)
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
         """The classes, products taken apart into what they are products of, in order."""
@@ -100,24 +92,41 @@ class Extents:
         return found
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Two rows of extents of equal product are the same elements in order.
+        """Two rows of extents of equal product are the same elements in order."""
+        for group in self._groups(self.leaves(left), self.leaves(right)):
+            one, other = (self.leaves(side) for side in group)  # again: groups before may have told of these
+            if len(one) == len(other) == 1:
+                self.same(one[0], other[0])
+            elif len(one) == 1:
+                self._factors[one[0]] = tuple(other)
+            elif len(other) == 1:
+                self._factors[other[0]] = tuple(one)
+            elif len(self._groups(one, other)) > 1:
+                self._align(one, other)
+            else:
+                self._cut(one, other)
 
-        Factors that straddle each other are cut at every boundary of either row, if those divide.
-        """
-        rows = self.leaves(left), self.leaves(right)
-        for one, other in (rows, rows[::-1]):
-            if len(one) == 1:
-                if len(other) == 1:
-                    self.same(one[0], other[0])
-                else:
-                    self._factors[one[0]] = tuple(other)
-                return
-        queues, cut = (deque(rows[0]), deque(rows[1])), list[int]()
+    def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+        """The least parts of two rows that have equal products."""
+        found, queues = [], (deque(left), deque(right))
+        while queues[0] and queues[1]:
+            group = [queues[0].popleft()], [queues[1].popleft()]
+            sizes = [self.value[side[0]] for side in group]
+            while sizes[0] != sizes[1]:
+                less = int(sizes[1] < sizes[0])
+                group[less].append(queues[less].popleft())
+                sizes[less] *= self.value[group[less][-1]]
+            found.append(group)
+        return found
+
+    def _cut(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """Factors that straddle each other are cut at every boundary of either row, if those divide."""
+        queues, pieces = (deque(left), deque(right)), list[int]()
         while queues[0] and queues[1]:
             pair = [self.root(queue.popleft()) for queue in queues]
-            taken = [self._factors.get(one) for one in pair]
-            if taken[0] or taken[1]:  # cut meanwhile
-                for queue, one, parts in zip(queues, pair, taken, strict=True):
+            known = [self._factors.get(one) for one in pair]
+            if known[0] or known[1]:  # cut meanwhile
+                for queue, one, parts in zip(queues, pair, known, strict=True):
                     queue.extendleft(reversed(parts or (one,)))
                 continue
             if self.value[pair[0]] == self.value[pair[1]]:
@@ -131,11 +140,10 @@ class Extents:
                 break
             parts = self.new(self.value[small]), self.new(self.value[large] // self.value[small])
             self._factors[large] = parts
-            cut += parts
+            pieces += parts
             queues[more].extendleft(reversed(parts))
             queues[1 - more].appendleft(small)
-        if cut:
-            self._cuts.append((tuple(left), tuple(right), tuple(cut)))
+        self._cuts.append((tuple(left), tuple(right), tuple(pieces)))
 
     def solve(self, changed: Mapping[int, int], beside: Iterable[Sequence[int]]) -> dict[int, int]:
         """New values of the classes, as far as they can be told.

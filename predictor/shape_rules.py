@@ -124,6 +124,8 @@ def _matmul(pattern: str) -> Rule:
 
     def rule(call: OpCall, extents: Extents) -> None:
         product(call, extents)
+        if pattern.startswith("&") and len(call.tensor(0) or ()) == 1:  # a bias
+            extents.fix(call.tensor(0) or ())
         for shape in call.made:
             if len(shape) == 1:
                 extents.fix(shape)
@@ -164,6 +166,8 @@ def _pointwise(call: OpCall, extents: Extents) -> None:
             _broadcast([shape for shape in (*row, *singles) if shape is not None], extents)
         return
     _broadcast((*call.inputs, *call.results), extents)
+    for shape in call.made if call.results else ():
+        _match(shape, call.results[0], extents)
 
 
 def _view(call: OpCall, extents: Extents) -> None:
@@ -306,6 +310,7 @@ def _reduce(call: OpCall, extents: Extents) -> None:
         if len(after) == len(before):
             after = tuple(one for place, one in enumerate(after) if place not in gone)
         _equal([one for place, one in enumerate(before) if place not in gone], after, extents)
+    _broadcast([before, *(shape for shape in call.made if len(shape) == len(before))], extents)
 
 
 def _norm(call: OpCall, extents: Extents) -> None:
@@ -330,8 +335,11 @@ def _norm(call: OpCall, extents: Extents) -> None:
             _broadcast([data[0], shape], extents)
         elif len(shape) == 1:  # a reserve that the backward takes
             extents.follow(shape, data[0])
-        elif len(shape) == 2 and "group_norm" in call.name:
-            extents.same(shape[0], data[0][0])
+    if "group_norm" in call.name:
+        for shape in (*call.inputs, *call.results, *call.made):
+            if len(shape) == 2 and extents.value[shape[0]] == extents.value[data[0][0]]:  # (batch, groups)
+                extents.same(shape[0], data[0][0])
+                extents.fix(shape[1:])
 
 
 def _convolution(call: OpCall, extents: Extents) -> None:
@@ -519,27 +527,76 @@ def _of_select(call: OpCall, extents: Extents) -> None:
 
 
 def _attention(call: OpCall, extents: Extents) -> None:
-    """(batch, head, sequence, dimension) of query, key, value and all that has their rank, forward and backward."""
-    tensors = [shape for shape in call.inputs if len(shape) == 4]
-    if len(tensors) < 3:
+    """(batch, head, sequence, dimension) of query, key, value and what has their shapes; masks and logarithms of sums
+    of exponentials. Backward begins with the gradient of the output."""
+    first = 1 if "backward" in call.name else 0
+    query, key, value = (call.tensor(first + place) for place in range(3))
+    if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    everything = [*call.inputs, *call.results]
     if call.name.endswith("_for_cpu"):  # a block of the scores for each thread
-        extents.fix(one for shape in call.made if len(shape) == 2 or 0 in map(extents.value.__getitem__, shape) for one in shape)
-    for shape in everything:
-        if len(shape) in (3, 4) and extents.value[shape[0]] == extents.value[tensors[0][0]]:
-            extents.same(shape[0], tensors[0][0])
+        scratch = (shape for shape in call.made if len(shape) == 2 or 0 in map(extents.value.__getitem__, shape))
+        extents.fix(one for shape in scratch for one in shape)
+    _product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
+    output = (*query[:3], value[3])
+    others = [shape for at in range(first + 3, len(call.arguments)) if (shape := call.tensor(at)) is not None]
+    for shape in (*((call.arguments[0].tensors[0] or (),) if first else ()), *others, *call.results):
         if len(shape) == 4:
-            values = [extents.value[one] for one in shape]
-            for other in tensors:
-                if values == [extents.value[one] for one in other]:
-                    _equal(shape, other, extents)
-                    break
-            else:
-                extents.follow(shape, (*tensors[0], *tensors[1], *tensors[2]))
-        elif len(shape) == 3:  # the logarithms of the sums of exponentials
-            for one, other in zip(shape[1:], tensors[0][1:3], strict=True):
-                extents.same(one, other)
+            sizes = [extents.value[one] for one in shape]
+            scores = (*query[:3], key[2])
+            known = (output, query, key, value) if sizes[3] != extents.value[key[2]] else (scores, output)
+            like = next((one for one in known if [extents.value[e] for e in one] == sizes), scores)
+            _broadcast([like, shape], extents)
+        elif len(shape) == 3:
+            _broadcast([query[:3], shape], extents)
+
+
+def _encoder_layer(call: OpCall, extents: Extents) -> None:
+    """Fused inference of an encoder layer, or its attention: data (batch, sequence, dimension), parameters, a mask."""
+    data = [shape for shape in call.inputs if len(shape) == 3]
+    for argument in call.arguments:
+        extents.fix(one for shape in argument.tensors if shape is not None and len(shape) < 3 for one in shape)
+    _broadcast([*data, *(shape for shape in call.results if len(shape) == 3)], extents)
+
+
+def _recurrent(call: OpCall, extents: Extents) -> None:
+    """`lstm`, `gru` and the like (input, states, parameters, …, batch_first), and a layer of them in oneDNN."""
+    data = call.tensor(0)
+    if not data or len(data) != 3:
+        return
+    layer = call.name.startswith("mkldnn")
+    time, batch = (1, 0) if not layer and call.value(8) is True else (0, 1)
+    weights = [shape for argument in (call.arguments[1:5] if layer else call.arguments[2:3])
+               for shape in argument.tensors if shape is not None]  # fmt: skip
+    extents.fix((data[2], *(one for shape in weights for one in shape)))
+    of_weights = [[extents.value[one] for one in shape] for shape in weights]
+    for shape in (*call.inputs[1:], *call.results):
+        sizes = [extents.value[one] for one in shape]
+        if sizes in of_weights:
+            extents.fix(shape)
+        elif len(shape) == 3 and sizes[:2] == [extents.value[one] for one in data[:2]]:
+            _equal(shape[:2], data[:2], extents)
+            extents.fix(shape[2:])
+        elif len(shape) in (2, 3) and sizes[-2] == extents.value[data[batch]]:  # states (…, batch, hidden)
+            extents.same(shape[-2], data[batch])
+            extents.fix((*shape[:-2], shape[-1]))
+
+
+def _topk(call: OpCall, extents: Extents) -> None:
+    before = call.tensor(0)
+    if before:
+        at = int(call.value(2)) % len(before)
+        for after in call.results:
+            _equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+            extents.fix(after[at : at + 1])
+
+
+def _one_hot(call: OpCall, extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before and after:
+        _equal(before, after[:-1], extents)
+        extents.fix(after[-1:])
+        for shape in call.made:
+            _match(shape, after, extents)
 
 
 def _cells(call: OpCall, extents: Extents) -> None:
@@ -559,12 +616,12 @@ _register(
     + " abs_ copy clone_ alias detach lift_fresh resolve_conj resolve_neg to _to_copy contiguous fill zero ones_like"
     " zeros_like empty_like full_like rand_like randn_like bernoulli normal uniform random exponential relu6"
     " _softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_dropout"
-    " dropout feature_dropout cumsum cumprod flip roll square sgn isnan isinf isfinite eq ne lt le gt ge"
+    " dropout feature_dropout cumsum cumprod flip roll square sgn isnan isinf isfinite isneginf isposinf eq ne lt le gt ge"
     " logical_and logical_or logical_xor bitwise_xor nan_to_num log2 log10 exp2 sinh cosh tan asin acos atan atan2"
     " erfinv erfc frac trunc remainder float_power xlogy log_sigmoid_forward log_sigmoid_backward logit"
     " binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits mse_loss mse_loss_backward"
     " l1_loss smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward kl_div poisson_nll_loss"
-    " pin_memory _pin_memory record_stream masked_fill addcmul addcdiv rsub true_divide divide multiply subtract"
+    " pin_memory _pin_memory record_stream masked_fill where addcmul addcdiv rsub true_divide divide multiply subtract"
     " threshold hardshrink softshrink prelu rrelu_with_noise celu selu hardswish_backward hardsigmoid_backward"
     " mish_backward _foreach_add _foreach_mul _foreach_div _foreach_sub _foreach_addcmul _foreach_addcdiv"
     " _foreach_sqrt _foreach_zero _foreach_neg _foreach_lerp view_as reshape_as expand_as type_as"
@@ -638,11 +695,15 @@ _register("c10d::alltoall_base", _all_to_all)
 _register(
     "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"
     " _scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu"
-    " _scaled_dot_product_attention_math _scaled_dot_product_flash_attention_backward"
+    " _scaled_dot_product_flash_attention_backward"
     " _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"
     " _scaled_dot_product_flash_attention_for_cpu_backward",
     _attention,
 )
+_register("_transformer_encoder_layer_fwd _native_multi_head_attention", _encoder_layer)
+_register("lstm gru rnn_tanh rnn_relu mkldnn_rnn_layer mkldnn_rnn_layer_backward", _recurrent)
+_register("topk", _topk)
+_register("one_hot", _one_hot)
 _register(
     "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_lstm_cell_backward _thnn_fused_gru_cell"
     " _thnn_fused_gru_cell_backward",
