@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.etplus_trace import from_etplus
 from ..analysis.trace import Trace
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
 from ..schemas.records import IntColumn
 from .constants import Constants
 from .costs.measured import cpu_tasks
@@ -231,7 +231,8 @@ def predict(
         batch: predict another batch size.
 
     Raises:
-        UsageError: unknown device or iterations, or a batch size that cannot be told. ConvertError: no times in the document.
+        UsageError: unknown device or iterations, or a batch size that cannot be told. ConvertError: no times in the
+            document.
     """
     job = _Job(document, model, iterations, device, changed, batch)
     unknown = 0.0

@@ -18,8 +18,8 @@ from ..analysis.signatures import Argument, Signature, Tensor
 from ..analysis.trace import OP, Trace
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import EtPlusDocument
-from .shape_calls import Shapes, shapes_of
-from .shape_rules import Shape
+from .shapes.calls import Shapes, shapes_of
+from .shapes.terms import Shape
 
 __all__ = ["BatchChange", "Reshaped", "Underived", "parse_change", "with_batch"]
 
@@ -125,13 +125,14 @@ def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
     extents, fixed = shapes.extents, shapes.extents.fixed()
     uses = defaultdict[int, set[tuple[str, int, tuple[int, ...]]]](set)
     for source in shapes.sources:
-        for extent in source.shape[: 1 if was is None else None]:
+        for extent in source.shape[source.batch : source.batch + 1] if was is None else source.shape:
             root = extents.root(extent)
-            if source.forward and root not in fixed and (extents.value[root] == was if was else extents.value[root] > 1):
-                uses[root].add((*source.use[:2], source.use[2]))
+            fits = extents.value[root] == was if was else extents.value[root] > 1
+            if source.forward and fits and root not in fixed:
+                uses[root].add(source.use)
     votes = Counter[int]()
     for vote in shapes.votes:
-        root = extents.leaves([vote.extent])[0]
+        root = extents.leaves([vote])[0]
         if root in uses:
             votes[root] += 1
     by_size = Counter[int]()

@@ -12,22 +12,27 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..schemas.etplus_document import CPU, EtPlusDocument
-from ..schemas.records import UNREADABLE
+from ...schemas.etplus_document import CPU, EtPlusDocument
+from ...schemas.records import UNREADABLE
 from .extents import Extents
-from .shape_rules import FRESH, OpCall, Operand, Shape, relate
+from .layer_rules import LAYER_RULES
+from .tensor_rules import FREE_SIZED, TENSOR_RULES
+from .terms import OpCall, Operand, Shape
 
-__all__ = ["Shapes", "Source", "Vote", "shapes_of"]
+__all__ = ["Shapes", "Source", "shapes_of"]
 
+_RULES = TENSOR_RULES | LAYER_RULES
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
 _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-"""Beginnings of the names of calls within which all tensors are parameters, their gradients, or what belongs to them."""
+"""Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 """Collectives that, where gradients are accumulated, are those of data-parallel training."""
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _DATA = dict.fromkeys("linear conv1d conv2d conv3d convolution layer_norm batch_norm mm matmul bmm".split(), 0)
-_DATA |= {"addmm": 1, "embedding": 1}
+_DATA |= {"addmm": 1, "embedding": 1, **dict.fromkeys(_RECURRENT, 0)}
+"""Operators with weights, and at which position they take data."""
 
 
 class _Tensor(NamedTuple):
@@ -43,20 +48,15 @@ class Source(NamedTuple):
     """A tensor that no call of the document returned.
 
     Attributes:
-        shape: its extents. use: by which operator it is used first, at which position, and with which sizes.
+        shape: its extents. batch: which of them is the batch if any is, by the operator that uses it.
+        use: which operator uses it first, at which position, with which sizes.
         forward: outside of backward and of what handles parameters.
     """
 
     shape: Shape
+    batch: int
     use: tuple[str, int, tuple[int, ...]]
     forward: bool
-
-
-class Vote(NamedTuple):
-    """The first extent of what an operator with weights takes as data."""
-
-    extent: int
-    op: str
 
 
 @dataclass
@@ -66,14 +66,15 @@ class Shapes:
     Attributes:
         extents: what they are numbers of.
         inputs, results: of each call the tensors by argument; None for undefined ones.
-        sources, votes: what tells of the batch, in order of calls.
+        sources: tensors from outside, in order of use.
+        votes: extents of what operators with weights take as data, where such have the batch.
     """
 
     extents: Extents = field(default_factory=Extents)
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
-    votes: list[Vote] = field(default_factory=list)
+    votes: list[int] = field(default_factory=list)
 
 
 def shapes_of(document: EtPlusDocument) -> Shapes:
@@ -155,7 +156,7 @@ class _Walk:
         name = self._document.name_of(row).removeprefix("aten::")
         above = self._open.get(int(self._document.parent_row[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
-        if above is None or name.startswith(_BACKWARD):  # backward can nest: in hooks, or where it computes forward again
+        if above is None or name.startswith(_BACKWARD):  # backward nests in hooks, and where it computes again
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
@@ -163,20 +164,19 @@ class _Walk:
         arguments, given = list[Operand](), _arguments(self._document, row, "inputs")
         taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
         for position, (tensors, value) in enumerate(given):
-            found = [self._input(one, name, position, not (backward or parameters)) for one in tensors]
+            place = _batch_place(name, given) if position == 0 else 0
+            found = [self._input(one, (name, position), place, not (backward or parameters)) for one in tensors]
             arguments.append(Operand(tuple(found), value, tuple(one is not None and one.mask for one in tensors)))
         self.shapes.inputs[row] = tuple(one.tensors for one in arguments)
         mine = tuple(e for one in arguments for shape in one.tensors if shape is not None for e in shape)
         if parameters:
             self._extents.fix(mine)
         inherited = above.basis if above is not None else ()
-        basis = mine if mine and name not in FRESH else inherited
+        basis = mine if mine and name not in FREE_SIZED else inherited
         self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, taken)
-        position = _DATA.get(name, -1)
-        if 0 <= position < len(arguments) and not (backward or parameters) and len(arguments[position].tensors) == 1:
-            shape = arguments[position].tensors[0]
-            if shape:
-                self.shapes.votes.append(Vote(shape[0], name))
+        shape = OpCall(name, tuple(arguments), ()).tensor(_DATA.get(name, 0))
+        if name in _DATA and shape and not (backward or parameters):
+            self.shapes.votes.append(shape[min(_batch_place(name, given), len(shape) - 1)])
 
     def end(self, row: int) -> None:
         """The results of a call are tensors that were seen since it began, or new ones."""
@@ -189,18 +189,21 @@ class _Walk:
         made = [shape for shape in call.made if shape not in flat]
         above = self._open.get(int(self._document.parent_row[row]))
         if above is not None:
-            above.made += [*made, *(flat if call.name in FRESH else ())]
+            above.made += [*made, *(flat if call.name in FREE_SIZED else ())]
         if call.parameters:
             self._extents.fix(extent for shape in flat for extent in shape)
-        relate(OpCall(call.name, call.arguments, flat, tuple(made)), self._extents)
+        rule = _RULES.get(call.name) or _RULES.get(call.name.removesuffix("_"))
+        if rule is not None:
+            with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
+                rule(OpCall(call.name, call.arguments, flat, tuple(made)), self._extents)
 
-    def _input(self, tensor: _Tensor | None, name: str, position: int, forward: bool) -> Shape | None:
+    def _input(self, tensor: _Tensor | None, use: tuple[str, int], batch: int, forward: bool) -> Shape | None:
         if tensor is None:
             return None
         held = self._by_id.get(tensor.id)
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
-            self.shapes.sources.append(Source(shape, (name, position, tensor.sizes), forward))
+            self.shapes.sources.append(Source(shape, batch, (*use, tensor.sizes), forward))
         else:
             shape = held.shape
         self._hold(tensor, shape)
@@ -210,8 +213,10 @@ class _Walk:
         if tensor is None:
             return None
         held = self._by_id.get(tensor.id)
-        if held is not None and held.tensor.sizes == tensor.sizes and (
-            held.time >= call.time or any(tensor.id in one.taken for one in self._around(row))
+        if (
+            held is not None
+            and held.tensor.sizes == tensor.sizes
+            and (held.time >= call.time or any(tensor.id in one.taken for one in self._around(row)))
         ):
             self._hold(tensor, held.shape)
             return held.shape
@@ -231,6 +236,11 @@ class _Walk:
 
     def _hold(self, tensor: _Tensor, shape: Shape) -> None:
         self._by_id[tensor.id] = _Held(shape, tensor, self._time)
+
+
+def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> int:
+    """Which extent of an operator's data is the batch: the second one of recurrent layers, unless they are told."""
+    return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
 
 
 def _arguments(document: EtPlusDocument, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:

@@ -176,6 +176,7 @@ class Extents:
                                  list[tuple[int, tuple[int, ...]]]]:  # fmt: skip
         """Products, sums and what follows, of roots."""
         root = self.root
+
         def all_of(parts: Iterable[int]) -> tuple[int, ...]:
             return tuple(root(part) for part in parts)
 
