@@ -120,24 +120,23 @@ def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
     return Reshaped(_scaled(moved, trace), was, change.to, calls, int(changed), _underived(document, trace, unknown))
 
 
+_Use = tuple[str, int, tuple[int, ...], int]
+"""How an extent comes from outside: operator, position, sizes of the tensor, which of them."""
+
+
 def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
-    """The classes of extents that are the batch, and its size."""
-    extents, fixed = shapes.extents, shapes.extents.fixed()
-    uses = defaultdict[int, set[tuple[str, int, tuple[int, ...]]]](set)
-    for source in shapes.sources:
-        for extent in source.shape[source.batch : source.batch + 1] if was is None else source.shape:
-            root = extents.root(extent)
-            fits = extents.value[root] == was if was else extents.value[root] > 1
-            if source.forward and fits and root not in fixed:
-                uses[root].add(source.use)
-    votes = Counter[int]()
-    for vote in shapes.votes:
-        root = extents.leaves([vote])[0]
-        if root in uses:
-            votes[root] += 1
+    """The classes of extents that are the batch, and its size.
+
+    Raises:
+        UsageError: nothing, or more than one size, has good claims.
+    """
+    if not shapes.sources:
+        raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
+    value, uses = shapes.extents.value, _uses(shapes, was)
+    votes = Counter(root for vote in shapes.votes if (root := shapes.extents.leaves([vote])[0]) in uses)
     by_size = Counter[int]()
     for root, count in votes.items():
-        by_size[extents.value[root]] += count
+        by_size[value[root]] += count
     ranked = by_size.most_common(2)
     if was is None and (not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1])):
         found = ", ".join(str(size) for size, _ in ranked) or "none"
@@ -147,8 +146,20 @@ def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
     if not uses:
         raise UsageError(f"{file}: no input has an extent of {was}; give the recorded batch size, or none to find it")
     size = ranked[0][0] if was is None else was
-    best = max((root for root in uses if extents.value[root] == size), key=lambda root: votes[root])
-    return {root for root in uses if extents.value[root] == size and uses[root] & uses[best]}, size
+    best = max((root for root in uses if value[root] == size), key=lambda root: votes[root])
+    return {root for root in uses if value[root] == size and uses[root] & uses[best]}, size
+
+
+def _uses(shapes: Shapes, was: int | None) -> dict[int, set[_Use]]:
+    """Classes that may be the batch: extents of inputs that are no parameters; all of size `was`, if that is given."""
+    extents, fixed = shapes.extents, shapes.extents.fixed()
+    found = defaultdict[int, set[_Use]](set)
+    for source in shapes.sources:
+        for place, extent in enumerate(source.shape if source.forward else ()):
+            root, size = extents.root(extent), extents.value[extent]
+            if root not in fixed and (size == was if was is not None else size > 1 and place == source.batch):
+                found[root].add((*source.use, place))
+    return found
 
 
 class _Signatures:

@@ -30,8 +30,8 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 """Collectives that, where gradients are accumulated, are those of data-parallel training."""
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-_DATA = dict.fromkeys("linear conv1d conv2d conv3d convolution layer_norm batch_norm mm matmul bmm".split(), 0)
-_DATA |= {"addmm": 1, "embedding": 1, **dict.fromkeys(_RECURRENT, 0)}
+_WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "convolution", "layer_norm", "batch_norm", "mm", "matmul", "bmm")
+_DATA = {**dict.fromkeys((*_WEIGHTED, *_RECURRENT), 0), "addmm": 1, "embedding": 1}
 """Operators with weights, and at which position they take data."""
 
 

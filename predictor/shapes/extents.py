@@ -8,6 +8,8 @@ from math import prod
 
 __all__ = ["Extents"]
 
+_ATTEMPTS = 9
+
 
 class Extents:
     """Classes of equal extents. An extent is a number of this object; all that is recorded of one is its value.
@@ -21,7 +23,7 @@ class Extents:
         self._above: list[int] = []
         self._factors: dict[int, tuple[int, ...]] = {}
         self._sums: list[tuple[int, tuple[int, ...]]] = []
-        self._follows: list[tuple[int, tuple[int, ...]]] = []
+        self._follows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self._fixed: list[int] = []
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
@@ -68,8 +70,7 @@ class Extents:
 
     def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
         """Extents keep their values if all the others do."""
-        basis = tuple(dict.fromkeys(others))
-        self._follows += [(extent, basis) for extent in extents]
+        self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
         """The same elements in the same order under another shape."""
@@ -154,14 +155,24 @@ class Extents:
             changed: classes that change, and to what.
             beside: extents of tensors from outside, of which no more than one changes unless shown.
         """
-        solver = _Solver(self, changed)
+        tensors, dead = list(beside), frozenset[int]()
+        for _ in range(_ATTEMPTS):  # again without what came out of contradictions
+            solver = self._solved(changed, tensors, dead)
+            if solver.dead <= dead:
+                return solver.known
+            dead |= solver.dead
+        return {}
+
+    def _solved(self, changed: Mapping[int, int], beside: Sequence[Sequence[int]], dead: frozenset[int]) -> _Solver:
+        """One attempt, from what is certain to what is merely likely."""
+        solver = _Solver(self, changed, dead)
         solver.run()
         for tensor in beside:
             if any(solver.changes(one) for one in tensor):
                 solver.keep(tensor)
         solver.run()
         periods = {self.value[one] for one in changed}
-        following = {self.root(one) for one, _ in self._follows}
+        following = {self.root(one) for some, _ in self._follows for one in some}
         solver.keep(
             one for one in range(len(self.value))
             if self.root(one) == one and one not in following and all(self.value[one] % period for period in periods)
@@ -169,22 +180,26 @@ class Extents:
         solver.run()
         solver.keep_beside()
         solver.run()
-        return solver.known
+        return solver
+
+    def roots(self, extents: Iterable[int]) -> tuple[int, ...]:
+        """The classes of extents."""
+        return tuple(self.root(one) for one in extents)
 
     @property
-    def relations(self) -> tuple[dict[int, tuple[int, ...]], list[tuple[int, tuple[int, ...]]],
-                                 list[tuple[int, tuple[int, ...]]]]:  # fmt: skip
-        """Products, sums and what follows, of roots."""
-        root = self.root
+    def products(self) -> dict[int, tuple[int, ...]]:
+        """Classes that are products, with their factors."""
+        return {self.root(one): self.roots(parts) for one, parts in self._factors.items()}
 
-        def all_of(parts: Iterable[int]) -> tuple[int, ...]:
-            return tuple(root(part) for part in parts)
+    @property
+    def sums(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Classes that are sums, with their parts."""
+        return [(self.root(one), self.roots(parts)) for one, parts in self._sums]
 
-        return (
-            {root(one): all_of(parts) for one, parts in self._factors.items()},
-            [(root(one), all_of(parts)) for one, parts in self._sums],
-            [(root(one), all_of(parts)) for one, parts in self._follows],
-        )
+    @property
+    def following(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Classes that follow others, with those."""
+        return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
         """Parts of extents that were cut where what changes could as well stand in another extent of the shape."""
@@ -198,25 +213,32 @@ class Extents:
 
 
 class _Solver:
-    """Values carried along the relations until nothing more follows."""
+    """Values carried along the relations until nothing more follows.
 
-    def __init__(self, extents: Extents, changed: Mapping[int, int]) -> None:
+    Attributes:
+        known: classes and their new values. dead: classes that cannot be told, or of which two values were told.
+    """
+
+    def __init__(self, extents: Extents, changed: Mapping[int, int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
-        self._products, self._sums, self._follows = extents.relations
-        self._dead = extents.ambiguous(changed)
+        self._products, self._sums, self._follows = extents.products, extents.sums, extents.following
+        self.dead = extents.ambiguous(changed)
         self.known = {one: value for one, value in enumerate(self._value) if value < 2 and extents.root(one) == one}
         for one, value in changed.items():
             if one in self._products:  # the batch itself is split: nobody can tell where it is
-                self._dead.update(extents.leaves([one]))
+                self.dead.update(extents.leaves([one]))
             else:
                 self.known[one] = value
         for one in extents.fixed():
             if one in changed:
-                self._dead.add(one)
+                self.dead.add(one)
                 self.known.pop(one, None)
             else:
-                self._dead.discard(one)
+                self.dead.discard(one)
                 self.known[one] = self._value[one]
+        self.dead |= dead
+        for one in dead:
+            self.known.pop(one, None)
 
     def changes(self, extent: int) -> bool:
         """A class is known to change."""
@@ -226,7 +248,7 @@ class _Solver:
     def keep(self, extents: Iterable[int]) -> None:
         """Those of which nothing is known, and that are no products, keep their value."""
         for root in self._extents.leaves(extents):
-            if root not in self._dead:
+            if root not in self.dead:
                 self.known.setdefault(root, self._value[root])
 
     def keep_beside(self) -> None:
@@ -239,23 +261,23 @@ class _Solver:
     def run(self) -> None:
         """Carry on until nothing changes."""
         before = -1
-        while before != len(self.known) + len(self._dead):
-            before = len(self.known) + len(self._dead)
+        while before != len(self.known) + len(self.dead):
+            before = len(self.known) + len(self.dead)
             for whole, parts in self._products.items():
                 self._product(whole, parts)
             for whole, parts in self._sums:
                 self._sum(whole, parts)
-            if before == len(self.known) + len(self._dead):
-                for one, basis in self._follows:
-                    if one not in self._dead and all(self.known.get(of) == self._value[of] for of in basis):
-                        self.keep([one])
+            if before == len(self.known) + len(self.dead):
+                for some, basis in self._follows:
+                    if all(self.known.get(of) == self._value[of] for of in basis):
+                        self.keep(one for one in some if one not in self.dead)
 
     def _tell(self, one: int, value: int) -> None:
-        if one in self._dead:
+        if one in self.dead:
             return
         if self.known.setdefault(one, value) != value:  # two ways lead to two values
             del self.known[one]
-            self._dead.add(one)
+            self.dead.add(one)
 
     def _product(self, whole: int, parts: Sequence[int]) -> None:
         missing = [part for part in parts if part not in self.known]

@@ -243,14 +243,16 @@ LAYER_RULES: dict[str, Rule] = table(
         " cross_entropy_loss": _loss,
         "fbgemm::split_embedding_codegen_lookup_adagrad_function fbgemm::split_embedding_codegen_lookup_sgd_function"
         " fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function"
-        " fbgemm::split_embedding_codegen_lookup_adam_function fbgemm::dense_embedding_codegen_lookup_function": _tables,
+        " fbgemm::split_embedding_codegen_lookup_adam_function"
+        " fbgemm::dense_embedding_codegen_lookup_function": _tables,
         "fbgemm::permute_2D_sparse_data": _permute_sparse,
         "fbgemm::asynchronous_complete_cumsum": _cumsum_complete,
         "c10d::alltoall_base": _all_to_all,
         "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"
         " _scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu"
         " _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward"
-        " _scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward": _attention,
+        " _scaled_dot_product_cudnn_attention_backward"
+        " _scaled_dot_product_flash_attention_for_cpu_backward": _attention,
         "_transformer_encoder_layer_fwd _native_multi_head_attention": _encoder_layer,
         "lstm gru rnn_tanh rnn_relu mkldnn_rnn_layer mkldnn_rnn_layer_backward": _recurrent,
         "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_lstm_cell_backward"
