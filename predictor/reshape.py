@@ -120,6 +120,7 @@ def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
     return Reshaped(_scaled(moved, trace), was, change.to, calls, int(changed), _underived(document, trace, unknown))
 
 
+_GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 _Use = tuple[str, int, tuple[int, ...], int]
 """How an extent comes from outside: operator, position, sizes of the tensor, which of them."""
 
@@ -177,7 +178,9 @@ class _Signatures:
         flat = [shape for one in (*inputs, *results) for shape in one if shape is not None]
         key = old, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
         if key not in self._codes:
-            self._codes[key] = self._made(old, inputs, results)
+            code, unknown = self._made(old, inputs, results)
+            name = self._trace.names[self._trace.calls.name[call]]
+            self._codes[key] = code, unknown or (name in _GATHERS and not _adds_up(self.values[code]))
         return self._codes[key]
 
     def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
@@ -208,6 +211,11 @@ class _Signatures:
             sizes = tuple(old if one is None else one for one, old in zip(told, tensor.shape, strict=True))
             made.append(Tensor(sizes, tensor.dtype))
         return tuple(made), known
+
+
+def _adds_up(signature: Signature) -> bool:
+    """The result has the elements of all inputs: not so where a sample is an input, of which there would be more."""
+    return sum(one.numel for one in signature.tensors) == sum(one.numel for one in signature.outputs or ())
 
 
 def _scaled(trace: Trace, before: Trace) -> Trace:

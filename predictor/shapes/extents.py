@@ -268,6 +268,9 @@ class _Solver:
             for whole, parts in self._sums:
                 self._sum(whole, parts)
             if before == len(self.known) + len(self.dead):
+                for whole, parts in self._sums:  # of samples that were put together there may be more, not larger ones
+                    if all(self.known.get(part) == self._value[part] for part in parts):
+                        self.keep([whole])
                 for some, basis in self._follows:
                     if all(self.known.get(of) == self._value[of] for of in basis):
                         self.keep(one for one in some if one not in self.dead)
@@ -291,7 +294,8 @@ class _Solver:
         missing = [part for part in parts if part not in self.known]
         told = sum(self.known[part] for part in parts if part in self.known)
         if not missing:
-            self._tell(whole, told)
+            if any(self.changes(part) for part in parts):
+                self._tell(whole, told)
         elif whole in self.known and len(set(missing)) == 1 and self.known[whole] >= told:
             rest = self.known[whole] - told
             if rest % len(missing) == 0:

@@ -102,7 +102,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
     bags = first if backward else call.result()
     if not first or not indices or not bags:
         return
-    extents.fix(call.results[0] if backward and call.results else first)
+    extents.fix((*(call.results[0] if backward and call.results else first), *bags[1:]))
     bag = bags[0]
     others = [shape for shape in (*call.inputs[2:], *call.results[1:]) if len(shape) == 1]
     for shape in others:
