@@ -58,11 +58,13 @@ class Reshaped:
 
     Attributes:
         was, to: the batch sizes.
+        unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
         calls, changed: how many operator calls there are, and of how many some extent is another one.
         underived: what is left as recorded, by share.
     """
 
     trace: Trace
+    unknown: npt.NDArray[np.bool_]
     was: int
     to: int
     calls: int
@@ -117,7 +119,8 @@ def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
         calls, changed = calls + 1, changed + (code != codes[call])
         codes[call] = code
     moved = replace(trace, signatures=table.values, calls=replace(trace.calls, signature=codes))
-    return Reshaped(_scaled(moved, trace), was, change.to, calls, int(changed), _underived(document, trace, unknown))
+    listed = _underived(document, trace, unknown)
+    return Reshaped(_scaled(moved, trace), unknown, was, change.to, calls, int(changed), listed)
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")

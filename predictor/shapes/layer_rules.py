@@ -166,21 +166,23 @@ def _attention(call: OpCall, extents: Extents) -> None:
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    if call.name.endswith("_for_cpu"):  # a block of the scores for each thread
-        scratch = (shape for shape in call.made if len(shape) == 2 or 0 in map(extents.value.__getitem__, shape))
+    if "_for_cpu" in call.name:  # a block of the scores for each thread
+        scratch = (shape for shape in call.made if len(shape) < 3 or 0 in map(extents.value.__getitem__, shape))
         extents.fix(one for shape in scratch for one in shape)
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
-    output = (*query[:3], value[3])
-    others = [shape for at in range(first + 3, len(call.arguments)) if (shape := call.tensor(at)) is not None]
-    for shape in (*((call.arguments[0].tensors[0] or (),) if first else ()), *others, *call.results):
-        if len(shape) == 4:
-            sizes = [extents.value[one] for one in shape]
-            scores = (*query[:3], key[2])
-            known = (output, query, key, value) if sizes[3] != extents.value[key[2]] else (scores, output)
-            like = next((one for one in known if [extents.value[e] for e in one] == sizes), scores)
-            broadcast([like, shape], extents)
-        elif len(shape) == 3:
-            broadcast([query[:3], shape], extents)
+    output, scores = (*query[:3], value[3]), (*query[:3], key[2])
+    results = (query, key, value) if first else (output,)
+    alike = [*zip(results, call.results, strict=False)]
+    if first:
+        alike.append((output, call.tensor(0) or ()))
+    for shape in (*call.results[len(results) :], *(call.tensor(at) for at in range(first + 3, len(call.arguments)))):
+        if shape is not None and len(shape) == 3:  # logarithms
+            alike.append((query[:3], shape))
+        elif shape is not None and len(shape) == 4:  # the output, or a mask
+            saved = first and [extents.value[one] for one in shape] == [extents.value[one] for one in output]
+            alike.append((output if saved else scores, shape))
+    for one, other in alike:
+        broadcast([one, other], extents)
 
 
 def _encoder_layer(call: OpCall, extents: Extents) -> None:
