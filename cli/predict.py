@@ -112,7 +112,11 @@ def _shapes(shapes: Reshaped) -> Sequence[str]:
     if shapes.underived:
         count, share = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
         lines.append(f"{count} calls, {share:.1%} of the time, keep shapes that could not be re-derived:")
-        lines += [f"  {shortened(one.op, 52):54}{one.count:>6}{one.share:>8.1%}" for one in shapes.underived[:_ROWS]]
+        lines.append(f"  {'op':50}{'count':>8}{'begins':>8}{'time':>8}")
+        lines += [
+            f"  {shortened(one.op, 48):50}{one.count:>8}{one.first or '':>8}{one.share:>8.1%}"
+            for one in shapes.underived[:_ROWS]
+        ]
     if len(shapes.underived) > _ROWS:
         lines.append(f"  and {len(shapes.underived) - _ROWS} more operators; all with --json")
     return lines

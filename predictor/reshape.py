@@ -44,11 +44,13 @@ class Underived:
     """Calls of an operator some of whose extents could not be re-derived: those stay as recorded.
 
     Attributes:
-        count: calls. share: of the trace's time on the device, or without a device of all operators' own times.
+        count: calls. first: those that take known shapes, where it begins.
+        share: of the trace's time on the device, or without a device of all operators' own times.
     """
 
     op: str
     count: int
+    first: int
     share: float
 
 
@@ -60,7 +62,7 @@ class Reshaped:
         was, to: the batch sizes.
         unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
         calls, changed: how many operator calls there are, and of how many some extent is another one.
-        underived: what is left as recorded, by share.
+        underived: what is left as recorded, by share; operators with which it begins first.
     """
 
     trace: Trace
@@ -75,7 +77,9 @@ class Reshaped:
         """JSON-ready; keys as in docs/predict.md."""
         return {
             "dimension": "batch", "was": self.was, "to": self.to, "calls": self.calls, "changed": self.changed,
-            "underived": [{"op": one.op, "count": one.count, "share": one.share} for one in self.underived],
+            "underived": [
+                {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
+            ],
         }  # fmt: skip
 
 
@@ -113,13 +117,15 @@ def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     table = _Signatures(trace, shapes, new)
     codes = trace.calls.signature.copy()
-    unknown, changed, calls = np.zeros(len(codes), np.bool_), 0, 0
+    unknown, first, changed, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
     for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
-        code, unknown[call] = table.code(call)
+        code, taken, unknown[call] = table.code(call)
+        parent = int(trace.calls.parent[call])
+        first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
         calls, changed = calls + 1, changed + (code != codes[call])
         codes[call] = code
     moved = replace(trace, signatures=table.values, calls=replace(trace.calls, signature=codes))
-    listed = _underived(document, trace, unknown)
+    listed = _underived(document, trace, unknown, first)
     return Reshaped(_scaled(moved, trace), unknown, was, change.to, calls, int(changed), listed)
 
 
@@ -172,34 +178,35 @@ class _Signatures:
     def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None]) -> None:
         self._trace, self._shapes, self._new = trace, shapes, new
         self.values = list(trace.signatures)
-        self._codes: dict[tuple[int, tuple[tuple[int | None, ...], ...]], tuple[int, bool]] = {}
+        self._codes: dict[tuple[int, int, tuple[tuple[int | None, ...], ...]], tuple[int, bool, bool]] = {}
 
-    def code(self, call: int) -> tuple[int, bool]:
-        """The code of a call's signature, and whether some of its extents are not known."""
+    def code(self, call: int) -> tuple[int, bool, bool]:
+        """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
         row, old = int(self._trace.calls.source[call]), int(self._trace.calls.signature[call])
         inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
         flat = [shape for one in (*inputs, *results) for shape in one if shape is not None]
-        key = old, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
+        name = int(self._trace.calls.name[call])
+        key = old, name, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
         if key not in self._codes:
-            code, unknown = self._made(old, inputs, results)
-            name = self._trace.names[self._trace.calls.name[call]]
-            self._codes[key] = code, unknown or (name in _GATHERS and not _adds_up(self.values[code]))
+            code, taken, known = self._made(old, inputs, results)
+            gathers = self._trace.names[name] in _GATHERS
+            self._codes[key] = code, taken, not known or (gathers and not _adds_up(self.values[code]))
         return self._codes[key]
 
     def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
-              ) -> tuple[int, bool]:  # fmt: skip
+              ) -> tuple[int, bool, bool]:  # fmt: skip
         signature = self._trace.signatures[old]
-        arguments, whole = [], len(inputs) == len(signature.inputs)
+        arguments, taken = [], len(inputs) == len(signature.inputs)
         for argument, shapes in zip(signature.inputs, inputs, strict=False):
             tensors, done = self._tensors(argument.tensors, shapes)
-            whole &= done
+            taken &= done
             arguments.append(Argument(tensors, argument.value))
         outputs, done = self._tensors(signature.outputs or (), [shape for one in results for shape in one])
         made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
         if made == signature:
-            return old, not (whole and done)
+            return old, taken, taken and done
         self.values.append(made)
-        return len(self.values) - 1, not (whole and done)
+        return len(self.values) - 1, taken, taken and done
 
     def _tensors(self, tensors: tuple[Tensor, ...], shapes: Sequence[Shape | None]) -> tuple[tuple[Tensor, ...], bool]:
         """Tensors with new extents, and whether all are known."""
@@ -249,7 +256,9 @@ def _above(trace: Trace, call: int) -> int:
     return -1
 
 
-def _underived(document: EtPlusDocument, trace: Trace, unknown: npt.NDArray[np.bool_]) -> tuple[Underived, ...]:
+def _underived(
+    document: EtPlusDocument, trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]
+) -> tuple[Underived, ...]:
     """What is not known, by operator, with its share of the time."""
     calls, gpu = trace.calls, trace.gpu
     if len(gpu):
@@ -261,10 +270,11 @@ def _underived(document: EtPlusDocument, trace: Trace, unknown: npt.NDArray[np.b
     else:
         own = np.where(calls.kind == OP, document.exclusive[calls.source], 0)
         whole = int(own.sum())
-    count, times = Counter[str](), Counter[str]()
+    count, begins, times = Counter[str](), Counter[str](), Counter[str]()
     for call in np.flatnonzero(unknown).tolist():
         name = trace.names[calls.name[call]]
         count[name] += 1
+        begins[name] += int(first[call])
         times[name] += int(own[call])
-    found = [Underived(name, count[name], times[name] / max(whole, 1)) for name in count]
-    return tuple(sorted(found, key=lambda one: (-one.share, one.op)))
+    found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
+    return tuple(sorted(found, key=lambda one: (not one.first, -one.share, one.op)))

@@ -172,7 +172,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
     results = (query, key, value) if first else (output,)
-    alike = [*zip(results, call.results, strict=False)]
+    alike: list[tuple[Shape, Shape]] = [*zip(results, call.results, strict=False)]
     if first:
         alike.append((output, call.tensor(0) or ()))
     for shape in (*call.results[len(results) :], *(call.tensor(at) for at in range(first + 3, len(call.arguments)))):
