@@ -253,7 +253,8 @@ def _arguments(document: EtPlusDocument, row: int, side: str) -> list[tuple[list
         else:
             given = msgspec.json.decode(record[side])
             columns = [given[key] for key in ("values", "shapes", "types")]
-        return [_argument(*one) for one in zip(*columns, strict=True)]
+        kinds = msgspec.convert(columns.pop(), list[str])
+        return [_argument(*one) for one in zip(*columns, kinds, strict=True)]
     return []
 
 
