@@ -8,6 +8,7 @@ from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .gemm import GemmTable, Size, gemm_size
+from .grown import Grown
 from .measured import CPU_OP, Measured
 from .roofline import Roofline
 from .similar import MeasuredTable, Nearest, Similar
@@ -59,6 +60,7 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
     "close": lambda measured, _: Nearest(measured, _CLOSE),
     "nearest": lambda measured, _: Nearest(measured),
     "similar": lambda measured, _: Similar(measured),
+    "grown": lambda measured, _: Grown(measured),
     "roofline": Roofline.fit,
     "product": lambda measured, _: _Products(measured),
     "transfer": _transfers,
@@ -67,9 +69,9 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
     "mean": lambda measured, _: KindMean(measured),
 }
 """By name, how each model is made from measured tasks and records of devices."""
-ORDER = ("measured", "close", "similar", "roofline", "mean")
+ORDER = ("measured", "close", "grown", "similar", "roofline", "mean")
 """Models asked for a GPU event, the first that serves it answers."""
-CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
+CPU_ORDER = ("measured", "grown", "similar", "nearest", "roofline", "mean")
 """The same for a CPU operator, whose time follows its sizes more closely: the nearest one is not taken as it is."""
 
 
