@@ -113,7 +113,7 @@ class _Job:
         self.of_row, self.chosen, self._found = iterations_of(document, wanted)
         self.shapes = None if batch is None else with_batch(document, batch)
         self.trace: Trace = from_etplus(document) if self.shapes is None else self.shapes.trace
-        self.pricing = Pricing(model, self.trace, device)
+        self.pricing = Pricing(model, self.trace, device, beyond=batch is not None)
         self._changed, self._moved = changed, device is not None
 
     @property

@@ -69,9 +69,9 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
     "mean": lambda measured, _: KindMean(measured),
 }
 """By name, how each model is made from measured tasks and records of devices."""
-ORDER = ("measured", "close", "grown", "similar", "roofline", "mean")
+ORDER = ("measured", "close", "similar", "roofline", "mean")
 """Models asked for a GPU event, the first that serves it answers."""
-CPU_ORDER = ("measured", "grown", "similar", "nearest", "roofline", "mean")
+CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
 """The same for a CPU operator, whose time follows its sizes more closely: the nearest one is not taken as it is."""
 
 
@@ -86,12 +86,15 @@ class Costs:
     Args:
         devices: records, by name.
         order: names of models.
+        beyond: ask for what is larger than all that was measured first "grown".
     """
 
     def __init__(
-        self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER
-    ) -> None:
+        self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
+        *, beyond: bool = False,
+    ) -> None:  # fmt: skip
         self._measured, self._devices, self._order = measured, devices, tuple(order)
+        self._first = ("measured", "grown") if beyond else ()
         self._models: dict[str, CostModel] = {}
         self._known: dict[Task, Estimate] = {}
 
@@ -101,7 +104,9 @@ class Costs:
             if not self._measured:
                 return None
             order = CPU_ORDER if task.category == CPU_OP else self._order
-            found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
+            found = next(
+                (one for name in (*self._first, *order) if (one := self._model(name).predict(task)) is not None), None
+            )
             if found is None:
                 return None
             self._known[task] = found

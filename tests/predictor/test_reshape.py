@@ -12,9 +12,13 @@ import numpy as np
 import orjson
 import pytest
 from etplus.analysis.etplus_trace import from_etplus
-from etplus.analysis.signatures import Signature
+from etplus.analysis.signatures import Signature, Tensor
 from etplus.analysis.trace import OP, Trace
 from etplus.linker import link
+from etplus.predictor.costs.grown import Grown
+from etplus.predictor.costs.measured import Measured
+from etplus.predictor.costs.registry import Costs
+from etplus.predictor.costs.task import Task
 from etplus.predictor.end_to_end import predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.predictor.model_file import FittedModel, write_model
@@ -350,6 +354,23 @@ def test_times_follow_the_shapes() -> None:
     told = other.to_dict()
     assert told["error"] is None and told["ratio"] == other.predicted_ns / other.measured_ns and other.changed
     assert (told["shapes"][0]["was"], told["shapes"][0]["to"], told["shapes"][0]["dimension"]) == (8, 128, "batch")
+
+
+def test_work_beyond_what_was_measured_grows_with_its_size() -> None:
+    """Measured at 1 and 4 units: 10 and 40 µs, of which 10 stay; at 8 units 10 + 30·2. Others' work is not touched."""
+
+    def task(units: int, op: str = "aten::mm") -> Task:
+        return Task(op, category="cpu_op", inputs=(Tensor((units, 64), "float32"),), flops=1000 * units, device="CPU")
+
+    measured = [Measured(task(1), 10_000.0, 1), Measured(task(4), 40_000.0, 1)]
+    grown = Grown(measured)
+    found = grown.predict(task(8))
+    assert found is not None and found.ns == 70_000
+    assert grown.predict(task(4)) is grown.predict(task(200)) is grown.predict(task(8, "aten::add")) is None
+    assert Costs(measured, {}, beyond=True).predict(task(8)) == found
+    assert Costs(measured, {}).predict(task(8)) != found
+    single = Grown([Measured(task(4), 40_000.0, 1), Measured(task(1, "aten::add"), 10_000.0, 1)]).predict(task(8))
+    assert single is not None and single.ns == 25_000 + 2 * 15_000
 
 
 @pytest.mark.parametrize("engine", ["replay", "overheads"])
