@@ -86,8 +86,9 @@ class Statistic(msgspec.Struct, frozen=True):
 
     @property
     def expected(self) -> float:
-        """µs that an occurrence takes on average where the rows clipped to zero are not among the `n`."""
-        return self.mean * self.n / (self.n + self.clipped) if self.n else 0.0
+        """µs that a gap takes on average, outliers and those clipped to zero (not among the `n` of T1) included."""
+        rows = self.n + self.outliers
+        return self.mean_with_outliers * rows / (rows + self.clipped) if rows else 0.0
 
 
 class Overheads(msgspec.Struct, frozen=True):
@@ -113,19 +114,30 @@ class Overheads(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
-def overhead_rows(trace: Trace, event_ns: int = DEFAULT_EVENT_NS, *, by_shape: bool = False) -> OverheadRows:
+def overhead_rows(
+    trace: Trace,
+    event_ns: int = DEFAULT_EVENT_NS,
+    *,
+    by_shape: bool = False,
+    counted: npt.NDArray[np.bool_] | None = None,
+) -> OverheadRows:
     """Measure the overheads of one trace.
 
     Args:
         event_ns: the host's cost of one profiler event.
         by_shape: key operators by name and the shapes of their inputs.
+        counted: by `source`, which calls count; all if None.
     """
     runtime, top = trace.runtime, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(trace.calls)))
     launches, owner = _launches(trace)
+    every = np.flatnonzero(runtime.launches)
+    if counted is not None:
+        ops, every = ops[counted[trace.calls.source[ops]]], every[counted[runtime.source[every]]]
+        of = counted[trace.calls.source[owner]]
+        launches, owner = launches[of], owner[of]
     gaps = _gaps(trace, ops) - event_ns
     short = gaps[gaps < _T1_BELOW_NS]
-    every = np.flatnonzero(runtime.launches)
     table = StringTable()
     table.codes([""])
     labels = _labels(trace, ops, by_shape)

@@ -1,9 +1,10 @@
-"""End-to-end prediction on a CPU sweep: held-out shapes of known models, and held-out models.
+"""End-to-end prediction on a CPU sweep: held-out shapes of known models, held-out models, held-out families.
 
     python benchmarks/predict_cpu.py OUT          # what sweep_cpu.py recorded there
 
-For each number of threads: fitted on all batch sizes but one of the inner ones, that one is predicted; and fitted on
-all models but one, that one. Prints errors of both engines and of the mean of what was fitted on.
+For each number of threads: fitted on all batch sizes but one of the inner ones, that one is predicted; fitted on four
+fifths of the models, the last one; fitted on all families but one, that one. Prints errors of both engines and of the
+mean of what was fitted on.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ def report(title: str, found: dict[str, list[tuple[float, float]]]) -> None:
 
 
 def main() -> None:
-    """Predict everything twice."""
+    """Predict everything three times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     folder: Path = parser.parse_args().out / "etplus"
     documents = {path.name.partition(".")[0]: read_etplus(path) for path in sorted(folder.glob("*.json.gz"))}
     shapes: dict[str, list[tuple[float, float]]] = defaultdict(list)
     models: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    families: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for threads in sorted({parts(name)[2] for name in documents}):
         mine = {name: one for name, one in documents.items() if parts(name)[2] == threads}
         for batch in INNER:
@@ -72,8 +74,18 @@ def main() -> None:
             out = set(every[fold::5])
             held = [one for name, one in mine.items() if parts(name)[0] in out]
             held_out([one for name, one in mine.items() if parts(name)[0] not in out], held, models)
+        for family in sorted({name.partition("_")[0] for name in every}):
+            held = [one for name, one in mine.items() if name.startswith(f"{family}_")]
+            held_out([one for name, one in mine.items() if not name.startswith(f"{family}_")], held, families[family])
     report(f"held-out batch sizes {INNER} of known models", shapes)
     report("held-out models, five folds", models)
+    for family, found in families.items():
+        report(f"held-out family {family}", found)
+    joined: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for found in families.values():
+        for name, pairs in found.items():
+            joined[name] += pairs
+    report("held-out families, all", joined)
 
 
 if __name__ == "__main__":

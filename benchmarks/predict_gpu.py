@@ -2,12 +2,14 @@
 
     python benchmarks/predict_gpu.py
 
-Cross-validated errors of all models over every GPU event, grouped by operator and shapes; DLRM fitted on ranks 0 and 1
-and predicted for 2 and 3; 40 iterations of a linear model fitted on 0 to 19 and predicted for 30 to 39.
+Cross-validated errors of all models over every GPU event, grouped by operator and shapes; DLRM fitted on each pair of
+its four ranks and predicted for the others, coupled and alone; 40 iterations of a linear model fitted on 0 to 19 and
+predicted for 30 to 39.
 """
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from etplus.analysis.devices import known_devices
@@ -53,12 +55,35 @@ def show(what: str, engine: Engine, one: Prediction) -> None:
     print(f"{what:34}{engine:10}{one.error:>+8.2%}   mean of the traces fitted on {against:>+8.2%}")
 
 
+def ranks_held_out(ranks: list[EtPlusDocument], known: tuple[int, ...], engine: Engine) -> str:
+    """Errors of the other ranks with a model fitted on some, as a line of `HEAD`."""
+    model = calibrated(fit([ranks[rank] for rank in known]), [ranks[rank] for rank in known])
+    others = [rank for rank in range(len(ranks)) if rank not in known]
+    errors = [predict_ranks([ranks[rank] for rank in others], model, engine=engine).error]
+    errors += [predict_ranks(ranks, model, engine=engine).error]
+    for rank in others:
+        one = predict(ranks[rank], model, engine=engine)
+        assert one.unhindered is not None
+        errors += [one.error, one.unhindered[0] / one.unhindered[1] - 1]
+    cells = "".join(f"{error:>+10.1%}" for error in errors)
+    return f"{' '.join(map(str, known)):6}{' '.join(map(str, others)):8}{engine:10}{cells}"
+
+
+HEAD = f"{'fitted':6}{' others':8}{'engine':10}" + "".join(
+    f"{name:>10}" for name in ("coupled", "all four", "first", "no waits", "second", "no waits")
+)
+
+
 def main() -> None:
     """Print everything."""
     ranks = [linked(f"dlrm.rank{rank}") for rank in range(4)]
     documents = [*ranks, *(linked(name) for name in ("linear", "resnet103", "simple_add"))]
     devices = {device.name: device for device in known_devices()}
     print("\n".join(crossval_lines("GPU events", cross_validate(measured_events(documents), devices))))
+    print("dlrm: errors of the two other ranks coupled, of all four coupled, of each other one alone with and without")
+    print(f"what ranks wait for others\n{HEAD}")
+    for known, engine in itertools.product(itertools.combinations(range(4), 2), ENGINES):
+        print(ranks_held_out(ranks, known, engine))
     model = calibrated(fit(ranks[:2]), ranks[:2])
     whole = linked("linear", alone=True)
     steps = calibrated(fit([whole], iterations="0-19"), [whole], "0-19")

@@ -88,6 +88,13 @@ def _lines(one: Prediction) -> Sequence[str]:
         f"{'predicted' + sizes[0]:44}{_us(one.predicted_ns)}  {_against(one, one.predicted_ns)}",
         f"{measured + sizes[1]:44}{_us(one.measured_ns)}",
     ]
+    if one.unhindered is not None:
+        predicted, alone = one.unhindered
+        lines += [
+            f"{'  without waiting for other ranks, predicted':44}{_us(predicted)}"
+            + (f"  {predicted / alone - 1:>+18.2%}" if alone else ""),
+            f"{'  the same, measured':44}{_us(alone)}",
+        ]
     lines += [f"{'  ' + name:44}{_us(ns)}  {_against(one, ns)}" for name, ns in one.baselines.items()]
     lines += ["", f"{'op':32}{'count':>6}{'predicted':>12}{measured:>12}  by"]
     for row in one.rows[:_ROWS]:

@@ -45,8 +45,8 @@ class Constants:
         }
 
 
-def fit_constants(graph: ReplayGraph) -> Constants:
-    """Fit them on all GPU events of one rank; 0 where nothing in it tells.
+def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
+    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where nothing in it tells.
 
     Launch latency: the median over events whose stream was idle at their launch, a stream's first event (for which
     modules are loaded) only if there are no others. Gap: over those that were launched while the one before ran.
@@ -57,13 +57,14 @@ def fit_constants(graph: ReplayGraph) -> Constants:
     free = _by_target(edges.kind == STREAM, graph, np.full(count, -1, np.int64))
     waits = np.zeros(count, np.bool_)
     waits[edges.target[edges.kind == EVENT]] = True
-    at = np.flatnonzero((launched >= 0) & ~waits)
+    inside = np.ones(count, np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
+    at = np.flatnonzero((launched >= 0) & ~waits & inside)
     latency, first = measured[at] - launched[at], free[at] < 0
     idle = ~first & (free[at] <= launched[at])
     launch_latency = _median(latency[idle] if idle.any() else latency[first])
     queued = ~first & (launched[at] + launch_latency < free[at])
     gap = max(_median((measured[at] - free[at])[queued]), 0)
-    event = edges.lag[(edges.kind == EVENT) & (edges.lag <= _SYNC_RETURN_NS)]
+    event = edges.lag[(edges.kind == EVENT) & (edges.lag <= _SYNC_RETURN_NS) & inside[edges.target]]
     return Constants(launch_latency, gap, _median(event) if len(event) else gap, queue_limit=graph.queue_limit)
 
 

@@ -63,6 +63,9 @@ class Prediction:
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
         shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
+        unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
+            None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
+            time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
     """
 
     file: str
@@ -76,6 +79,7 @@ class Prediction:
     changed: bool = False
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()
+    unhindered: tuple[int, int] | None = None
 
     @property
     def error(self) -> float:
@@ -94,6 +98,7 @@ class Prediction:
             "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "ratio": self.ratio,
             "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
+            "without_waiting_ns": self.unhindered,
             "notes": list(self.notes),
             "ops": [
                 {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
@@ -171,6 +176,40 @@ class _Job:
         unknown = sum(one == _UNKNOWN for one in how.values())
         return lag, how, unknown / max(len(how), 1)
 
+    @cached_property
+    def transfers(self) -> dict[int, int]:
+        """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
+        known = self.model.lags.transfers
+        keys = {row: transfer_key(one) for row, one in self.comm.items() if self.of_row[row] >= 0}
+        return {row: known[key] for row, key in keys.items() if key in known}
+
+    def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
+        """ns of the iterations in a replay with other lags; without `wait` collectives wait for no other rank."""
+        if not wait:
+            edges = self.graph.edges
+            rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
+            lags = lags.copy()
+            lags[rows] = np.minimum(lags[rows], [self.transfers[row] for row in edges.owner[rows].tolist()])
+        done = replay(self.graph.with_lags(lags), _constants(self.model))
+        if self.split is None:
+            return done.makespan_ns
+        return int(self.split.times(done.start, done.end)[self.chosen].sum())
+
+    def walked(self, *, wait: bool = True) -> int:
+        """ns of the iterations by the overheads engine."""
+        times = list(self.pricing.times)
+        for event, row in enumerate([] if wait else self.trace.gpu.source.tolist()):
+            times[event] = min(times[event], self.transfers.get(row, times[event]))
+        return walk(self.trace, self.model, times, self.of_row).total
+
+    def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
+        """See `Prediction`."""
+        if not self.transfers or self._changed or self._moved or self.shapes is not None:
+            return None
+        lags = self.priced[0] if engine == "replay" else None
+        predicted = self.walked(wait=False) if lags is None else self.replayed(lags, wait=False)
+        return round(predicted * factor), self.replayed(self.graph.edges.lag, wait=False)
+
     def rows(self, engine: Engine) -> tuple[OpRow, ...]:
         """By operator: GPU events; in a trace without any, own times of calls."""
         document, found = self.document, dict[str, list[tuple[int, int, int, str]]]()
@@ -235,21 +274,13 @@ def predict(
             document.
     """
     job = _Job(document, model, iterations, device, changed, batch)
-    unknown = 0.0
-    if engine == "overheads":
-        total = walk(job.trace, model, job.pricing.times, job.of_row).total
-    else:
-        lags, _, unknown = job.priced
-        done = replay(job.graph.with_lags(lags), _constants(model))
-        if job.split is None:
-            total = done.makespan_ns
-        else:
-            total = int(job.split.times(done.start, done.end)[job.chosen].sum())
-    total = round(total * model.calibration.get(engine, 1.0))
+    factor = model.calibration.get(engine, 1.0)
+    total = job.walked() if engine == "overheads" else job.replayed(job.priced[0])
     return Prediction(
-        document.file, engine, len(job.chosen), total, job.measured, job.baselines(), job.rows(engine), unknown,
+        document.file, engine, len(job.chosen), round(total * factor), job.measured, job.baselines(),
+        job.rows(engine), job.priced[2] if engine == "replay" else 0.0,
         changed or device is not None or batch is not None, tuple(job.pricing.notes),
-        () if job.shapes is None else (job.shapes,),
+        () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor),
     )  # fmt: skip
 
 
@@ -275,8 +306,8 @@ def predict_ranks(
         lags = coupled.edges.lag.copy()
         for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
             rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
-            comm = documents[rank].comm[int(coupled.edges.owner[edge] - coupled.first_row[rank])]
-            lags[edge] = model.lags.transfers.get(transfer_key(comm), lags[edge])
+            row = int(coupled.edges.owner[edge] - coupled.first_row[rank])
+            lags[edge] = jobs[rank].transfers.get(row, lags[edge])
         total = replay(coupled.with_lags(lags), [constants] * len(jobs)).makespan_ns
         unknown = float(np.mean([job.priced[2] for job in jobs]))
     else:
@@ -306,8 +337,7 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
         events = {rank: event_of[rank][row] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):
-            key = transfer_key(jobs[rank].comm[row])
-            times[rank][event] = jobs[rank].model.lags.transfers.get(key, times[rank][event])
+            times[rank][event] = jobs[rank].transfers.get(row, times[rank][event])
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
     return walk_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)
 

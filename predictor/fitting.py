@@ -19,6 +19,7 @@ from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task
 from .graph import ReplayGraph
+from .host_time import without_waits
 from .lags import Places, fit_lags, iterations_of, places
 from .model_file import VERSION, FittedModel, LaunchConstants
 from .replay import build_graph
@@ -76,8 +77,10 @@ def _part(document: EtPlusDocument, wanted: str | None, devices: Sequence[Device
     took = measured_ns(document, of_row) if wanted is None or found is None else int(
         found.times(document.ts, document.finish)[chosen].sum()
     )  # fmt: skip
+    counted = of_row >= 0
     return _Part(
-        graph, places(graph, trace, of_row), fit_constants(graph), overhead_rows(trace, 0),
+        graph, places(graph, trace, of_row), fit_constants(graph, counted),
+        overhead_rows(without_waits(trace), 0, counted=counted),
         [tasks[i] for i in gpu.tolist()], ns[gpu].tolist(), cpu_tasks(trace, calls), own.tolist(), took, len(chosen),
     )  # fmt: skip
 

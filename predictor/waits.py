@@ -9,6 +9,7 @@ import numpy as np
 from ..schemas.etplus_document import GPU, RUNTIME
 from ..schemas.records import IntColumn
 from .graph import EVENT, SYNC, Edges
+from .host_time import SYNC_COST_NS
 from .launches import LATE_NS
 from .points import Points
 
@@ -16,8 +17,6 @@ __all__ = ["blocking_copies", "event_waits", "inferred_waits", "own_cost_only", 
 
 _ROUNDING_NS = 1000
 """Times of older files are whole µs."""
-_SYNC_COST_NS = 3_000
-"""What a synchronising call takes by itself; the rest of its time it waits."""
 _JUST_ENDED_NS = 30_000
 """What it has waited for ended at most so long before."""
 _SYNCHRONIZE = re.compile(r"Synchronize")
@@ -66,7 +65,7 @@ def own_cost_only(points: Points, chains: Edges, waits: Edges) -> Edges:
     waited = np.zeros(len(points.document), np.bool_)
     waited[call[pending]] = True
     own = (chains.owner >= 0) & waited[np.maximum(chains.owner, 0)] & (points.end[chains.owner] == chains.target)
-    return chains.with_lag(np.where(own, np.minimum(chains.lag, _SYNC_COST_NS), chains.lag))
+    return chains.with_lag(np.where(own, np.minimum(chains.lag, SYNC_COST_NS), chains.lag))
 
 
 def event_waits(points: Points) -> Edges:

@@ -6,7 +6,6 @@ kernels follow their launches and the kernels before them.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ import numpy as np
 from ..analysis.overheads import Statistic
 from ..analysis.trace import Trace
 from ..schemas.records import IntColumn
+from .host_time import blocking_copies, synchronising_calls
 from .model_file import FittedModel
 
 __all__ = ["Walk", "walk", "walk_ranks"]
 
 _BETWEEN_KERNELS_NS = 1000.0
-_WAITS = re.compile(r"(?:Device|Stream|Event)Synchronize$")
-_BLOCKING = re.compile(r"DtoH.*Pageable|Pageable.*DtoH", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -49,17 +47,22 @@ def walk(
     For every operator that counts (see `hierarchy`), in order of start:
     cpu += T1; if it launches, cpu += T2 and for each launch gpu[s] = max(gpu[s] + 1 µs, cpu + T4), gpu[s] += t,
     cpu += T4, with T5 between launches, then cpu += T3; if not, cpu += T5. Blocking copies and synchronising calls
-    make the host wait.
+    make the host wait, those between operators before the next one.
 
     Args:
         kernel_ns: time of each GPU event of the trace.
         of_row: the iteration of each row of the document, −1 for rows that do not count.
         not_before: by GPU event, when the last rank of a collective is ready.
     """
-    times, launched, waiting, top = _Times(model), _launches(trace), _waiting_ops(trace), trace.hierarchy.top
+    times, launched, top = _Times(model), _launches(trace), trace.hierarchy.top
+    waiting, between = _waits(trace, of_row)
+    blocking = blocking_copies(trace)
     ops = np.flatnonzero((top == np.arange(len(top))) & (of_row[trace.calls.source] >= 0))
     cpu, gpu, ready = 0.0, defaultdict[tuple[int, int], float](float), dict[int, float]()
     for op in ops[np.argsort(trace.calls.ts[ops], kind="stable")].tolist():
+        while between and between[-1] <= trace.calls.ts[op]:
+            between.pop()
+            cpu = max([cpu, *gpu.values()])
         name, events = trace.names[trace.calls.name[op]], launched.get(op, [])
         cpu += times.t1 if events else times.t1 + times.of(5, name)
         for number, event in enumerate(events):
@@ -69,7 +72,7 @@ def walk(
             ready[event] = max(gpu[lane] + _BETWEEN_KERNELS_NS, cpu + call)
             gpu[lane] = max(ready[event], (not_before or {}).get(event, 0.0)) + kernel_ns[event]
             cpu += call
-            if _BLOCKING.search(trace.names[trace.gpu.name[event]]):
+            if blocking[event]:
                 cpu = max(cpu, gpu[lane])
         cpu += times.of(3, name) if events else 0.0
         if op in waiting:
@@ -110,18 +113,19 @@ def walk_ranks(
 
 
 class _Times:
-    """Overheads in ns; of an operator that was not seen the mean over all."""
+    """Overheads in ns, outliers included, so that their sum is the host's time; of an operator that was not seen the
+    mean over all."""
 
     def __init__(self, model: FittedModel) -> None:
         found = model.overheads
         self.t1 = found.t1.expected * 1000
         self._of: dict[int, Mapping[str, Statistic]] = {2: found.t2, 3: found.t3, 4: found.t4, 5: found.t5}
-        self._all = {kind: found.all[f"t{kind}"].mean * 1000 for kind in self._of}
+        self._all = {kind: found.all[f"t{kind}"].mean_with_outliers * 1000 for kind in self._of}
 
     def of(self, kind: int, name: str) -> float:
         """ns of an overhead of an operator, or of a runtime call (T4)."""
         one = self._of[kind].get(name)
-        return one.mean * 1000 if one is not None else self._all[kind]
+        return one.mean_with_outliers * 1000 if one is not None else self._all[kind]
 
 
 def _launches(trace: Trace) -> dict[int, list[int]]:
@@ -136,8 +140,10 @@ def _launches(trace: Trace) -> dict[int, list[int]]:
     return found
 
 
-def _waiting_ops(trace: Trace) -> set[int]:
-    """Topmost operators in which a call waits for a device."""
-    waits = np.array([_WAITS.search(name) is not None for name in trace.names], np.bool_)
-    calls = trace.runtime.call[waits[trace.runtime.name]] if len(trace.runtime) else np.zeros(0, np.int64)
-    return set(trace.hierarchy.top[calls[calls >= 0]].tolist())
+def _waits(trace: Trace, of_row: IntColumn) -> tuple[set[int], list[int]]:
+    """Topmost operators in which a call waits for a device; and when calls outside of operators do, latest first."""
+    calls = synchronising_calls(trace)
+    calls = calls[of_row[trace.runtime.source[calls]] >= 0]
+    around = trace.runtime.call[calls]
+    top = np.where(around >= 0, trace.hierarchy.top[around], -1)
+    return set(top[top >= 0].tolist()), sorted(trace.runtime.ts[calls[top < 0]].tolist(), reverse=True)

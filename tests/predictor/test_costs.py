@@ -65,9 +65,24 @@ def test_embedding_serves_its_kernels_only() -> None:
 
 
 def test_gemm_known_values() -> None:
-    legacy = GemmTable(GRID, weights="legacy")
+    legacy = GemmTable(GRID, weights="legacy", peaks=(12_200e3, 809e3))  # a V100's, per µs
     assert legacy.nanoseconds((1, 64, 64, 64)) == pytest.approx(5.0702171428571425, rel=1e-12)
     assert legacy.nanoseconds((256, 512, 1000, 400)) == pytest.approx(5252.934873386097, rel=1e-12)
+    assert legacy.nanoseconds((256, 512, 2048, 512)) == pytest.approx(12385.944190359114, rel=1e-12)
+    assert GemmTable(GRID, weights="legacy").nanoseconds((256, 512, 2048, 512)) is None, "peaks are not known"
+
+
+def test_legacy_weights_outside_the_table() -> None:
+    """Above it half of the peaks, below it nothing at 0; corners at infinity and at 0 count nothing."""
+    legacy = GemmTable({(1, 1, 1, 10): 5.0, (1, 1, 1, 20): 5.0}, weights="legacy", element=1, peaks=(8.0, 1e9))
+    rate = 20 / 5
+    assert legacy.nanoseconds((1, 1, 1, 40)) == pytest.approx(40 / (rate / 2 + 8 / 2))
+    nine_bytes_at = (21 / 5) * (10 - 4) / 10
+    assert legacy.nanoseconds((1, 1, 1, 4)) == pytest.approx(9 / nine_bytes_at)
+    # both extents above: three of four corners are at infinity, all weights are half of a half
+    assert legacy.nanoseconds((1, 1, 2, 40)) == pytest.approx(80 / ((0.5 * rate + 3 * 0.5 * 8) / 2))
+    right = GemmTable(legacy.times, element=1).nanoseconds((1, 1, 1, 40))
+    assert right == pytest.approx(10.0), "nothing is extrapolated"
 
 
 def test_right_weights_interpolate_and_legacy_ones_do_not() -> None:

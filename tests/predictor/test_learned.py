@@ -80,6 +80,8 @@ def test_training_is_repeatable_and_resumable(kind: str, tmp_path: Path) -> None
     first, second = (train(some, held, **options) for _ in range(2))  # type: ignore[arg-type]
     assert predict_graphs(first, held).tolist() == predict_graphs(second, held).tolist()
     write_trained(first, tmp_path / "m.safetensors")
+    write_trained(second, tmp_path / "n.safetensors")
+    assert (tmp_path / "m.safetensors").read_bytes() == (tmp_path / "n.safetensors").read_bytes()
     again = read_trained(tmp_path / "m.safetensors")
     assert predict_graphs(again, held).tolist() == predict_graphs(first, held).tolist()
     if kind == "sage":

@@ -1,0 +1,99 @@
+"""Learned predictors beside the baselines on a CPU sweep, with graphs, structures or families held out.
+
+    python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three, 25 minutes
+    python benchmarks/learned.py OUT --by family --kinds sage
+
+Folds: a fifth of the graphs; a fifth of the structures (MODEL of MODEL__VARIANT); one family (the first word of MODEL).
+A further part of the same kind is for early stopping. Errors are of all folds together, tau and pairs the means over
+the folds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that spin take the cores from each other
+
+import numpy as np
+import numpy.typing as npt
+from etplus.predictor.costs.crossval import score
+from etplus.predictor.learned.graph_baselines import baselines, log_times
+from etplus.predictor.learned.metrics import kendall_tau, ordered_pairs
+from etplus.predictor.learned.training import predict_graphs, train
+from etplus.schemas.graph_arrays import SPLITS, GraphArrays, read_dataset
+
+FOLDS = 5
+Fold = tuple[list[GraphArrays], list[GraphArrays], list[GraphArrays]]
+
+
+def folds(graphs: Sequence[GraphArrays], by: str) -> Iterator[tuple[str, Fold]]:
+    """Name, and graphs to train on, to stop by and to predict."""
+    structures = sorted({graph.model for graph in graphs})
+    families = sorted({name.partition("_")[0] for name in structures})
+    if by == "family":
+        for family in families:
+            rest = [name for name in structures if not name.startswith(f"{family}_")]
+            yield family, _dealt(graphs, set(rest[2::FOLDS]), set(structures) - set(rest))
+        return
+    order = np.random.default_rng(0).permutation(len(graphs)).tolist()
+    for k in range(FOLDS):
+        if by == "structure":
+            yield f"fold {k}", _dealt(graphs, set(structures[(k + 1) % FOLDS :: FOLDS]), set(structures[k::FOLDS]))
+        else:
+            held, stop = order[k::FOLDS], order[(k + 1) % FOLDS :: 2 * FOLDS]
+            rest = sorted(set(order) - set(held) - set(stop))
+            yield f"fold {k}", tuple([graphs[i] for i in part] for part in (rest, stop, held))  # type: ignore[misc]
+
+
+def _dealt(graphs: Sequence[GraphArrays], stop: set[str], held: set[str]) -> Fold:
+    parts: Fold = ([], [], [])
+    for graph in graphs:
+        parts[2 if graph.model in held else 1 if graph.model in stop else 0].append(graph)
+    return parts
+
+
+def report(title: str, found: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]]) -> None:
+    """Print errors of all folds together."""
+    print(f"{title:26}{'graphs':>7}{'geomean':>9}{'median':>8}{'mean':>8}{'total':>9}{'tau':>8}{'pairs':>7}")
+    for name, pairs in found.items():
+        one = score(*(np.concatenate(side) for side in zip(*pairs, strict=True)))
+        tau, ordered = (float(np.mean([of(*pair) for pair in pairs])) for of in (kendall_tau, ordered_pairs))
+        errors = f"{one.geomean:>9.1%}{one.median:>8.1%}{one.mape:>8.1%}{one.bias:>+9.1%}"
+        print(f"  {name:24}{one.count:>7}{errors}{tau:>8.3f}{ordered:>7.1%}")
+
+
+def main() -> None:
+    """Train and predict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family"),
+                        default=("graph", "structure", "family"))  # fmt: skip
+    parser.add_argument("--kinds", nargs="*", choices=("sage", "gru"), default=("sage", "gru"))
+    arguments = parser.parse_args()
+    graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
+    graphs.sort(key=lambda graph: graph.name)
+    for by in arguments.by:
+        found: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = defaultdict(list)
+        took: dict[str, float] = defaultdict(float)
+        for name, (known, stop, held) in folds(graphs, by):
+            measured = np.exp(log_times(held))
+            predicted = baselines([*known, *stop], held)
+            for kind in arguments.kinds:
+                begin = time.perf_counter()
+                predicted[kind] = predict_graphs(train(known, stop, kind=kind), held)
+                took[kind] = max(took[kind], time.perf_counter() - begin)
+            for kind, ns in predicted.items():
+                found[kind].append((ns, measured))
+            if by == "family":
+                report(f"family {name} held out", {kind: [pairs[-1]] for kind, pairs in found.items()})
+        report(f"by {by}, {len(next(iter(found.values())))} folds", found)
+        print("  longest training: " + ", ".join(f"{kind} {seconds:.0f} s" for kind, seconds in took.items()))
+
+
+if __name__ == "__main__":
+    main()
