@@ -10,6 +10,7 @@ import orjson
 from ..converters.convert import open_document
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
+from ..predictor.reshape import Reshaped, parse_change
 from ..predictor.summary import shortened
 from ..schemas.errors import UsageError
 from ..schemas.files import open_output
@@ -23,6 +24,7 @@ examples:
   etplus predict rank2.json rank3.json --rank-couple --model model.json
   etplus predict job.json --iterations 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
+  etplus predict job.json --set batch=128 --model model.json
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
 work is used, and what precedes the iterations asked for. The measured time
@@ -41,6 +43,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
     add("--iterations", metavar="A-B", help="predict only these iterations, from 0")
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
+    add("--set", dest="change", metavar="batch=SIZE",
+        help="predict for another batch size; batch=32:128 tells the recorded one, too")  # fmt: skip
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
     add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
 
@@ -49,15 +53,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Predict and print; returns the exit status."""
     if arguments.rank_couple and arguments.iterations is not None:
         raise UsageError("--rank-couple takes whole files, no --iterations")
+    batch = None if arguments.change is None else parse_change(arguments.change)
     model = read_model(arguments.model)
     documents = [open_document(file) for file in arguments.files]
     if arguments.rank_couple:
-        done = [predict_ranks(documents, model, engine=arguments.engine, device=arguments.device)]
+        done = [predict_ranks(documents, model, engine=arguments.engine, device=arguments.device, batch=batch)]
     else:
         done = [
-            predict(document, model, engine=arguments.engine, iterations=arguments.iterations, device=arguments.device)
+            predict(
+                document, model, engine=arguments.engine, iterations=arguments.iterations, device=arguments.device,
+                batch=batch,
+            )
             for document in documents
-        ]
+        ]  # fmt: skip
     plain = [one.to_dict() for one in done]
     numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
     if arguments.json == "-":
@@ -71,23 +79,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(one: Prediction) -> Sequence[str]:
+    measured, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
+    other = " (other shapes or device)" if one.changed else ""
+    sizes = [f" at batch {size}" for size in (one.shapes[0].to, one.shapes[0].was)] if one.shapes else ["", other]
     lines = [
         shortened(one.file, 79),
-        f"{'engine ' + one.engine:44}{'time':>14}{'':2}{'against measured':>18}",
-        f"{'predicted':44}{_us(one.predicted_ns)}  {one.error:>+18.2%}",
-        f"{'measured' + (' (other shapes or device)' if one.changed else ''):44}{_us(one.measured_ns)}",
+        f"{'engine ' + one.engine:44}{'time':>14}{'':2}{against:>18}",
+        f"{'predicted' + sizes[0]:44}{_us(one.predicted_ns)}  {_against(one, one.predicted_ns)}",
+        f"{measured + sizes[1]:44}{_us(one.measured_ns)}",
     ]
     if one.unhindered is not None:
-        predicted, measured = one.unhindered
-        against = f"{predicted / measured - 1:>+18.2%}" if measured else ""
+        predicted, alone = one.unhindered
         lines += [
-            f"{'  without waiting for other ranks, predicted':44}{_us(predicted)}  {against}",
-            f"{'  the same, measured':44}{_us(measured)}",
+            f"{'  without waiting for other ranks, predicted':44}{_us(predicted)}"
+            + (f"  {predicted / alone - 1:>+18.2%}" if alone else ""),
+            f"{'  the same, measured':44}{_us(alone)}",
         ]
-    for name, ns in one.baselines.items():
-        against = f"{ns / one.measured_ns - 1:>+18.2%}" if one.measured_ns else ""
-        lines.append(f"{'  ' + name:44}{_us(ns)}  {against}")
-    lines += ["", f"{'op':32}{'count':>6}{'predicted':>12}{'measured':>12}  by"]
+    lines += [f"{'  ' + name:44}{_us(ns)}  {_against(one, ns)}" for name, ns in one.baselines.items()]
+    lines += ["", f"{'op':32}{'count':>6}{'predicted':>12}{measured:>12}  by"]
     for row in one.rows[:_ROWS]:
         times = f"{row.predicted_ns / 1000:>12,.0f}{row.measured_ns / 1000:>12,.0f}"
         lines.append(f"{shortened(row.op, 31):32}{row.count:>6}{times}  {shortened(row.how[0], 15)}")
@@ -95,7 +104,29 @@ def _lines(one: Prediction) -> Sequence[str]:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
     if one.unknown:
         lines.append(f"{one.unknown:.1%} of the timed edges have no counterpart in the model and count nothing")
-    return [*lines, *one.notes]
+    return [*lines, *(line for shapes in one.shapes for line in _shapes(shapes)), *one.notes]
+
+
+def _against(one: Prediction, ns: int) -> str:
+    if not one.measured_ns:
+        return ""
+    return f"{ns / one.measured_ns:>17.3f}×" if one.shapes else f"{ns / one.measured_ns - 1:>+18.2%}"
+
+
+def _shapes(shapes: Reshaped) -> Sequence[str]:
+    """What was done with the shapes, and what could not be."""
+    lines = [f"batch {shapes.was} to {shapes.to}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    if shapes.underived:
+        count, share = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
+        lines.append(f"{count} calls, {share:.1%} of the time, keep shapes that could not be re-derived:")
+        lines.append(f"  {'op':50}{'count':>8}{'begins':>8}{'time':>8}")
+        lines += [
+            f"  {shortened(one.op, 48):50}{one.count:>8}{one.first or '':>8}{one.share:>8.1%}"
+            for one in shapes.underived[:_ROWS]
+        ]
+    if len(shapes.underived) > _ROWS:
+        lines.append(f"  and {len(shapes.underived) - _ROWS} more operators; all with --json")
+    return lines
 
 
 def _us(ns: int) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.etplus_trace import from_etplus
 from ..analysis.trace import Trace
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
 from ..schemas.records import IntColumn
 from .constants import Constants
 from .costs.measured import cpu_tasks
@@ -25,6 +25,7 @@ from .model_file import FittedModel
 from .pricing import Pricing
 from .ranks import couple, match_collectives
 from .replay import build_graph, replay
+from .reshape import BatchChange, Reshaped, with_batch
 from .walk import walk, walk_ranks
 
 __all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
@@ -61,6 +62,7 @@ class Prediction:
         unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
+        shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
         unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
             None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
             time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
@@ -76,18 +78,25 @@ class Prediction:
     unknown: float
     changed: bool = False
     notes: tuple[str, ...] = field(default=())
+    shapes: tuple[Reshaped, ...] = ()
     unhindered: tuple[int, int] | None = None
 
     @property
     def error(self) -> float:
         """Relative."""
-        return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+        return self.ratio - 1 if self.measured_ns else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured, 0 if nothing was measured."""
+        return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/predict.md."""
         return {
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
-            "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "error": self.error,
+            "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "ratio": self.ratio,
+            "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.unhindered,
             "notes": list(self.notes),
@@ -102,12 +111,14 @@ class _Job:
     """One rank to predict: its document in the forms that both engines need."""
 
     def __init__(
-        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool
-    ) -> None:
+        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
+        batch: BatchChange | None,
+    ) -> None:  # fmt: skip
         self.document, self.model, self.wanted = document, model, wanted
         self.of_row, self.chosen, self._found = iterations_of(document, wanted)
-        self.trace: Trace = from_etplus(document)
-        self.pricing = Pricing(model, self.trace, device)
+        self.shapes = None if batch is None else with_batch(document, batch)
+        self.trace: Trace = from_etplus(document) if self.shapes is None else self.shapes.trace
+        self.pricing = Pricing(model, self.trace, device, beyond=batch is not None)
         self._changed, self._moved = changed, device is not None
 
     @property
@@ -168,8 +179,8 @@ class _Job:
     @cached_property
     def transfers(self) -> dict[int, int]:
         """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
-        comm, known = self.document.comm, self.model.lags.transfers
-        keys = {row: transfer_key(one) for row, one in comm.items() if self.of_row[row] >= 0}
+        known = self.model.lags.transfers
+        keys = {row: transfer_key(one) for row, one in self.comm.items() if self.of_row[row] >= 0}
         return {row: known[key] for row, key in keys.items() if key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
@@ -193,7 +204,7 @@ class _Job:
 
     def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
         """See `Prediction`."""
-        if not self.transfers or self._changed or self._moved:
+        if not self.transfers or self._changed or self._moved or self.shapes is not None:
             return None
         lags = self.priced[0] if engine == "replay" else None
         predicted = self.walked(wait=False) if lags is None else self.replayed(lags, wait=False)
@@ -219,6 +230,11 @@ class _Job:
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
         return _op_rows(found)
 
+    @cached_property
+    def comm(self) -> dict[int, Comm]:
+        """By row of the document, what is communicated."""
+        return {int(self.trace.gpu.source[event]): comm for event, comm in self.trace.gpu.comm.items()}
+
     def baselines(self) -> dict[str, int]:
         """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
         gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
@@ -229,6 +245,9 @@ class _Job:
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
             found["mean of the traces fitted on"] = round(each * len(self.chosen))
+        if self.shapes is not None:
+            was, to = self.shapes.was, self.shapes.to
+            found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
         return found
 
 
@@ -240,6 +259,7 @@ def predict(
     iterations: str | None = None,
     device: str | None = None,
     changed: bool = False,
+    batch: BatchChange | None = None,
 ) -> Prediction:
     """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
 
@@ -247,32 +267,37 @@ def predict(
         iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
         device: name of the device to predict for, of a record; by default the trace's own.
         changed: the document's shapes are not those that were measured.
+        batch: predict another batch size.
 
     Raises:
-        UsageError: unknown device or iterations. ConvertError: no times in the document.
+        UsageError: unknown device or iterations, or a batch size that cannot be told. ConvertError: no times in the
+            document.
     """
-    job = _Job(document, model, iterations, device, changed)
+    job = _Job(document, model, iterations, device, changed, batch)
     factor = model.calibration.get(engine, 1.0)
     total = job.walked() if engine == "overheads" else job.replayed(job.priced[0])
     return Prediction(
         document.file, engine, len(job.chosen), round(total * factor), job.measured, job.baselines(),
-        job.rows(engine), job.priced[2] if engine == "replay" else 0.0, changed or device is not None,
-        tuple(job.pricing.notes), job.unhindered(engine, factor),
+        job.rows(engine), job.priced[2] if engine == "replay" else 0.0,
+        changed or device is not None or batch is not None, tuple(job.pricing.notes),
+        () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor),
     )  # fmt: skip
 
 
 def predict_ranks(
-    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None
-) -> Prediction:
+    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
+    batch: BatchChange | None = None,
+) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
     least time that equal ones took in the traces fitted on.
 
     When each rank begins is taken from the traces' clocks; nothing else of their times is.
 
     Raises:
-        UsageError: fewer than two ranks, or an unknown device. ConvertError: no times in a document.
+        UsageError: fewer than two ranks, an unknown device, or a batch size that cannot be told. ConvertError: no
+            times in a document.
     """
-    jobs = [_Job(document, model, None, device, False) for document in documents]
+    jobs = [_Job(document, model, None, device, False, batch) for document in documents]
     joint = couple([job.graph for job in jobs])
     constants, unknown = _constants(model), 0.0
     if engine == "replay":
@@ -292,7 +317,9 @@ def predict_ranks(
     rows = tuple(row for job in jobs for row in job.rows(engine))
     files = ", ".join(document.file for document in documents)
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
-    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, device is not None, notes)
+    shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
+    changed = device is not None or batch is not None
+    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, changed, notes, shapes)
 
 
 def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:

@@ -56,9 +56,9 @@ class FittedModel(msgspec.Struct, frozen=True):
         """Devices by name, the users' own before those of the table."""
         return {device.name: device for device in (*known_devices(), *self.devices)}
 
-    def costs(self) -> Costs:
-        """Prices of GPU events and CPU operators."""
-        return Costs((*self.gpu, *self.cpu), self.records())
+    def costs(self, *, beyond: bool = False) -> Costs:
+        """Prices of GPU events and CPU operators; `beyond` as in `Costs`."""
+        return Costs((*self.gpu, *self.cpu), self.records(), beyond=beyond)
 
 
 def write_model(model: FittedModel, path: str) -> None:

@@ -24,13 +24,14 @@ class Pricing:
 
     Args:
         device: name of the record to price for, instead of each event's own device.
+        beyond: the trace may have larger work than any that was measured.
 
     Raises:
         UsageError: no record of that name.
     """
 
-    def __init__(self, model: FittedModel, trace: Trace, device: str | None = None) -> None:
-        self._costs, self._records, self._to = model.costs(), model.records(), device
+    def __init__(self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False) -> None:
+        self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
         if device is not None and device not in self._records:
             raise UsageError(
                 f"device {device!r} is not known; give --device-spec, or one of {', '.join(self._records)}"

@@ -8,6 +8,7 @@ from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .gemm import GemmTable, Size, gemm_size
+from .grown import Grown
 from .measured import CPU_OP, Measured
 from .roofline import Roofline
 from .similar import MeasuredTable, Nearest, Similar
@@ -59,6 +60,7 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
     "close": lambda measured, _: Nearest(measured, _CLOSE),
     "nearest": lambda measured, _: Nearest(measured),
     "similar": lambda measured, _: Similar(measured),
+    "grown": lambda measured, _: Grown(measured),
     "roofline": Roofline.fit,
     "product": lambda measured, _: _Products(measured),
     "transfer": _transfers,
@@ -84,12 +86,15 @@ class Costs:
     Args:
         devices: records, by name.
         order: names of models.
+        beyond: ask for what is larger than all that was measured first "grown".
     """
 
     def __init__(
-        self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER
-    ) -> None:
+        self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
+        *, beyond: bool = False,
+    ) -> None:  # fmt: skip
         self._measured, self._devices, self._order = measured, devices, tuple(order)
+        self._first = ("measured", "grown") if beyond else ()
         self._models: dict[str, CostModel] = {}
         self._known: dict[Task, Estimate] = {}
 
@@ -99,7 +104,9 @@ class Costs:
             if not self._measured:
                 return None
             order = CPU_ORDER if task.category == CPU_OP else self._order
-            found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
+            found = next(
+                (one for name in (*self._first, *order) if (one := self._model(name).predict(task)) is not None), None
+            )
             if found is None:
                 return None
             self._known[task] = found

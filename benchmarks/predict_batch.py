@@ -1,0 +1,106 @@
+"""Prediction at another batch size on a CPU sweep: times from recordings at others, and the re-derived shapes.
+
+    python benchmarks/predict_batch.py OUT        # what sweep_cpu.py recorded there
+
+For each number of threads a model is fitted on all batch sizes but one of the inner ones; that one is predicted from
+the recordings at the least and at the greatest size. Then, fitted on some sizes only, a larger one. Beside stands the
+recorded time, as it is and in proportion to the batch. Last the re-derived shapes of all pairs of batch sizes are held
+against the recorded ones, call by call.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import permutations
+from pathlib import Path
+
+from etplus.analysis.etplus_trace import from_etplus
+from etplus.analysis.signatures import Signature
+from etplus.analysis.trace import OP, Trace
+from etplus.predictor.calibration import calibrated
+from etplus.predictor.end_to_end import predict
+from etplus.predictor.fitting import fit, measured_ns
+from etplus.predictor.lags import iterations_of
+from etplus.predictor.reshape import BatchChange, with_batch
+from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.schemas.etplus_reader import read_etplus
+from predict_cpu import INNER, parts, report
+
+BATCHES, OUTER = (4, 8, 16, 32, 64, 128), (4, 128)
+BEYOND = (((8,), 8, 32), ((4, 8, 16, 32), 32, 128))
+"""Batch sizes fitted on, the one whose recordings are used, the one predicted."""
+
+Pairs = dict[str, list[tuple[float, float]]]
+
+
+def from_others(
+    mine: Mapping[str, EtPlusDocument], fitted: Sequence[int], sources: Sequence[int], batch: int, found: Pairs
+) -> None:
+    """Predict a batch size, fitted on some, from recordings at others; adds predicted and measured ns."""
+    known = [one for name, one in mine.items() if parts(name)[1] in fitted]
+    model = calibrated(fit(known), known)
+    for name, held in mine.items():
+        structure, size, threads = parts(name)
+        for other in sources if size == batch else ():
+            one = predict(mine[f"{structure}__b{other}_t{threads}"], model, batch=BatchChange(batch))
+            measured = measured_ns(held, iterations_of(held, None)[0])
+            found[f"from batch {other}"].append((one.predicted_ns, measured))
+            found[f"time at batch {other}"].append((one.measured_ns, measured))
+            found[f"time at batch {other}, in proportion"].append((one.measured_ns * batch / other, measured))
+
+
+def compared(before: EtPlusDocument, after: EtPlusDocument, batch: int) -> Counter[str]:
+    """Calls by whether their re-derived shapes are those recorded at the other batch size."""
+    done, recorded = with_batch(before, BatchChange(batch)), from_etplus(after)
+    calls = [[c for c in range(len(one.calls)) if one.calls.kind[c] == OP] for one in (done.trace, recorded)]
+    names = [[one.names[one.calls.name[c]] for c in some]
+             for one, some in zip((done.trace, recorded), calls, strict=True)]  # fmt: skip
+    count = Counter[str]()
+    for tag, a, b, c, d in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+        if tag != "equal":
+            count["no counterpart"] += b - a
+            continue
+        for one, other in zip(calls[0][a:b], calls[1][c:d], strict=True):
+            right = shapes(done.trace, one) == shapes(recorded, other)
+            count["listed" if done.unknown[one] else "right" if right else "wrong"] += 1
+    return count
+
+
+def shapes(trace: Trace, call: int) -> object:
+    """Shapes of what a call takes and returns."""
+    one = trace.signature_of(call) or Signature(())
+    taken = [[tensor.shape for tensor in argument.tensors] for argument in one.inputs]
+    return taken, [tensor.shape for tensor in one.outputs or ()]
+
+
+def main() -> None:
+    """Predict, compare, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    folder: Path = parser.parse_args().out / "etplus"
+    documents = {path.name.partition(".")[0]: read_etplus(path) for path in sorted(folder.glob("*.json.gz"))}
+    inner: Pairs = defaultdict(list)
+    beyond: dict[str, Pairs] = defaultdict(lambda: defaultdict(list))
+    for threads in sorted({parts(name)[2] for name in documents}):
+        mine = {name: one for name, one in documents.items() if parts(name)[2] == threads}
+        for batch in INNER:
+            from_others(mine, [one for one in BATCHES if one != batch], OUTER, batch, inner)
+        for fitted, source, batch in BEYOND:
+            from_others(mine, fitted, [source], batch, beyond[f"fitted on {fitted}, batch {batch}"])
+    report(f"held-out batch sizes {INNER}, from recordings at others", inner)
+    for title, found in beyond.items():
+        report(title, found)
+    families: dict[str, Counter[str]] = defaultdict(Counter)
+    for (name, one), (other, after) in permutations(documents.items(), 2):
+        if parts(name)[::2] == parts(other)[::2]:
+            families[name.partition("_")[0]] += compared(one, after, parts(other)[1])
+    print("re-derived shapes, calls over all pairs of batch sizes")
+    for family, counts in families.items():
+        print(f"  {family:14}{'  '.join(f'{name} {count}' for name, count in sorted(counts.items()))}")
+
+
+if __name__ == "__main__":
+    main()

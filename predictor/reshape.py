@@ -1,0 +1,280 @@
+"""A linked trace at another batch size: the shapes of its operators, re-derived from those of its inputs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.etplus_trace import from_etplus
+from ..analysis.signatures import Argument, Signature, Tensor
+from ..analysis.trace import OP, Trace
+from ..schemas.errors import UsageError
+from ..schemas.etplus_document import EtPlusDocument
+from .shapes.calls import Shapes, shapes_of
+from .shapes.terms import Shape
+
+__all__ = ["BatchChange", "Reshaped", "Underived", "parse_change", "with_batch"]
+
+_CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
+_MOST = 2**31
+
+
+@dataclass(frozen=True)
+class BatchChange:
+    """Another batch size.
+
+    Attributes:
+        to: the new one. was: the one recorded; None to find it.
+    """
+
+    to: int
+    was: int | None = None
+
+
+@dataclass(frozen=True)
+class Underived:
+    """Calls of an operator some of whose extents could not be re-derived: those stay as recorded.
+
+    Attributes:
+        count: calls. first: those that take known shapes, where it begins.
+        share: of the trace's time on the device, or without a device of all operators' own times.
+    """
+
+    op: str
+    count: int
+    first: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """A trace with other shapes. Its times are those that were recorded.
+
+    Attributes:
+        was, to: the batch sizes.
+        unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
+        calls, changed: how many operator calls there are, and of how many some extent is another one.
+        underived: what is left as recorded, by share; operators with which it begins first.
+    """
+
+    trace: Trace
+    unknown: npt.NDArray[np.bool_]
+    was: int
+    to: int
+    calls: int
+    changed: int
+    underived: tuple[Underived, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/predict.md."""
+        return {
+            "dimension": "batch", "was": self.was, "to": self.to, "calls": self.calls, "changed": self.changed,
+            "underived": [
+                {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
+            ],
+        }  # fmt: skip
+
+
+def parse_change(text: str) -> BatchChange:
+    """Parse "batch=128", or "batch=32:128" (recorded and new).
+
+    Raises:
+        UsageError: another form, another name than batch, or no positive number.
+    """
+    found = _CHANGE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--set {text!r}: give NAME=SIZE or NAME=RECORDED:SIZE in whole numbers, such as batch=128")
+    name, was, to = found.groups()
+    if name != "batch":
+        raise UsageError(f"--set {text!r}: the dimension {name!r} is not known; only batch can be set")
+    change = BatchChange(int(to), None if was is None else int(was))
+    if not 0 < change.to < _MOST or (change.was is not None and not 1 < change.was < _MOST):
+        raise UsageError(f"--set {text!r}: give a size from 1, and a recorded one from 2, below 2^31")
+    return change
+
+
+def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
+    """Re-derive the shapes of a document's operators for another batch size.
+
+    The batch is the first extent of the inputs of operators with weights that come from outside the trace; it is
+    followed through all calls by the identity of tensors and by what the operators do. Equal numbers mean nothing.
+
+    Raises:
+        UsageError: the batch size cannot be told.
+    """
+    shapes, trace = shapes_of(document), from_etplus(document)
+    seeds, was = _batch(document.file, shapes, change.was)
+    extents = shapes.extents
+    known = extents.solve(dict.fromkeys(seeds, change.to), [one.shape for one in shapes.sources])
+    new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
+    table = _Signatures(trace, shapes, new)
+    codes = trace.calls.signature.copy()
+    unknown, first, changed, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
+    for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
+        code, taken, unknown[call] = table.code(call)
+        parent = int(trace.calls.parent[call])
+        first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
+        calls, changed = calls + 1, changed + (code != codes[call])
+        codes[call] = code
+    moved = replace(trace, signatures=table.values, calls=replace(trace.calls, signature=codes))
+    listed = _underived(document, trace, unknown, first)
+    return Reshaped(_scaled(moved, trace), unknown, was, change.to, calls, int(changed), listed)
+
+
+_GATHERS = ("aten::cat", "aten::concat", "aten::stack")
+_Use = tuple[str, int, tuple[int, ...], int]
+"""How an extent comes from outside: operator, position, sizes of the tensor, which of them."""
+
+
+def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
+    """The classes of extents that are the batch, and its size.
+
+    Raises:
+        UsageError: nothing, or more than one size, has good claims.
+    """
+    if not shapes.sources:
+        raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
+    value, uses = shapes.extents.value, _uses(shapes, was)
+    votes = Counter(root for vote in shapes.votes if (root := shapes.extents.leaves([vote])[0]) in uses)
+    by_size = Counter[int]()
+    for root, count in votes.items():
+        by_size[value[root]] += count
+    ranked = by_size.most_common(2)
+    if was is None and (not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1])):
+        found = ", ".join(str(size) for size, _ in ranked) or "none"
+        raise UsageError(
+            f"{file}: the recorded batch size cannot be told (candidates: {found}); give it, such as --set batch=32:128"
+        )
+    if not uses:
+        raise UsageError(f"{file}: no input has an extent of {was}; give the recorded batch size, or none to find it")
+    size = ranked[0][0] if was is None else was
+    best = max((root for root in uses if value[root] == size), key=lambda root: votes[root])
+    return {root for root in uses if value[root] == size and uses[root] & uses[best]}, size
+
+
+def _uses(shapes: Shapes, was: int | None) -> dict[int, set[_Use]]:
+    """Classes that may be the batch: extents of inputs that are no parameters; all of size `was`, if that is given."""
+    extents, fixed = shapes.extents, shapes.extents.fixed()
+    found = defaultdict[int, set[_Use]](set)
+    for source in shapes.sources:
+        for place, extent in enumerate(source.shape if source.forward else ()):
+            root, size = extents.root(extent), extents.value[extent]
+            if root not in fixed and (size == was if was is not None else size > 1 and place == source.batch):
+                found[root].add((*source.use, place))
+    return found
+
+
+class _Signatures:
+    """Signatures with new extents, equal ones once."""
+
+    def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None]) -> None:
+        self._trace, self._shapes, self._new = trace, shapes, new
+        self.values = list(trace.signatures)
+        self._codes: dict[tuple[int, int, tuple[tuple[int | None, ...], ...]], tuple[int, bool, bool]] = {}
+
+    def code(self, call: int) -> tuple[int, bool, bool]:
+        """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
+        row, old = int(self._trace.calls.source[call]), int(self._trace.calls.signature[call])
+        inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
+        flat = [shape for one in (*inputs, *results) for shape in one if shape is not None]
+        name = int(self._trace.calls.name[call])
+        key = old, name, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
+        if key not in self._codes:
+            code, taken, known = self._made(old, inputs, results)
+            gathers = self._trace.names[name] in _GATHERS
+            self._codes[key] = code, taken, not known or (gathers and not _adds_up(self.values[code]))
+        return self._codes[key]
+
+    def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
+              ) -> tuple[int, bool, bool]:  # fmt: skip
+        signature = self._trace.signatures[old]
+        arguments, taken = [], len(inputs) == len(signature.inputs)
+        for argument, shapes in zip(signature.inputs, inputs, strict=False):
+            tensors, done = self._tensors(argument.tensors, shapes)
+            taken &= done
+            arguments.append(Argument(tensors, argument.value))
+        outputs, done = self._tensors(signature.outputs or (), [shape for one in results for shape in one])
+        made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
+        if made == signature:
+            return old, taken, taken and done
+        self.values.append(made)
+        return len(self.values) - 1, taken, taken and done
+
+    def _tensors(self, tensors: tuple[Tensor, ...], shapes: Sequence[Shape | None]) -> tuple[tuple[Tensor, ...], bool]:
+        """Tensors with new extents, and whether all are known."""
+        value = self._shapes.extents.value
+        defined = [shape for shape in shapes if shape is not None]
+        known = all(self._new[extent] is not None for shape in defined for extent in shape)
+        if [tensor.shape for tensor in tensors] != [tuple(value[extent] for extent in shape) for shape in defined]:
+            return tensors, known and all(self._new[extent] == value[extent] for shape in defined for extent in shape)
+        made = []
+        for tensor, shape in zip(tensors, defined, strict=True):
+            told = (self._new[extent] for extent in shape)
+            sizes = tuple(old if one is None else one for one, old in zip(told, tensor.shape, strict=True))
+            made.append(Tensor(sizes, tensor.dtype))
+        return tuple(made), known
+
+
+def _adds_up(signature: Signature) -> bool:
+    """The result has the elements of all inputs: not so where a sample is an input, of which there would be more."""
+    return sum(one.numel for one in signature.tensors) == sum(one.numel for one in signature.outputs or ())
+
+
+def _scaled(trace: Trace, before: Trace) -> Trace:
+    """The trace with copies and collectives of new sizes: in proportion to the first tensor of the calls around."""
+    sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
+    for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
+        call = _above(trace, int(trace.gpu.call[event]))
+        new, old = (one.signature_of(call) if call >= 0 else None for one in (trace, before))
+        if new is None or old is None or not old.tensors or not old.tensors[0].numel:
+            continue
+        ratio = Fraction(new.tensors[0].numel, old.tensors[0].numel)
+        sizes[event] = int(sizes[event] * ratio) if sizes[event] > 0 else sizes[event]
+        if event in comm:
+            one = comm[event]
+            counts = {name: getattr(one, name) for name in ("in_nelems", "out_nelems", "bytes")}
+            grown = {name: None if count is None else int(count * ratio) for name, count in counts.items()}
+            comm[event] = msgspec.structs.replace(one, **grown)
+    return replace(trace, gpu=replace(trace.gpu, bytes=sizes, comm=comm))
+
+
+def _above(trace: Trace, call: int) -> int:
+    """The innermost call with tensors that is or encloses a call, −1 for none."""
+    while call >= 0:
+        signature = trace.signature_of(call)
+        if signature is not None and signature.tensors:
+            return call
+        call = int(trace.calls.parent[call])
+    return -1
+
+
+def _underived(
+    document: EtPlusDocument, trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]
+) -> tuple[Underived, ...]:
+    """What is not known, by operator, with its share of the time."""
+    calls, gpu = trace.calls, trace.gpu
+    if len(gpu):
+        own = np.zeros(len(calls), np.int64)
+        for event, call in enumerate(gpu.call.tolist()):
+            if (owner := _above(trace, call)) >= 0:
+                own[owner] += gpu.dur[event]
+        whole = int(gpu.dur.sum())
+    else:
+        own = np.where(calls.kind == OP, document.exclusive[calls.source], 0)
+        whole = int(own.sum())
+    count, begins, times = Counter[str](), Counter[str](), Counter[str]()
+    for call in np.flatnonzero(unknown).tolist():
+        name = trace.names[calls.name[call]]
+        count[name] += 1
+        begins[name] += int(first[call])
+        times[name] += int(own[call])
+    found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
+    return tuple(sorted(found, key=lambda one: (not one.first, -one.share, one.op)))

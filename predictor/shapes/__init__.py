@@ -1,0 +1,1 @@
+"""The shapes of a recorded graph as unknowns, solved for another batch size."""

@@ -1,0 +1,278 @@
+"""The operator calls of an ET+ document with the extents of their tensors, which are followed from call to call."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...schemas.etplus_document import CPU, EtPlusDocument
+from ...schemas.records import UNREADABLE
+from .extents import Extents
+from .layer_rules import LAYER_RULES
+from .tensor_rules import FREE_SIZED, TENSOR_RULES
+from .terms import OpCall, Operand, Shape
+
+__all__ = ["Shapes", "Source", "shapes_of"]
+
+_RULES = TENSOR_RULES | LAYER_RULES
+_ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
+_BACKWARD = "autograd::engine::evaluate_function"
+_ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
+_OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
+"""Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
+_REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
+"""Collectives that, where gradients are accumulated, are those of data-parallel training."""
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "convolution", "layer_norm", "batch_norm", "mm", "matmul", "bmm")
+_DATA = {**dict.fromkeys((*_WEIGHTED, *_RECURRENT), 0), "addmm": 1, "embedding": 1}
+"""Operators with weights, and at which position they take data."""
+
+
+class _Tensor(NamedTuple):
+    """A tensor as a node names it: numbers of the object and its storage, which are given again when they are free."""
+
+    id: int
+    storage: int
+    sizes: tuple[int, ...]
+    mask: bool
+
+
+class Source(NamedTuple):
+    """A tensor that no call of the document returned.
+
+    Attributes:
+        shape: its extents. batch: which of them is the batch if any is, by the operator that uses it.
+        use: which operator uses it first, at which position, with which sizes.
+        forward: outside of backward and of what handles parameters.
+    """
+
+    shape: Shape
+    batch: int
+    use: tuple[str, int, tuple[int, ...]]
+    forward: bool
+
+
+@dataclass
+class Shapes:
+    """The extents of all tensors, by row of the document.
+
+    Attributes:
+        extents: what they are numbers of.
+        inputs, results: of each call the tensors by argument; None for undefined ones.
+        sources: tensors from outside, in order of use.
+        votes: extents of what operators with weights take as data, where such have the batch.
+    """
+
+    extents: Extents = field(default_factory=Extents)
+    inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    votes: list[int] = field(default_factory=list)
+
+
+def shapes_of(document: EtPlusDocument) -> Shapes:
+    """Follow the tensors of a document through its calls and relate their extents by what the operators do."""
+    walk = _Walk(document)
+    for row, begins in _events(document):
+        if begins:
+            walk.begin(row)
+        else:
+            walk.end(row)
+    return walk.shapes
+
+
+def _events(document: EtPlusDocument) -> Iterator[tuple[int, bool]]:
+    """Rows of CPU nodes as they begin and end, callees within their callers; ids follow the order of starts."""
+    rows = np.flatnonzero(document.kind == CPU)
+    rows = rows[np.argsort(document.id[rows], kind="stable")]
+    place = np.full(len(document) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    above = place[document.parent_row[rows]].tolist()  # −1 for none: the last entry
+    last = list(range(len(rows)))
+    for at in range(len(rows) - 1, -1, -1):
+        if 0 <= above[at] < at:
+            last[above[at]] = max(last[above[at]], last[at])
+    ending = defaultdict[int, list[int]](list)
+    for at, end in enumerate(last):
+        ending[end].append(at)
+    for at, row in enumerate(rows.tolist()):
+        yield row, True
+        for one in reversed(ending[at]):
+            yield int(rows[one]), False
+
+
+@dataclass
+class _Held:
+    """Extents under which a tensor was last seen, and when."""
+
+    shape: Shape
+    tensor: _Tensor
+    time: int
+
+
+@dataclass
+class _Open:
+    """A call that has begun.
+
+    Attributes:
+        basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
+        gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
+        taken: numbers of the tensors among its inputs. made: tensors of free sizes that were made within.
+    """
+
+    name: str
+    arguments: tuple[Operand, ...]
+    time: int
+    basis: Shape
+    backward: bool
+    gathers: bool
+    parameters: bool
+    taken: frozenset[int]
+    made: list[Shape] = field(default_factory=list)
+
+
+class _Walk:
+    """Tensors by identity. Storage alone tells nothing: memory that an operator takes unrecorded may have been that of
+    another tensor of the same shape."""
+
+    def __init__(self, document: EtPlusDocument) -> None:
+        self.shapes = Shapes()
+        self._document = document
+        self._extents = self.shapes.extents
+        self._by_id: dict[int, _Held] = {}
+        self._open: dict[int, _Open] = {}
+        self._time = 0
+
+    def begin(self, row: int) -> None:
+        """The inputs of a call are what they were where they were seen last, or come from outside."""
+        self._time += 1
+        name = self._document.name_of(row).removeprefix("aten::")
+        above = self._open.get(int(self._document.parent_row[row]))
+        backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
+        if above is None or name.startswith(_BACKWARD):  # backward nests in hooks, and where it computes again
+            gathers, parameters = name == _ACCUMULATION, False
+        else:
+            gathers, parameters = above.gathers, above.parameters
+        parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
+        arguments, given = list[Operand](), _arguments(self._document, row, "inputs")
+        taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
+        for position, (tensors, value) in enumerate(given):
+            place = _batch_place(name, given) if position == 0 else 0
+            found = [self._input(one, (name, position), place, not (backward or parameters)) for one in tensors]
+            arguments.append(Operand(tuple(found), value, tuple(one is not None and one.mask for one in tensors)))
+        self.shapes.inputs[row] = tuple(one.tensors for one in arguments)
+        mine = tuple(e for one in arguments for shape in one.tensors if shape is not None for e in shape)
+        if parameters:
+            self._extents.fix(mine)
+        inherited = above.basis if above is not None else ()
+        basis = mine if mine and name not in FREE_SIZED else inherited
+        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, taken)
+        shape = OpCall(name, tuple(arguments), ()).tensor(_DATA.get(name, 0))
+        if name in _DATA and shape and not (backward or parameters):
+            self.shapes.votes.append(shape[min(_batch_place(name, given), len(shape) - 1)])
+
+    def end(self, row: int) -> None:
+        """The results of a call are tensors that were seen since it began, or new ones."""
+        call = self._open.pop(row)
+        results = []
+        for tensors, _ in _arguments(self._document, row, "outputs"):
+            results.append(tuple(self._result(row, one, call) for one in tensors))
+        self.shapes.results[row] = tuple(results)
+        flat = tuple(shape for one in results for shape in one if shape is not None)
+        made = [shape for shape in call.made if shape not in flat]
+        above = self._open.get(int(self._document.parent_row[row]))
+        if above is not None:
+            above.made += [*made, *(flat if call.name in FREE_SIZED else ())]
+        if call.parameters:
+            self._extents.fix(extent for shape in flat for extent in shape)
+        rule = _RULES.get(call.name) or _RULES.get(call.name.removesuffix("_"))
+        if rule is not None:
+            with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
+                rule(OpCall(call.name, call.arguments, flat, tuple(made)), self._extents)
+
+    def _input(self, tensor: _Tensor | None, use: tuple[str, int], batch: int, forward: bool) -> Shape | None:
+        if tensor is None:
+            return None
+        held = self._by_id.get(tensor.id)
+        if held is None or held.tensor != tensor:
+            shape = self._new(tensor)
+            self.shapes.sources.append(Source(shape, batch, (*use, tensor.sizes), forward))
+        else:
+            shape = held.shape
+        self._hold(tensor, shape)
+        return shape
+
+    def _result(self, row: int, tensor: _Tensor | None, call: _Open) -> Shape | None:
+        if tensor is None:
+            return None
+        held = self._by_id.get(tensor.id)
+        if (
+            held is not None
+            and held.tensor.sizes == tensor.sizes
+            and (held.time >= call.time or any(tensor.id in one.taken for one in self._around(row)))
+        ):
+            self._hold(tensor, held.shape)
+            return held.shape
+        shape = self._new(tensor)
+        if call.basis:
+            self._extents.follow(shape, call.basis)
+        self._hold(tensor, shape)
+        return shape
+
+    def _around(self, row: int) -> Iterator[_Open]:
+        """The calls around a row, whose inputs are still there."""
+        while (call := self._open.get(row := int(self._document.parent_row[row]))) is not None:
+            yield call
+
+    def _new(self, tensor: _Tensor) -> Shape:
+        return tuple(self._extents.new(size) for size in tensor.sizes)
+
+    def _hold(self, tensor: _Tensor, shape: Shape) -> None:
+        self._by_id[tensor.id] = _Held(shape, tensor, self._time)
+
+
+def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> int:
+    """Which extent of an operator's data is the batch: the second one of recurrent layers, unless they are told."""
+    return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
+
+
+def _arguments(document: EtPlusDocument, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+    """Of each argument the tensors, None for undefined ones; and the value of what is none."""
+    record = document.record(row)
+    with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others
+        if document.flat:
+            of = side.removesuffix("s")
+            columns = [msgspec.json.decode(record[key]) for key in (side, f"{of}_shapes", f"{of}_types")]
+        else:
+            given = msgspec.json.decode(record[side])
+            columns = [given[key] for key in ("values", "shapes", "types")]
+        kinds = msgspec.convert(columns.pop(), list[str])
+        return [_argument(*one) for one in zip(*columns, kinds, strict=True)]
+    return []
+
+
+def _argument(value: Any, shape: Any, kind: str) -> tuple[list[_Tensor | None], Any]:
+    if kind.startswith("Tensor("):
+        return [_tensor(value, shape, kind)], None
+    if "Tensor(" not in kind:
+        return [], value
+    kinds = _ELEMENT.findall(kind.partition("[")[2])
+    return [_tensor(*one) for one in zip(value, shape, kinds, strict=True)], value
+
+
+def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
+    """None for an undefined tensor, or what stands in a list in place of one."""
+    if "nullptr" in kind or not kind.startswith("Tensor("):
+        return None
+    number, storage = value[:2]
+    sizes = tuple(shape)
+    if not all(type(one) is int for one in (number, storage, *sizes)) or min(sizes, default=0) < 0:
+        raise ValueError("no tensor")
+    return _Tensor(number, storage, sizes, "bool" in kind)

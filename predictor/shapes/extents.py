@@ -1,0 +1,302 @@
+"""Extents of tensors as unknowns: which are equal, products or sums of others, and what follows where some change."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+__all__ = ["Extents"]
+
+_ATTEMPTS = 9
+
+
+class Extents:
+    """Classes of equal extents. An extent is a number of this object; all that is recorded of one is its value.
+
+    A class may be a product of others in row-major order (what `view` joins or splits), a sum of others (`cat`), or
+    follow others: it keeps its value if they keep theirs.
+    """
+
+    def __init__(self) -> None:
+        self.value: list[int] = []
+        self._above: list[int] = []
+        self._factors: dict[int, tuple[int, ...]] = {}
+        self._sums: list[tuple[int, tuple[int, ...]]] = []
+        self._follows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self._fixed: list[int] = []
+        self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
+
+    def new(self, value: int) -> int:
+        """An extent of which nothing is known but its value."""
+        self._above.append(len(self._above))
+        self.value.append(value)
+        return len(self.value) - 1
+
+    def root(self, extent: int) -> int:
+        """The one that stands for its class."""
+        above = self._above
+        while above[extent] != extent:
+            above[extent] = above[above[extent]]
+            extent = above[extent]
+        return extent
+
+    def fix(self, extents: Iterable[int]) -> None:
+        """These are those of parameters, which no batch changes."""
+        self._fixed += extents
+
+    def fixed(self) -> set[int]:
+        """The classes, products taken apart, of what is fixed."""
+        return set(self.leaves(self._fixed))
+
+    def same(self, left: int, right: int) -> None:
+        """Two extents are one. Nothing is said of extents of unequal value, which the caller has misunderstood."""
+        left, right = self.root(left), self.root(right)
+        if left == right or self.value[left] != self.value[right]:
+            return
+        parts = self._factors.pop(right, None)
+        self._above[right] = left
+        if parts is None:
+            return
+        if left in self._factors:
+            self._align(self._factors[left], parts)
+        else:
+            self._factors[left] = parts
+
+    def sum_of(self, whole: int, parts: Sequence[int]) -> None:
+        """An extent is the sum of others; nothing is said if the values are not."""
+        if sum(self.value[part] for part in parts) == self.value[whole]:
+            self._sums.append((whole, tuple(parts)))
+
+    def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
+        """Extents keep their values if all the others do."""
+        self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
+
+    def view(self, before: Sequence[int], after: Sequence[int]) -> None:
+        """The same elements in the same order under another shape."""
+        left, right = ([one for one in side if self.value[one] != 1] for side in (before, after))
+        sizes = [prod(self.value[one] for one in side) for side in (left, right)]
+        if sizes[0] != sizes[1] or not sizes[0]:
+            self.follow(after, before)
+            return
+        self._align(left, right)
+
+    def leaves(self, extents: Iterable[int]) -> list[int]:
+        """The classes, products taken apart into what they are products of, in order."""
+        found, stack = [], list(extents)[::-1]
+        while stack:
+            one = self.root(stack.pop())
+            if one in self._factors:
+                stack += self._factors[one][::-1]
+            else:
+                found.append(one)
+        return found
+
+    def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """Two rows of extents of equal product are the same elements in order."""
+        for group in self._groups(self.leaves(left), self.leaves(right)):
+            one, other = (self.leaves(side) for side in group)  # again: groups before may have told of these
+            if len(one) == len(other) == 1:
+                self.same(one[0], other[0])
+            elif len(one) == 1:
+                self._factors[one[0]] = tuple(other)
+            elif len(other) == 1:
+                self._factors[other[0]] = tuple(one)
+            elif len(self._groups(one, other)) > 1:
+                self._align(one, other)
+            else:
+                self._cut(one, other)
+
+    def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+        """The least parts of two rows that have equal products."""
+        found, queues = [], (deque(left), deque(right))
+        while queues[0] and queues[1]:
+            group = [queues[0].popleft()], [queues[1].popleft()]
+            sizes = [self.value[side[0]] for side in group]
+            while sizes[0] != sizes[1]:
+                less = int(sizes[1] < sizes[0])
+                group[less].append(queues[less].popleft())
+                sizes[less] *= self.value[group[less][-1]]
+            found.append(group)
+        return found
+
+    def _cut(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """Factors that straddle each other are cut at every boundary of either row, if those divide."""
+        queues, pieces = (deque(left), deque(right)), list[int]()
+        while queues[0] and queues[1]:
+            pair = [self.root(queue.popleft()) for queue in queues]
+            known = [self._factors.get(one) for one in pair]
+            if known[0] or known[1]:  # cut meanwhile
+                for queue, one, parts in zip(queues, pair, known, strict=True):
+                    queue.extendleft(reversed(parts or (one,)))
+                continue
+            if self.value[pair[0]] == self.value[pair[1]]:
+                self.same(*pair)
+                continue
+            more = int(self.value[pair[1]] > self.value[pair[0]])
+            large, small = pair[more], pair[1 - more]
+            if self.value[large] % self.value[small]:
+                rest = (*pair, *queues[0], *queues[1])
+                self.follow(rest, rest)
+                break
+            parts = self.new(self.value[small]), self.new(self.value[large] // self.value[small])
+            self._factors[large] = parts
+            pieces += parts
+            queues[more].extendleft(reversed(parts))
+            queues[1 - more].appendleft(small)
+        self._cuts.append((tuple(left), tuple(right), tuple(pieces)))
+
+    def solve(self, changed: Mapping[int, int], beside: Iterable[Sequence[int]]) -> dict[int, int]:
+        """New values of the classes, as far as they can be told.
+
+        What nothing tells of keeps its value only if it is no multiple of one that changes, and follows nothing.
+
+        Args:
+            changed: classes that change, and to what.
+            beside: extents of tensors from outside, of which no more than one changes unless shown.
+        """
+        tensors, dead = list(beside), frozenset[int]()
+        for _ in range(_ATTEMPTS):  # again without what came out of contradictions
+            solver = self._solved(changed, tensors, dead)
+            if solver.dead <= dead:
+                return solver.known
+            dead |= solver.dead
+        return {}
+
+    def _solved(self, changed: Mapping[int, int], beside: Sequence[Sequence[int]], dead: frozenset[int]) -> _Solver:
+        """One attempt, from what is certain to what is merely likely."""
+        solver = _Solver(self, changed, dead)
+        solver.run()
+        for tensor in beside:
+            if any(solver.changes(one) for one in tensor):
+                solver.keep(tensor)
+        solver.run()
+        periods = {self.value[one] for one in changed}
+        following = {self.root(one) for some, _ in self._follows for one in some}
+        solver.keep(
+            one for one in range(len(self.value))
+            if self.root(one) == one and one not in following and all(self.value[one] % period for period in periods)
+        )  # fmt: skip
+        solver.run()
+        solver.keep_beside()
+        solver.run()
+        return solver
+
+    def roots(self, extents: Iterable[int]) -> tuple[int, ...]:
+        """The classes of extents."""
+        return tuple(self.root(one) for one in extents)
+
+    @property
+    def products(self) -> dict[int, tuple[int, ...]]:
+        """Classes that are products, with their factors."""
+        return {self.root(one): self.roots(parts) for one, parts in self._factors.items()}
+
+    @property
+    def sums(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Classes that are sums, with their parts."""
+        return [(self.root(one), self.roots(parts)) for one, parts in self._sums]
+
+    @property
+    def following(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Classes that follow others, with those."""
+        return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
+
+    def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
+        """Parts of extents that were cut where what changes could as well stand in another extent of the shape."""
+        found = set[int]()
+        for left, right, parts in self._cuts:
+            for one in set(self.leaves((*left, *right))) & changed.keys():
+                for side in (left, right):
+                    if sum(self.value[extent] % self.value[one] == 0 for extent in side) > 1:
+                        found.update(self.root(part) for part in parts)
+        return found - changed.keys()
+
+
+class _Solver:
+    """Values carried along the relations until nothing more follows.
+
+    Attributes:
+        known: classes and their new values. dead: classes that cannot be told, or of which two values were told.
+    """
+
+    def __init__(self, extents: Extents, changed: Mapping[int, int], dead: frozenset[int]) -> None:
+        self._extents, self._value = extents, extents.value
+        self._products, self._sums, self._follows = extents.products, extents.sums, extents.following
+        self.dead = extents.ambiguous(changed)
+        self.known = {one: value for one, value in enumerate(self._value) if value < 2 and extents.root(one) == one}
+        for one, value in changed.items():
+            if one in self._products:  # the batch itself is split: nobody can tell where it is
+                self.dead.update(extents.leaves([one]))
+            else:
+                self.known[one] = value
+        for one in extents.fixed():
+            if one in changed:
+                self.dead.add(one)
+                self.known.pop(one, None)
+            else:
+                self.dead.discard(one)
+                self.known[one] = self._value[one]
+        self.dead |= dead
+        for one in dead:
+            self.known.pop(one, None)
+
+    def changes(self, extent: int) -> bool:
+        """A class is known to change."""
+        root = self._extents.root(extent)
+        return self.known.get(root, self._value[root]) != self._value[root]
+
+    def keep(self, extents: Iterable[int]) -> None:
+        """Those of which nothing is known, and that are no products, keep their value."""
+        for root in self._extents.leaves(extents):
+            if root not in self.dead:
+                self.known.setdefault(root, self._value[root])
+
+    def keep_beside(self) -> None:
+        """Of a product of which nothing else is known one factor changes; another one keeps its value."""
+        for whole, parts in self._products.items():
+            missing = [part for part in parts if part not in self.known]
+            if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
+                self.keep(missing)
+
+    def run(self) -> None:
+        """Carry on until nothing changes."""
+        before = -1
+        while before != len(self.known) + len(self.dead):
+            before = len(self.known) + len(self.dead)
+            for whole, parts in self._products.items():
+                self._product(whole, parts)
+            for whole, parts in self._sums:
+                self._sum(whole, parts)
+            if before == len(self.known) + len(self.dead):
+                for whole, parts in self._sums:  # of samples that were put together there may be more, not larger ones
+                    if all(self.known.get(part) == self._value[part] for part in parts):
+                        self.keep([whole])
+                for some, basis in self._follows:
+                    if all(self.known.get(of) == self._value[of] for of in basis):
+                        self.keep(one for one in some if one not in self.dead)
+
+    def _tell(self, one: int, value: int) -> None:
+        if one in self.dead:
+            return
+        if self.known.setdefault(one, value) != value:  # two ways lead to two values
+            del self.known[one]
+            self.dead.add(one)
+
+    def _product(self, whole: int, parts: Sequence[int]) -> None:
+        missing = [part for part in parts if part not in self.known]
+        told = prod(self.known[part] for part in parts if part in self.known)
+        if not missing:
+            self._tell(whole, told)
+        elif whole in self.known and len(missing) == 1 and told and self.known[whole] % told == 0:
+            self._tell(missing[0], self.known[whole] // told)
+
+    def _sum(self, whole: int, parts: Sequence[int]) -> None:
+        missing = [part for part in parts if part not in self.known]
+        told = sum(self.known[part] for part in parts if part in self.known)
+        if not missing:
+            if any(self.changes(part) for part in parts):
+                self._tell(whole, told)
+        elif whole in self.known and len(set(missing)) == 1 and self.known[whole] >= told:
+            rest = self.known[whole] - told
+            if rest % len(missing) == 0:
+                self._tell(missing[0], rest // len(missing))

@@ -1,0 +1,301 @@
+"""What operators that move, join and reduce tensors tell of their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...analysis.outputs import POINTWISE
+from .extents import Extents
+from .terms import OpCall, Rule, broadcast, equal, match, part, product, table
+
+__all__ = ["FREE_SIZED", "TENSOR_RULES"]
+
+_FREE_SIZED = (
+    "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
+    " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
+)
+FREE_SIZED = frozenset(_FREE_SIZED.split())
+"""Operators whose results have sizes that their tensors do not tell: what they are for shows elsewhere."""
+
+
+def _pointwise(call: OpCall, extents: Extents) -> None:
+    lists = [argument.tensors for argument in call.arguments if len(argument.tensors) > 1]
+    if lists and call.name.startswith("_foreach"):
+        singles = [argument.tensors[0] for argument in call.arguments if len(argument.tensors) == 1]
+        for row in zip(*lists, strict=False):
+            broadcast([shape for shape in (*row, *singles) if shape is not None], extents)
+        return
+    broadcast((*call.inputs, *call.results), extents)
+    for shape in call.made if call.results else ():
+        match(shape, call.results[0], extents)
+
+
+def _matmul(pattern: str) -> Rule:
+    """The same for matrix products, which may make a workspace, and spread what they add to."""
+    multiply = product(pattern)
+
+    def rule(call: OpCall, extents: Extents) -> None:
+        multiply(call, extents)
+        if pattern.startswith("&") and len(call.tensor(0) or ()) == 1:  # a bias
+            extents.fix(call.tensor(0) or ())
+        for shape in call.made:
+            if len(shape) == 1:
+                extents.fix(shape)
+            else:
+                match(shape, call.results[0], extents)
+
+    return rule
+
+
+def _view(call: OpCall, extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before is not None and after is not None:
+        extents.view(before, after)
+
+
+def _permuted(call: OpCall, order: Sequence[int], extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before is not None and after is not None and len(order) == len(before) == len(after):
+        for place, of in enumerate(order):
+            extents.same(before[of], after[place])
+
+
+def _transpose(call: OpCall, extents: Extents) -> None:
+    order = list(range(len(call.tensor(0) or ())))
+    if len(order) > 1:
+        first, second = (0, 1) if call.name == "t" else (int(call.value(1)), int(call.value(2)))
+        order[first], order[second] = order[second], order[first]
+    _permuted(call, order, extents)
+
+
+def _permute(call: OpCall, extents: Extents) -> None:
+    rank = len(call.tensor(0) or ())
+    order = list(range(rank))[::-1] if call.name == "numpy_T" else [int(one) % rank for one in call.value(1)]
+    _permuted(call, order, extents)
+
+
+def _select(call: OpCall, extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before and after is not None:
+        at = int(call.value(1)) % len(before)
+        equal((*before[:at], *before[at + 1 :]), after, extents)
+
+
+def _sort(call: OpCall, extents: Extents) -> None:
+    for shape in (*call.results, *call.made):
+        match(call.inputs[0], shape, extents)
+
+
+def _slice(call: OpCall, extents: Extents) -> None:
+    """All of an extent, all but one, or a part: where the batch is cut, nothing is said."""
+    before, after = call.tensor(0), call.result()
+    if not before or after is None or len(before) != len(after):
+        return
+    at = int(call.value(1) or 0) % len(before)
+    equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+    part(before[at], after[at], extents)
+
+
+def _split(call: OpCall, extents: Extents) -> None:
+    """`split_with_sizes`, `split`, `chunk` (tensor, sizes, dim) and `unbind` (tensor, dim)."""
+    before = call.tensor(0)
+    if not before or not call.results:
+        return
+    if call.name == "unbind":
+        at = int(call.value(1) or 0) % len(before)
+        for after in call.results:
+            equal((*before[:at], *before[at + 1 :]), after, extents)
+        return
+    at = int(call.value(2) or 0) % len(before)
+    for after in call.results:
+        equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+        extents.follow([after[at]], [before[at]])
+    extents.sum_of(before[at], [after[at] for after in call.results])
+
+
+def _cat(call: OpCall, extents: Extents) -> None:
+    parts = [shape for shape in call.arguments[0].tensors if shape]
+    after = call.result()
+    if after is None or not parts:
+        return
+    at = int(call.value(1) or 0) % len(after)
+    parts = [one for one in parts if len(one) == len(after)]
+    for one in parts:
+        equal((*one[:at], *one[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+    extents.sum_of(after[at], [one[at] for one in parts])
+
+
+def _stack(call: OpCall, extents: Extents) -> None:
+    after = call.result()
+    if after is not None:
+        at = int(call.value(1) or 0) % len(after)
+        for one in call.arguments[0].tensors:
+            equal(one or (), (*after[:at], *after[at + 1 :]), extents)
+        extents.follow([after[at]], ())
+
+
+def _expand(call: OpCall, extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before is not None and after is not None:
+        broadcast([before, after], extents)
+
+
+def _repeat(call: OpCall, extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before is None or after is None:
+        return
+    for place, extent in enumerate(reversed(after)):
+        if place < len(before) and extents.value[before[-1 - place]] > 1:
+            one = before[-1 - place]
+            times = extents.new(extents.value[extent] // extents.value[one])
+            extents.fix([times])
+            extents.view([times, one], [extent])
+
+
+def _reduce(call: OpCall, extents: Extents) -> None:
+    """Sums, means, maxima over some dimensions, (tensor, dimensions, keepdim)."""
+    before = call.tensor(0)
+    if not before:
+        return
+    given = call.value(2 if call.name in ("norm", "linalg_vector_norm") else 1)
+    dims = [given] if isinstance(given, int) else given
+    if not isinstance(dims, list) or not all(isinstance(one, int) for one in dims):
+        dims = range(len(before))
+    gone = {one % len(before) for one in dims} or set(range(len(before)))
+    for after in call.results:
+        if len(after) == len(before):
+            after = tuple(one for place, one in enumerate(after) if place not in gone)
+        equal([one for place, one in enumerate(before) if place not in gone], after, extents)
+    broadcast([before, *(shape for shape in call.made if len(shape) == len(before))], extents)
+
+
+def _index(call: OpCall, extents: Extents) -> None:
+    """Advanced indexing, and writing through it: (tensor, indices, values)."""
+    before = call.tensor(0)
+    after = call.tensor(2) if "index_put" in call.name else call.result()
+    indices = call.arguments[1]
+    if before is None:
+        return
+    if "index_put" in call.name and call.result() is not None:
+        equal(before, call.results[0], extents)
+    if after is None or any(indices.masks):
+        extents.follow(after or (), before)
+        return
+    chosen = [i for i, shape in enumerate(indices.tensors) if shape is not None]
+    if not chosen or chosen != list(range(chosen[0], chosen[-1] + 1)):
+        return
+    rank = max(len(indices.tensors[i] or ()) for i in chosen)
+    for shape in call.made:
+        match(shape, after, extents)
+    middle = after[chosen[0] : chosen[0] + rank]
+    broadcast([*(indices.tensors[i] or () for i in chosen), middle], extents)
+    rest = (*before[: chosen[0]], *before[chosen[-1] + 1 :])
+    equal(rest, (*after[: chosen[0]], *after[chosen[0] + rank :]), extents)
+
+
+def _index_select(call: OpCall, extents: Extents) -> None:
+    before, index, after = call.tensor(0), call.tensor(2), call.result()
+    if before and index and after and len(before) == len(after):
+        at = int(call.value(1)) % len(before)
+        equal((*before[:at], index[0], *before[at + 1 :]), after, extents)
+
+
+def _gather(call: OpCall, extents: Extents) -> None:
+    before, index, after = call.tensor(0), call.tensor(2), call.result()
+    if before and index and after and len(before) == len(index):
+        at = int(call.value(1)) % len(before)
+        equal((*before[:at], *before[at + 1 :]), (*index[:at], *index[at + 1 :]), extents)
+        equal(index, after if call.name == "gather" else before, extents)
+
+
+def _of_slice(call: OpCall, extents: Extents) -> None:
+    """`slice_backward` (gradient, sizes, dim, …)."""
+    before, after = call.tensor(0), call.result()
+    if before and after and len(before) == len(after):
+        at = int(call.value(2)) % len(after)
+        equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+        part(after[at], before[at], extents)
+        for shape in call.made:
+            match(shape, after, extents)
+
+
+def _of_select(call: OpCall, extents: Extents) -> None:
+    """`select_backward` (gradient, sizes, dim, …)."""
+    before, after = call.tensor(0), call.result()
+    if before is not None and after:
+        at = int(call.value(2)) % len(after)
+        equal(before, (*after[:at], *after[at + 1 :]), extents)
+        for shape in call.made:
+            match(shape, after, extents)
+
+
+def _topk(call: OpCall, extents: Extents) -> None:
+    before = call.tensor(0)
+    if before:
+        at = int(call.value(2)) % len(before)
+        for after in call.results:
+            equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+            extents.fix(after[at : at + 1])
+
+
+def _one_hot(call: OpCall, extents: Extents) -> None:
+    before, after = call.tensor(0), call.result()
+    if before and after:
+        equal(before, after[:-1], extents)
+        extents.fix(after[-1:])
+        for shape in call.made:
+            match(shape, after, extents)
+
+
+_LIKE_POINTWISE = (
+    "abs_ copy clone_ alias detach lift_fresh resolve_conj resolve_neg to _to_copy contiguous fill zero ones_like"
+    " zeros_like empty_like full_like rand_like randn_like bernoulli normal uniform random exponential relu6 _softmax"
+    " _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_dropout dropout"
+    " feature_dropout cumsum cumprod flip roll square sgn isnan isinf isfinite isneginf isposinf eq ne lt le gt ge"
+    " logical_and logical_or logical_xor bitwise_xor nan_to_num log2 log10 exp2 sinh cosh tan asin acos atan atan2"
+    " erfinv erfc frac trunc remainder float_power xlogy log_sigmoid_forward log_sigmoid_backward logit"
+    " binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits mse_loss mse_loss_backward"
+    " l1_loss smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward kl_div poisson_nll_loss"
+    " pin_memory _pin_memory record_stream masked_fill where addcmul addcdiv rsub true_divide divide multiply"
+    " subtract threshold hardshrink softshrink rrelu_with_noise celu selu hardswish_backward hardsigmoid_backward"
+    " mish_backward _foreach_add _foreach_mul _foreach_div _foreach_sub _foreach_addcmul _foreach_addcdiv"
+    " _foreach_sqrt _foreach_zero _foreach_neg _foreach_lerp expand_as type_as nccl:all_reduce nccl:broadcast"
+    " c10d::allreduce c10d::broadcast"
+)
+TENSOR_RULES: dict[str, Rule] = table(
+    {
+        f"{POINTWISE} {_LIKE_POINTWISE}": _pointwise,
+        "view reshape _unsafe_view _reshape_alias flatten unflatten squeeze unsqueeze ravel": _view,
+        "transpose t swapaxes swapdims": _transpose,
+        "permute numpy_T": _permute,
+        "sort argsort": _sort,
+        "select": _select,
+        "slice narrow": _slice,
+        "split split_with_sizes chunk unbind unsafe_split": _split,
+        "cat concat concatenate": _cat,
+        "stack": _stack,
+        "expand": _expand,
+        "repeat tile": _repeat,
+        "sum mean amax amin max.dim max min argmax argmin prod logsumexp var std var_mean std_mean any all norm"
+        " linalg_vector_norm nansum median count_nonzero": _reduce,
+        "mm _int_mm": _matmul("mk,kn->mn"),
+        "addmm _addmm_activation": _matmul("&,mk,kn->mn"),
+        "bmm": _matmul("bmk,bkn->bmn"),
+        "baddbmm": _matmul("&,bmk,bkn->bmn"),
+        "addbmm": product("&,bmk,bkn->mn"),
+        "mv": product("mk,k->m"),
+        "addmv": product("&,mk,k->m"),
+        "dot vdot": product("k,k->"),
+        "ger outer": product("m,n->mn"),
+        "linear": product("*i,oi!,o!->*o"),
+        "embedding": product("vd!,*->*d"),
+        "embedding_dense_backward": product("*d,*->vd!"),
+        "index _index_put_impl index_put _unsafe_index": _index,
+        "index_select": _index_select,
+        "gather scatter scatter_add": _gather,
+        "slice_backward": _of_slice,
+        "select_backward": _of_select,
+        "topk": _topk,
+        "one_hot": _one_hot,
+    }
+)

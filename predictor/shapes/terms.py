@@ -1,0 +1,151 @@
+"""An operator call as rules see it, and what rules are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .extents import Extents
+
+__all__ = ["OpCall", "Operand", "Rule", "Shape", "broadcast", "each", "equal", "match", "part", "product", "table"]
+
+Shape = tuple[int, ...]
+"""Extents of a tensor, numbers of an `Extents`."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An argument.
+
+    Attributes:
+        tensors: the tensor, or those of a list; None for undefined ones in it.
+        value: what stands in its place if it is no tensor.
+        masks: of each tensor, whether it is one of truth values.
+    """
+
+    tensors: tuple[Shape | None, ...] = ()
+    value: Any = None
+    masks: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """A call with the extents of its tensors.
+
+    Attributes:
+        name: of the operator, "aten::" left out.
+        arguments: in the order of the operator's schema.
+        results: the tensors it returned.
+        made: others of free sizes that were made within.
+    """
+
+    name: str
+    arguments: tuple[Operand, ...]
+    results: tuple[Shape, ...]
+    made: tuple[Shape, ...] = ()
+
+    def tensor(self, position: int) -> Shape | None:
+        """The tensor at a position, None if there is none, or several."""
+        tensors = self.arguments[position].tensors if position < len(self.arguments) else ()
+        return tensors[0] if len(tensors) == 1 else None
+
+    def result(self, position: int = 0) -> Shape | None:
+        """A tensor that it returned."""
+        return self.results[position] if position < len(self.results) else None
+
+    def value(self, position: int) -> Any:
+        """A number, or a list of numbers, among the arguments."""
+        return self.arguments[position].value if position < len(self.arguments) else None
+
+    @property
+    def inputs(self) -> list[Shape]:
+        """All tensors among the arguments."""
+        return [shape for argument in self.arguments for shape in argument.tensors if shape is not None]
+
+
+Rule = Callable[[OpCall, Extents], None]
+"""Writes down what a call tells of its extents."""
+
+
+def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Rules by operator, from rules by several names separated by spaces."""
+    return {name: rule for names, rule in rules.items() for name in names.split()}
+
+
+def equal(left: Sequence[int], right: Sequence[int], extents: Extents) -> None:
+    if len(left) == len(right):
+        for one, other in zip(left, right, strict=True):
+            extents.same(one, other)
+
+
+def match(left: Shape, right: Shape, extents: Extents) -> None:
+    """Two tensors are of one shape if their numbers are equal."""
+    if [extents.value[one] for one in left] == [extents.value[one] for one in right]:
+        equal(left, right, extents)
+
+
+def broadcast(shapes: Iterable[Shape], extents: Extents) -> None:
+    """Tensors whose extents are equal, or 1, counted from the right."""
+    columns: dict[int, int] = {}
+    for shape in shapes:
+        for place, extent in enumerate(reversed(shape)):
+            if extents.value[extent] > 1:
+                extents.same(columns.setdefault(place, extent), extent)
+
+
+def part(whole: int, part: int, extents: Extents) -> None:
+    if extents.value[whole] == extents.value[part]:
+        extents.same(whole, part)
+    elif extents.value[whole] == extents.value[part] + 1 > 2:
+        extents.sum_of(whole, (part, extents.new(1)))
+    else:
+        extents.follow([part], [whole])
+
+
+def each(many: int, few: int, extents: Extents) -> None:
+    """Of one extent there is a fixed number for each of another."""
+    if extents.value[few] and extents.value[many] % extents.value[few] == 0:
+        times = extents.new(extents.value[many] // extents.value[few])
+        extents.fix([times])
+        extents.view([many], [few, times])
+
+
+def product(pattern: str) -> Rule:
+    """A rule from letters for extents: "mk,kn->mn" for inputs and results, one group of letters a tensor.
+
+    "*" stands for any number of extents, "!" behind a group for those of a parameter, "&" for a tensor that is
+    broadcast to the first result; an empty group says nothing.
+    """
+    left, _, right = pattern.partition("->")
+
+    def rule(call: OpCall, extents: Extents) -> None:
+        bound: dict[str, int] = {}
+        many: dict[int, int] = {}
+        for side, find in ((left, call.tensor), (right, call.result)):
+            for position, group in enumerate(side.split(",")):
+                shape = find(position)
+                if shape is None or not group:
+                    continue
+                if group.endswith("!"):
+                    extents.fix(shape)
+                if group == "&":
+                    broadcast([shape, call.results[0]], extents)
+                    continue
+                _bind(group.rstrip("!"), shape, extents, bound, many)
+
+    return rule
+
+
+def _bind(group: str, shape: Shape, extents: Extents, bound: dict[str, int], many: dict[int, int]) -> None:
+    """Give the letters of a group their extents; those of "*" by their place from the left."""
+    head, star, tail = group.partition("*")
+    if len(shape) < len(head) + len(tail) or (not star and len(shape) != len(head)):
+        return
+    end = len(shape) - len(tail)
+    named = [*zip(head, shape, strict=False), *zip(tail, shape[end:], strict=True)]
+    for letter, extent in named:
+        extents.same(bound.setdefault(letter, extent), extent)
+    if star:
+        for place, extent in enumerate(shape[len(head) : end]):
+            extents.same(many.setdefault(place, extent), extent)
