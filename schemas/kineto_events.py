@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, not_
 from typing import Any
 
 import msgspec
@@ -67,7 +68,7 @@ class _ExactEvent(_Event, gc=False):
     dur: Decimal = Decimal(0)  # type: ignore[assignment]
 
 
-_TS, _DUR, _CATEGORY, _NAME, _ARGS = map(attrgetter, ("ts", "dur", "cat", "name", "args"))
+_PHASE, _TS, _DUR, _CATEGORY, _NAME, _ARGS = map(attrgetter, ("ph", "ts", "dur", "cat", "name", "args"))
 _THREAD = attrgetter("pid", "tid")
 _decode = msgspec.json.Decoder(list[_Event]).decode
 _decode_exact = msgspec.json.Decoder(list[_ExactEvent]).decode
@@ -121,10 +122,14 @@ class _Reader:
         ts = list(map(_TS, decoded))
         if ts and max(ts) >= _EXACT_US and float in set(map(type, ts)):
             decoded = _decode_exact(array)
-        rows = [i for i, e in enumerate(decoded) if e.ph == "X" and (e.cat != PYTHON_CATEGORY or self._is_module(e))]
-        kept = decoded if len(rows) == len(decoded) else [decoded[i] for i in rows]
-        self.events.append(self._event_columns(kept, np.array(rows, np.int64) + self.count))
-        self.flows.append(self._flow_columns([e for e in decoded if e.ph == "s" or (e.ph == "f" and e.cat != "ac2g")]))
+        complete = [phase == "X" for phase in map(_PHASE, decoded)]
+        kept, others = list(compress(decoded, complete)), compress(decoded, map(not_, complete))
+        rows = np.flatnonzero(np.array(complete, np.bool_))
+        if PYTHON_CATEGORY in map(_CATEGORY, kept):
+            wanted = [e.cat != PYTHON_CATEGORY or self._is_module(e) for e in kept]
+            kept, rows = list(compress(kept, wanted)), rows[wanted]
+        self.events.append(self._event_columns(kept, rows + self.count))
+        self.flows.append(self._flow_columns([e for e in others if e.ph == "s" or (e.ph == "f" and e.cat != "ac2g")]))
         self.spans.append((begin, end, len(decoded)))
         self.count += len(decoded)
 
