@@ -182,8 +182,10 @@ def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, li
     edges.add("event", (gpu_id[before], gpu_id[after]), in_order)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
-    launches = np.isin(row, linked.gpu_launcher)
-    edges.add("sync", (gpu_id[source], runtime_id[call]), (end[source] <= events.end[row] + _ROUNDING_NS) & ~launches)
+    launches = np.zeros(len(events) + 1, np.bool_)  # the last one for launches that are not in the trace
+    launches[linked.gpu_launcher] = True
+    in_order = (end[source] <= events.end[row] + _ROUNDING_NS) & ~launches[row]
+    edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
     source, call = waits.blocking.T
     start = events.ts[linked.runtime_row[call]]
     in_order = (end[source] <= start + _ROUNDING_NS) & (ts[source] < start)
@@ -203,7 +205,9 @@ def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:
     order = np.argsort(ids)
     ids, start = ids[order], start[order]
     source, target, kind = edges.T
-    begin, end = start[np.searchsorted(ids, source)], start[np.searchsorted(ids, target)]
-    back = end < begin
-    if np.any(back & (kind != _KIND["sync"])) or np.isin(target[back], source).any():
+    source, target = np.searchsorted(ids, source), np.searchsorted(ids, target)
+    leads_on = np.zeros(len(ids), np.bool_)
+    leads_on[source] = True
+    back = start[target] < start[source]
+    if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
         raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")

@@ -30,7 +30,7 @@ FORMAT_VERSION = "1.0"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
 
-_BLOCK, _ROWS = 256, 8192
+_BLOCK, _ROWS = 200, 8192
 """GPU nodes, and runtime calls or edges, that are made at once."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (

@@ -16,14 +16,14 @@ class FileText:
     """A file's bytes, read where they are sliced. Nothing of them is kept, so that a file may be larger than memory.
 
     Raises:
-        TraceFormatError: when sliced, if the file was cut off since it was opened.
+        TraceFormatError: when sliced, if the file was changed since it was opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._name = os.fspath(path)
         self._file = os.open(path, os.O_RDONLY)
         self._close = weakref.finalize(self, os.close, self._file)
-        self._size = os.fstat(self._file).st_size
+        self._size, self._changed = self._state()
 
     def __len__(self) -> int:
         return self._size
@@ -34,12 +34,16 @@ class FileText:
             raise ValueError("a file's text has no steps")
         pieces, at = [], begin
         while at < end:
-            piece = os.pread(self._file, end - at, at)
-            if not piece:
-                raise TraceFormatError(self._name, f"byte {at}", "the file was cut off while it was read", "try again")
-            pieces.append(piece)
-            at += len(piece)
+            pieces.append(os.pread(self._file, end - at, at))
+            at += len(pieces[-1])
+            if not pieces[-1] or self._state() != (self._size, self._changed):
+                raise TraceFormatError(self._name, "", "the file was changed while it was read", "try again")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _state(self) -> tuple[int, int]:
+        """Size in bytes and time of the last change in ns."""
+        now = os.fstat(self._file)
+        return now.st_size, now.st_mtime_ns
 
     def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
         """Elsewhere the file may not be: what is sent there is its content."""

@@ -34,13 +34,15 @@ def test_slices_and_searches_are_those_of_bytes(tmp_path: Path) -> None:
 
 
 @PIECES
-def test_a_file_cut_off_while_it_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"x" * 500, b"y" * 1000, b"x" * 1001], ids=["cut off", "rewritten", "grown"])
+def test_a_file_changed_while_it_is_read(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"x" * 1000)
+    os.utime(path, (1, 1))
     text = FileText(path)
-    os.truncate(path, 500)
     assert text[:500] == b"x" * 500
-    with pytest.raises(TraceFormatError, match=r"data.*byte 500.*cut off while it was read; try again"):
+    path.write_bytes(content)
+    with pytest.raises(TraceFormatError, match="the file was changed while it was read; try again"):
         text[:]
 
 
@@ -72,3 +74,19 @@ def test_a_broken_file_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
     monkeypatch.setattr(tolerant, "_PART", 40_000)
     assert link(et, broken, jobs=2).document.to_dict() == whole and whole["etplus"]["link"]["warnings"]
+
+
+@PIECES
+def test_a_file_changed_between_linking_and_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was linked cannot be written any more: an error, no output."""
+    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
+    et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
+    for path, source in zip((et, kineto), fixture_pair("pairs/one_of_n"), strict=True):
+        path.write_bytes(plain(source))
+        os.utime(path, (1, 1))
+    result = link(et, kineto)
+    et.write_bytes(et.read_bytes())
+    for jobs in (1, 2):
+        with pytest.raises(TraceFormatError, match=r"et\.json: the file was changed while it was read; try again"):
+            result.write(tmp_path / "plus.json", jobs=jobs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["et.json", "kineto.json"]
