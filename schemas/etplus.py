@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ FORMAT_VERSION = "1.0"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
 
-_BLOCK, _ROWS = 200, 8192
+_BLOCK, _ROWS = 1024, 8192
 """GPU nodes, and runtime calls or edges, that are made at once."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
@@ -42,9 +42,15 @@ _GPU_ATTRS = (
 _LINKS = (b'"equivalent"', b'"certain"')
 _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 _END = b"}" + _SEPARATOR
-_Piece = Callable[[], bytes]
 _Pieces = tuple[Sequence[bytes], ...]
 """Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
+
+
+class _Piece(NamedTuple):
+    """Part of the output: about how long it takes, a megabyte of the ET's text being 1, and what makes it."""
+
+    cost: float
+    make: Callable[[], bytes]
 
 
 class _Tensors(msgspec.Struct, gc=False):
@@ -157,7 +163,7 @@ class EtPlus:
         target = Path(os.path.realpath(path))
         folder = None if path == "-" or (target.exists() and not target.is_file()) else target.parent
         with open_output(path) as file:
-            write_in_order(file, lambda i: pieces[i](), len(pieces), jobs, folder)
+            write_in_order(file, lambda i: pieces[i].make(), [piece.cost for piece in pieces], jobs, folder)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""
@@ -165,24 +171,26 @@ class EtPlus:
         return document
 
     def chunks(self) -> Iterator[bytes]:
-        """The file's bytes, at most about a megabyte at a time."""
+        """The file's bytes, a few megabytes at a time."""
         for piece in self._pieces():
-            yield piece()
+            yield piece.make()
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        nodes: list[_Piece] = [partial(self._nodes, block) for block in range(self.et.texts.block_count)]
-        nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _BLOCK)]
-        runtime: list[_Piece] = [partial(self._runtime_text, *span) for span in _spans(len(self.runtime_row), _ROWS)]
-        edges: list[_Piece] = [partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]
+        nodes = [_Piece(1, partial(self._nodes, block)) for block in range(self.et.texts.block_count)]
+        nodes += [
+            _Piece((end - at) / 300, partial(self._gpu_nodes, at, end)) for at, end in _spans(len(self.gpu_row), _BLOCK)
+        ]
+        runtime = [_Piece(2, partial(self._runtime_text, *span)) for span in _spans(len(self.runtime_row), _ROWS)]
+        edges = [_Piece(0.4, partial(_edge_text, self.edges[slice(*span)])) for span in _spans(len(self.edges), _ROWS)]
         return [
-            lambda: self.et.before + b"\n    ",
-            *_separated([self._renumbered] if self.numbering.renumbered else nodes),
-            lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": [',
+            _Piece(0, lambda: self.et.before + b"\n    "),
+            *_separated([_Piece(1, self._renumbered)] if self.numbering.renumbered else nodes),
+            _Piece(0, lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": ['),
             *_separated(runtime),
-            lambda: b"]" + b',\n  "edges": [',
+            _Piece(0, lambda: b"]" + b',\n  "edges": ['),
             *_separated(edges),
-            lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
+            _Piece(0, lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n"),
         ]
 
     def _nodes(self, block: int) -> bytes:
@@ -300,11 +308,11 @@ def _spans(count: int, size: int) -> list[tuple[int, int]]:
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
     """The same pieces, each ending with the separator, but the last."""
-    return [*pieces[:-1], *(partial(_without_separator, piece) for piece in pieces[-1:])]
+    return [*pieces[:-1], *(_Piece(last.cost, partial(_without_separator, last.make)) for last in pieces[-1:])]
 
 
-def _without_separator(piece: _Piece) -> bytes:
-    return piece().removesuffix(_SEPARATOR)
+def _without_separator(make: Callable[[], bytes]) -> bytes:
+    return make().removesuffix(_SEPARATOR)
 
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:

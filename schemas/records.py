@@ -50,7 +50,7 @@ UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 8
+_BLOCKS_KEPT = 16
 _BLANK = b" \t\r\n"
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODE_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -171,7 +171,7 @@ class RecordTexts:
 
     def unclosed(self, block: int) -> list[bytes]:
         """The texts of a block's records without the closing brace and the blank before it."""
-        opener, pieces = self._cut(block)
+        opener, pieces = self._recently_cut(block)
         return [opener + piece for piece in pieces]
 
     def of(self, records: IntColumn) -> list[bytes]:

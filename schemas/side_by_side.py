@@ -12,8 +12,10 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
+from itertools import accumulate, pairwise
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -27,7 +29,7 @@ T = TypeVar("T")
 _PIPE_BYTES = 1 << 20
 _SIZE = struct.Struct("<Q")
 _WORTH_A_PROCESS = 8
-"""Pieces of output."""
+"""What pieces of output cost together."""
 _COPIED = 1 << 20
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -57,18 +59,21 @@ def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
 
 
 def write_in_order(
-    file: IO[bytes], make: Callable[[int], bytes], count: int, jobs: int, folder: Path | None = None
+    file: IO[bytes], make: Callable[[int], bytes], costs: Sequence[float], jobs: int, folder: Path | None = None
 ) -> None:
-    """Write `make(0)`, `make(1)`, … up to `count`, the same bytes whatever `jobs` is.
+    """Write `make(0)`, `make(1)`, …, one for each of `costs`; the same bytes whatever `jobs` is.
 
-    Each process makes an equal share of neighbouring pieces. This one begins with the first share, forked ones write
-    theirs to temporary files, which are appended. Forking is left out where `in_order` leaves it out.
+    Each process makes a share of neighbouring pieces, all of about the same cost. This one begins with the first,
+    forked ones write theirs to temporary files, which are appended. Forking is left out where `in_order` does so.
 
     Args:
+        costs: about how long each piece takes, any unit that is about a megabyte of text.
         folder: where temporary files go; the system's place by default.
     """
-    jobs = max(min(jobs, count // _WORTH_A_PROCESS), 1) if _may_fork(jobs) else 1
-    shares = [range(count * k // jobs, count * (k + 1) // jobs) for k in range(jobs)]
+    done = list(accumulate(costs, initial=0.0))
+    jobs = max(min(jobs, int(done[-1] / _WORTH_A_PROCESS)), 1) if _may_fork(jobs) else 1
+    cuts = [0, *(bisect_left(done, done[-1] * k / jobs) for k in range(1, jobs)), len(costs)]
+    shares = [range(begin, end) for begin, end in pairwise(cuts)]
     with contextlib.ExitStack() as stack:
         helpers = []
         for share in shares[1:]:

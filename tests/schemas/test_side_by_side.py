@@ -100,7 +100,7 @@ def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
 @pytest.mark.parametrize("count", [0, 1, 17, 40])
 def test_written_in_order_whatever_the_number_of_processes(count: int, jobs: int, tmp_path: Path) -> None:
     file = io.BytesIO()
-    write_in_order(file, lambda i: b"%d " % i * 1000, count, jobs, tmp_path)
+    write_in_order(file, lambda i: b"%d " % i * 1000, [i % 3 for i in range(count)], jobs, tmp_path)
     assert file.getvalue() == b"".join(b"%d " % i * 1000 for i in range(count))
     assert list(tmp_path.iterdir()) == []
 
@@ -114,7 +114,7 @@ def test_the_share_of_a_killed_process_is_made_up_for() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return b"%d " % i
 
-    write_in_order(file, make, 40, 2)
+    write_in_order(file, make, [1.0] * 40, 2)
     assert file.getvalue() == b"".join(b"%d " % i for i in range(40))
 
 
@@ -125,5 +125,5 @@ def test_an_error_in_any_share_is_raised(capfd: pytest.CaptureFixture[str]) -> N
         return b"."
 
     with pytest.raises(ValueError, match="the thirtieth"):
-        write_in_order(io.BytesIO(), make, 40, 2)
+        write_in_order(io.BytesIO(), make, [1.0] * 40, 2)
     assert capfd.readouterr() == ("", "")
