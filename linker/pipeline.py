@@ -82,7 +82,7 @@ def link(
         strict: leave ambiguous nodes unlinked, and refuse broken files.
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
-        data_dependencies: add edges from the last writer of a tensor to its reader; takes about a third longer.
+        data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
         jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
         progress: show bars on a terminal for what takes over two seconds.
 
