@@ -10,7 +10,7 @@ import calendar
 import contextlib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
@@ -254,12 +254,12 @@ class _NodeReader:
         names, spans = StringTable(), []
         columns: list[dict[str, npt.NDArray[Any]]] = []
         kind = _FlatNode if self.flat else _usual_node(self.attr_count)
-        decode = msgspec.json.Decoder(GenericAlias(list, (kind,))).decode
+        decode, decode_one = (msgspec.json.Decoder(one).decode for one in (GenericAlias(list, (kind,)), kind))
         for begin, end, array in blocks:
             try:
                 nodes: list[Any] = decode(array)
             except msgspec.ValidationError:
-                nodes = [self._any_node(raw) for raw in _DECODE_RAWS(array)]
+                nodes = [self._any_node(raw, decode_one) for raw in _DECODE_RAWS(array)]
             check_utf8(array)
             spans.append((begin, end, len(nodes)))
             block = _flat_columns(nodes) if self.flat else _columns(nodes)
@@ -269,19 +269,23 @@ class _NodeReader:
 
     def readable(self, texts: list[bytes], document: Document) -> list[bytes]:
         """The nodes that can be read; the others are counted in `document.dropped`."""
-        kept = []
+        kept, decode = [], msgspec.json.Decoder(_FlatNode if self.flat else _Node).decode
         for text in texts:
             try:
-                self._any_node(text)
+                decode(text)
                 kept.append(text)
             except UNREADABLE as error:
                 document.dropped.add(error)
         return kept
 
-    def _any_node(self, text: bytes | msgspec.Raw) -> Any:
-        if self.flat:
-            return msgspec.json.decode(text, type=_FlatNode)
-        return msgspec.json.decode(text, type=_Node).in_usual_order()
+    def _any_node(self, text: bytes | msgspec.Raw, usual: Callable[[bytes | msgspec.Raw], Any]) -> Any:
+        """A node that may differ from the others, as those of collectives do: they have more attributes."""
+        try:
+            return usual(text)
+        except msgspec.ValidationError:
+            if self.flat:
+                raise
+            return msgspec.json.decode(text, type=_Node).in_usual_order()
 
 
 _NAME, _ID, _CALLER, _ATTRS = map(attrgetter, ("name", "id", "ctrl_deps", "attrs"))
