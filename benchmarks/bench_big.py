@@ -27,7 +27,7 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Any
 
-from bench_link import FIXTURE, REAL, ROOT, Figure
+from bench_link import FIXTURE, REAL, ROOT, Figure, met, peak_megabytes
 
 RECORDER = ROOT.parent / "shared" / "tools" / "record.py"
 RECORDED_MB, REPEATED_MB = 1000, 900
@@ -58,9 +58,8 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     seconds = time.perf_counter() - start
     del kept
     helpers = int(task.removeprefix("jobs")) - 1 if task.startswith("jobs") else 0
-    unit = 1024 if sys.platform == "linux" else 1024**2
-    own, helper = (resource.getrusage(who).ru_maxrss / unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return {"seconds": seconds, "megabytes": own + helpers * helper}
+    megabytes = peak_megabytes() + helpers * peak_megabytes(resource.RUSAGE_CHILDREN)
+    return {"seconds": seconds, "megabytes": megabytes}
 
 
 def _decode_and_write(et: str, kineto: str, output: Path) -> None:
@@ -145,7 +144,7 @@ def compare(name: str, pair: tuple[Path, Path], runs: int) -> None:
 
 
 def _met(value: float, bar: float) -> str:
-    return f"{value:.2f} (bar {bar}: {'met' if value <= bar else 'MISSED'})"
+    return f"{value:.2f}{met(value, bar)}"
 
 
 def grow(folder: Path, sizes: list[float], runs: int) -> None:

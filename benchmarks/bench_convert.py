@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from bench_link import peak_megabytes
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
@@ -69,8 +70,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
     start = time.perf_counter()
     nodes = work[task]()
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
-    return {"seconds": seconds, "nodes": nodes, "megabytes": peak}
+    return {"seconds": seconds, "nodes": nodes, "megabytes": peak_megabytes()}
 
 
 def in_child(*arguments: object) -> dict[str, Any]:

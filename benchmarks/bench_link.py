@@ -79,8 +79,12 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     kept = work[task]()  # bound, so that its memory is not given back before the clock is read
     seconds = time.perf_counter() - start
     del kept
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
-    return {"seconds": seconds, "megabytes": peak}
+    return {"seconds": seconds, "megabytes": peak_megabytes()}
+
+
+def peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
+    """Largest resident size of this process, or of the largest of its children that have ended."""
+    return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
 
 
 def in_child(task: str, *arguments: object) -> tuple[dict[str, Any], float]:
@@ -121,14 +125,15 @@ def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[s
         for task, state in (("load", "on"), ("load_gc_off", "off")):
             time_ratio, memory = link.seconds / figures[task][at].seconds, link.megabytes / figures[task][at].megabytes
             told = f"link / orjson, collector {state}, {scale}: time {time_ratio:.2f}, memory {memory:.2f}"
-            lines.append(told + (_met(time_ratio, BAR_TIME) if task == "load" else ""))
+            lines.append(told + (met(time_ratio, BAR_TIME) if task == "load" else ""))
     each = [figure.seconds / count for figure, count in zip(figures["link"], counts, strict=True)]
     growth = each[-1] / each[0]
     told = f"time per event: {1e6 * each[0]:.2f} µs, at {scales[-1]} {1e6 * each[-1]:.2f} µs: {growth:.2f}"
-    return [*lines, told + _met(growth, BAR_GROWTH)]
+    return [*lines, told + met(growth, BAR_GROWTH)]
 
 
-def _met(value: float, bar: float) -> str:
+def met(value: float, bar: float) -> str:
+    """Whether a value is within its bar, in words."""
     return f" (bar {bar}: {'met' if value <= bar else 'MISSED'})"
 
 

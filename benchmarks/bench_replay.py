@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_link import peak_megabytes
 from etplus.linker import link
 from etplus.predictor.critical import critical_path
 from etplus.predictor.replay import build_graph, fit_constants, replay
@@ -64,7 +64,7 @@ def perform(task: str, nodes: int) -> dict[str, Any]:
     once = read_etplus(link(f"{prefix}.et.json.gz", f"{prefix}.kineto.json.gz").document)
     document = repeated(once, nodes)
     if task == "nothing":
-        return {"rows": len(document), "megabytes": _peak(), "pair": prefix.name}
+        return {"rows": len(document), "megabytes": peak_megabytes(), "pair": prefix.name}
     if task == "networkx":
         return _networkx(document)
     begin = time.perf_counter()
@@ -77,7 +77,7 @@ def perform(task: str, nodes: int) -> dict[str, Any]:
     critical_path(result)
     walked = time.perf_counter()
     return {
-        "rows": len(document), "points": len(graph), "edges": len(graph.edges), "megabytes": _peak(),
+        "rows": len(document), "points": len(graph), "edges": len(graph.edges), "megabytes": peak_megabytes(),
         "seconds": {"build the graph": built - begin, "fit the constants": fitted - built,
                     "replay": replayed - fitted, "critical path": walked - replayed},
         "makespan": result.makespan_ns,
@@ -102,10 +102,6 @@ def _networkx(document: EtPlusDocument) -> dict[str, Any]:
     length = networkx.dag_longest_path_length(drawn)
     theirs = time.perf_counter() - begin
     return {"rows": len(document), "own": own, "networkx": theirs, "same": bool(length == result.time.max())}
-
-
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
 
 
 def in_child(task: str, nodes: int) -> dict[str, Any]:
