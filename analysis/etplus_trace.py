@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
+from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.kineto_calls import nearest
 from ..schemas.records import IntColumn
 from .flops import wants_values
@@ -14,7 +15,6 @@ from .trace import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Trace
 
 __all__ = ["from_etplus"]
 
-_ANNOTATION_SCOPE = 7
 _NO_GPU = "the trace has no GPU events"
 
 
@@ -66,7 +66,7 @@ def _timed_caller(document: EtPlusDocument, position: IntColumn) -> IntColumn:
 
 
 def _calls(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, table: Signatures) -> Calls:
-    kind = np.where(document.scope[rows] == _ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
+    kind = np.where(document.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = np.array([wants_values(name) for name in document.names], np.bool_)[document.name[rows[ops]]]

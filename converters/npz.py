@@ -19,6 +19,7 @@ from ..analysis.trace import Trace
 from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.graph_arrays import (
     CONFIG_FEATURES,
     NODE_FEATURES,
@@ -50,7 +51,6 @@ NODE_NAMES = (
 """The columns of `node_feat` that are used; those behind are 0."""
 CONFIG_NAMES = ("log2 threads", "log2 batch")
 """The columns of `node_config_feat` that are used; those behind are 0."""
-_ANNOTATION_SCOPE = 7
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
     ("<kernel communication>", re.compile(r"nccl|rccl|allreduce|alltoall", re.I)),
@@ -89,7 +89,7 @@ def graph_arrays(
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
         raise UsageError(f"configuration {sorted(wrong)}: threads and batch can be told")
-    of_op = (document.kind == CPU) & (document.scope != _ANNOTATION_SCOPE)
+    of_op = (document.kind == CPU) & (document.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(document.timed & (of_op | (document.kind == GPU)))
     if not len(rows):
         raise ConvertError(f"{document.file}: no operator has a time, so there is no graph; link the ET anew")

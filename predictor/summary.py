@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from ..analysis.intervals import union
 from ..schemas.etplus_document import GPU
+from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.records import IntColumn
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay
-from .threads import ANNOTATION_SCOPE
 
 __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 

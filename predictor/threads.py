@@ -8,14 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.etplus_document import GPU
+from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.records import IntColumn
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 
-__all__ = ["ANNOTATION_SCOPE", "handoffs", "host_chains"]
+__all__ = ["handoffs", "host_chains"]
 
-ANNOTATION_SCOPE = 7
-"""`scope` of annotations, which enclose ops of other threads' waiting, too."""
 _LONG_NS = 200_000
 """A shorter pause of a thread is host work between two calls, not waiting for another thread."""
 
