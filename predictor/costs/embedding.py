@@ -6,10 +6,11 @@ Model Training on GPUs" (2022): DRAM and L2 traffic in sectors of 32 bytes, and 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ...analysis.devices import Device
 from .task import Bag, Estimate, Task
@@ -78,21 +79,33 @@ def _hit_rate(cached: int, rows: int, draws: int) -> float:
 
 
 @dataclass(frozen=True)
-class EmbeddingBackwardSgd:
+class _Backward(ABC):
+    """What the backward lookups have in common."""
+
+    devices: Mapping[str, Device]
+    adagrad: ClassVar[bool]
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a backward lookup with this optimizer; None for other work or an unknown device."""
+        device = self.devices.get(task.device)
+        if task.bag is None or device is None or not _is_backward(task) or ("adagrad" in _text(task)) != self.adagrad:
+            return None
+        return Estimate(self.nanoseconds(task.bag, device), f"embedding traffic on {device.name}")
+
+    @abstractmethod
+    def nanoseconds(self, bag: Bag, device: Device) -> float:
+        """Time of the update."""
+
+
+@dataclass(frozen=True)
+class EmbeddingBackwardSgd(_Backward):
     """Backward lookup that updates the rows with plain SGD: every row is read and written.
 
     Attributes:
         devices: records of the devices, by name.
     """
 
-    devices: Mapping[str, Device]
-
-    def predict(self, task: Task) -> Estimate | None:
-        """ns of a backward lookup with SGD; None for other work or an unknown device."""
-        device = self.devices.get(task.device)
-        if task.bag is None or device is None or not _is_backward(task) or "adagrad" in _text(task):
-            return None
-        return Estimate(self.nanoseconds(task.bag, device), f"embedding traffic on {device.name}")
+    adagrad = False
 
     def nanoseconds(self, bag: Bag, device: Device) -> float:
         """Time of the update; bound by memory, or by multiply-adds at the device's float32 peak if that is known."""
@@ -107,21 +120,14 @@ class EmbeddingBackwardSgd:
 
 
 @dataclass(frozen=True)
-class EmbeddingBackwardAdagrad:
+class EmbeddingBackwardAdagrad(_Backward):
     """Backward lookup with row-wise Adagrad: of each row also one element of state is read and written.
 
     Attributes:
         devices: records of the devices, by name.
     """
 
-    devices: Mapping[str, Device]
-
-    def predict(self, task: Task) -> Estimate | None:
-        """ns of a backward lookup with Adagrad; None for other work or an unknown device."""
-        device = self.devices.get(task.device)
-        if task.bag is None or device is None or not _is_backward(task) or "adagrad" not in _text(task):
-            return None
-        return Estimate(self.nanoseconds(task.bag, device), f"embedding traffic on {device.name}")
+    adagrad = True
 
     def nanoseconds(self, bag: Bag, device: Device) -> float:
         """Time of the update."""
