@@ -16,7 +16,7 @@ import numpy as np
 
 from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace, parse_execution_trace
-from ..schemas.files import TextBlob
+from ..schemas.files import Blob
 from ..schemas.kineto import KinetoTrace
 from ..schemas.records import IntColumn
 from .attach import Attachment
@@ -62,7 +62,7 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
     text = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": [%b]}' % (
         _SCHEMA.encode(), _pid(kineto), b",".join(_nodes(kineto, calls, order))
     )  # fmt: skip
-    trace = parse_execution_trace(TextBlob(Path(kineto.file).name, text), strict=True)
+    trace = parse_execution_trace(Blob(Path(kineto.file).name, text), strict=True)
     count = len(calls)
     match = Match(
         call=order,

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import TraceFormatError
-from .files import Source, TextBlob, open_text
+from .files import Blob, Source, open_text
 from .records import (
     UNREADABLE,
     Block,
@@ -30,11 +30,14 @@ from .records import (
     RecordTexts,
     StringTable,
     check_utf8,
+    decode_raws,
     int_column,
+    joined_columns,
     locate,
     parse_records,
 )
 from .recover import Loss
+from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = ["ANNOTATION_SCOPE", "ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
@@ -159,7 +162,7 @@ def read_execution_trace(
 
 
 def parse_execution_trace(
-    blob: TextBlob, *, strict: bool = False, progress: bool = False, jobs: int = 1
+    blob: Blob[Text], *, strict: bool = False, progress: bool = False, jobs: int = 1
 ) -> ExecutionTrace:
     """The same of a file that is open."""
     return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress, jobs=jobs)
@@ -192,7 +195,7 @@ def _build(
     started_s, duration_s = _recorded(header)
     names = StringTable()
     name = np.concatenate([names.codes(part.names)[part.columns.pop("name")] for part in parts])
-    columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
+    columns = joined_columns([part.columns for part in parts])
     structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in names.values])
     return ExecutionTrace(
         file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
@@ -259,13 +262,12 @@ class _NodeReader:
             try:
                 nodes: list[Any] = decode(array)
             except msgspec.ValidationError:
-                nodes = [self._any_node(raw, decode_one) for raw in _DECODE_RAWS(array)]
+                nodes = [self._any_node(raw, decode_one) for raw in decode_raws(array)]
             check_utf8(array)
             spans.append((begin, end, len(nodes)))
             block = _flat_columns(nodes) if self.flat else _columns(nodes)
             columns.append({**block, "name": names.codes(list(map(_NAME, nodes)))})
-        together = {key: np.concatenate([block[key] for block in columns]) for key in columns[0]} if columns else {}
-        return _Part(spans, together, names.values)
+        return _Part(spans, joined_columns(columns), names.values)
 
     def readable(self, texts: list[bytes], document: Document) -> list[bytes]:
         """The nodes that can be read; the others are counted in `document.dropped`."""
@@ -289,7 +291,6 @@ class _NodeReader:
 
 
 _NAME, _ID, _CALLER, _ATTRS = map(attrgetter, ("name", "id", "ctrl_deps", "attrs"))
-_DECODE_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _columns(nodes: list[Any]) -> dict[str, IntColumn]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, NoReturn, cast
+from typing import IO, BinaryIO, Generic, NoReturn, TypeVar, cast
 
 from isal import igzip, isal_zlib
 from tqdm import tqdm
@@ -19,11 +19,14 @@ from .errors import EtplusError, TraceFormatError, UsageError
 from .inflate import decompress_tolerant
 from .text import FileText, Text
 
-__all__ = ["Blob", "Source", "TextBlob", "load", "open_output", "open_text", "progress_bar", "write_all"]
+__all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "write_all"]
+
+D = TypeVar("D", bound=Text, covariant=True)
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
 
+_EMPTY = b" \t\r\n\x00"
 _GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK = 1 << 20
 _MAX_EXPANSION = 1200  # deflate cannot expand by more than about 1032; more is not a gzip stream of ours
@@ -32,21 +35,21 @@ _KEPT_IN_MEMORY = 16 << 20
 
 
 @dataclass(frozen=True)
-class Blob:
-    """A whole input in memory.
+class Blob(Generic[D]):
+    """A whole input.
 
     Attributes:
         name: the file's name for messages ("<bytes>" for data that has none).
-        data: the decompressed bytes.
+        data: the decompressed bytes, in memory or not.
         broken_at: offset in the *compressed* input at which a damaged gzip stream ended, None if it was whole.
     """
 
     name: str
-    data: bytes
+    data: D
     broken_at: int | None = None
 
 
-def load(source: Source, *, progress: bool = False) -> Blob:
+def load(source: Source, *, progress: bool = False) -> Blob[bytes]:
     """Read an input whole, gunzipping it when it starts with the gzip magic.
 
     Args:
@@ -57,7 +60,7 @@ def load(source: Source, *, progress: bool = False) -> Blob:
         TraceFormatError: the input is missing, a directory, unreadable or empty.
     """
     name, raw = _read(source)
-    if not raw[:_BLOCK].strip(b" \t\r\n\x00"):
+    if not raw[:_BLOCK].strip(_EMPTY):
         raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
     if not raw.startswith(_GZIP_MAGIC):
         return Blob(name, raw)
@@ -67,21 +70,7 @@ def load(source: Source, *, progress: bool = False) -> Blob:
     return Blob(name, data, broken_at)
 
 
-@dataclass(frozen=True)
-class TextBlob:
-    """A whole input, in memory or not.
-
-    Attributes:
-        name, broken_at: as in `Blob`.
-        text: the decompressed bytes.
-    """
-
-    name: str
-    text: Text
-    broken_at: int | None = None
-
-
-def open_text(source: Source, *, progress: bool = False) -> TextBlob:
+def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
     """Like `load`, but a large file that is not gzipped is left where it is.
 
     Raises:
@@ -93,10 +82,9 @@ def open_text(source: Source, *, progress: bool = False) -> TextBlob:
             if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY:
                 text = FileText(path)
                 start = text[:_BLOCK]
-                if not start.startswith(_GZIP_MAGIC) and start.strip(b" \t\r\n\x00"):
-                    return TextBlob(str(path), text)
-    blob = load(source, progress=progress)
-    return TextBlob(blob.name, blob.data, blob.broken_at)
+                if not start.startswith(_GZIP_MAGIC) and start.strip(_EMPTY):
+                    return Blob(str(path), text)
+    return load(source, progress=progress)
 
 
 def _read(source: Source) -> tuple[str, bytes]:

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import TraceFormatError
-from .files import Source, TextBlob, open_text
+from .files import Blob, Source, open_text
 from .kineto_events import CPU_CATEGORIES, PYTHON_CATEGORY, Codes, EventPart, read_events
-from .records import UNREADABLE, IntColumn, RecordTexts, StringTable, check_utf8, locate, parse_records
+from .records import UNREADABLE, IntColumn, RecordTexts, StringTable, check_utf8, joined_columns, locate, parse_records
 from .recover import Loss
+from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = [
@@ -179,7 +180,7 @@ def read_kineto(
 
 
 def parse_kineto(
-    blob: TextBlob, *, strict: bool = False, progress: bool = False, modules: bool = False, jobs: int = 1
+    blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False, jobs: int = 1
 ) -> KinetoTrace:
     """The same of a file that is open."""
     read = partial(_read, modules=modules)
@@ -229,7 +230,7 @@ def _build(
             for columns in (part.events, part.flows):
                 if name in columns:
                     columns[name] = codes[columns[name]]
-    events, flows = (_together([getattr(part, kind) for part in parts]) for kind in ("events", "flows"))
+    events, flows = (joined_columns([getattr(part, kind) for part in parts]) for kind in ("events", "flows"))
     values = {name: table.values for name, table in tables.items()}
     return KinetoTrace(
         file=document.name,
@@ -248,10 +249,6 @@ def _firsts(parts: list[EventPart]) -> list[int]:
     """The index of each part's first event."""
     counts = [sum(count for _, _, count in part.spans) for part in parts]
     return (np.cumsum(counts) - counts).tolist() if counts else []
-
-
-def _together(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 class _OnlyArgs(msgspec.Struct, gc=False):

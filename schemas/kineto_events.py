@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .records import Block, IntColumn, StringTable, check_utf8, exact_ns, int_column
+from .records import Block, IntColumn, StringTable, check_utf8, exact_ns, int_column, joined_columns
 
 __all__ = ["CPU_CATEGORIES", "PYTHON_CATEGORY", "Codes", "EventPart", "read_events"]
 
@@ -134,11 +134,8 @@ class _Reader:
         self.count += len(decoded)
 
     def part(self) -> EventPart:
-        events, flows = (
-            {k: np.concatenate([c[k] for c in kind]) for k in kind[0]} for kind in (self.events, self.flows)
-        )
         values = {"category": self.categories.values, "name": self.names.values, "thread": self.threads.values}
-        return EventPart(self.spans, events, flows, values)
+        return EventPart(self.spans, joined_columns(self.events), joined_columns(self.flows), values)
 
     def _is_module(self, event: Any) -> bool:
         return self.modules and event.name.startswith(_MODULE)

@@ -13,7 +13,7 @@ import codecs
 import contextlib
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -35,9 +35,11 @@ __all__ = [
     "Span",
     "StringTable",
     "check_utf8",
+    "decode_raws",
     "distinct",
     "exact_ns",
     "int_column",
+    "joined_columns",
     "locate",
     "parse_records",
 ]
@@ -53,7 +55,8 @@ _CLOSERS_TRIED = 64
 _BLOCKS_KEPT = 16
 _BLANK = b" \t\r\n"
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_DECODE_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
+decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""The undecoded elements of a JSON array."""
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
@@ -191,7 +194,7 @@ class RecordTexts:
         begin, end = self._spans[block]
         pieces = self._text[begin:end].split(self._separator) if self._separator else []
         if len(pieces) != self.first[block + 1] - self.first[block]:
-            return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in _DECODE_RAWS(self.array(block))]
+            return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in decode_raws(self.array(block))]
         pieces[0] = pieces[0][len(self._opener) :]
         pieces[-1] = pieces[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
         return self._opener, pieces
@@ -284,7 +287,7 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
     header = _DECODE_OBJECT(data)
     if key not in header:
         raise msgspec.ValidationError(f"Object missing required field `{key}`")
-    texts = [bytes(raw) for raw in _DECODE_RAWS(header.pop(key))]
+    texts = [bytes(raw) for raw in decode_raws(header.pop(key))]
     at = body = _opening(data, key)
     start = np.empty(len(texts), np.int64)
     for i, text in enumerate(texts):  # only white space and a comma stand between two records
@@ -329,6 +332,11 @@ def distinct(values: IntColumn) -> IntColumn:
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def joined_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    """Columns of the same names, one part after the other; none of no parts."""
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts else {}
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:

@@ -153,13 +153,12 @@ def _read(pipe: FileIO, size: int) -> bytearray:
 
 def _start(work: Callable[[int], T], pieces: range, others: list[FileIO], stack: contextlib.ExitStack) -> FileIO:
     """Fork a process that does the pieces and sends the results; it ends with the stack."""
+    import fcntl  # not there on every system
+
     source, sink = os.pipe()
     ours, theirs = stack.enter_context(FileIO(source, "r")), FileIO(sink, "w")
-    if sys.platform == "linux":
-        import fcntl
-
-        with contextlib.suppress(OSError):  # room for a whole result, so that a process need not wait to be rid of it
-            fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    with contextlib.suppress(OSError):  # room for a whole result, so that a process need not wait to be rid of it
+        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     with theirs:
         _fork(_send, (work, pieces, theirs, [*others, ours]), stack)
     return ours

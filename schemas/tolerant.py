@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from .collector import collector_paused
 from .errors import TraceFormatError
-from .files import TextBlob, progress_bar
+from .files import Blob, progress_bar
 from .records import UNREADABLE, Block, RecordArray
 from .recover import Loss, recover
 from .side_by_side import in_order
@@ -80,7 +80,7 @@ class Document:
 
 @collector_paused()
 def read_tolerantly(
-    blob: TextBlob, key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False, jobs: int = 1
+    blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False, jobs: int = 1
 ) -> T:
     """Run a reader on a file, once strictly and, where that fails, on the recovered text.
 
@@ -104,9 +104,9 @@ def read_tolerantly(
             )
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
-        return read(Document(blob.name, blob.text, losses=losses, progress=progress, jobs=jobs))
+        return read(Document(blob.name, blob.data, losses=losses, progress=progress, jobs=jobs))
     except UNREADABLE as error:
-        data = blob.text[:]
+        data = blob.data[:]
         _refuse_other_kind(blob.name, data, key)
         if strict:
             raise _not_readable(blob.name, error, expected, "drop --strict to recover what can be read") from None
