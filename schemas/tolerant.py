@@ -20,7 +20,8 @@ __all__ = ["Document", "Dropped", "read_tolerantly"]
 
 T = TypeVar("T")
 
-_PART = 4 << 20
+_PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
+"""Bytes of a part at most and at least, and how many parts there are at least if they are larger than the least."""
 _KINDS = {
     "nodes": ("an Execution Trace", "--et-file"),
     "traceEvents": ("a Kineto trace", "--kineto-file"),
@@ -64,7 +65,8 @@ class Document:
 
     def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
         """What `read` makes of consecutive blocks of the array's records, in order, made by `jobs` processes."""
-        spans = list(array.blocks(size=_PART))
+        size = min(max((array.end - array.start) // _FEWEST, _LEAST_PART), _PART)
+        spans = list(array.blocks(size=size))
         with progress_bar(array.end - array.start, f"parse {Path(self.name).name}", self.progress) as bar:
             made = in_order(lambda i: read(array.arrays(spans[i])), len(spans), self.jobs)
             for (begin, end), part in zip(spans, made, strict=True):
