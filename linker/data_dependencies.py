@@ -137,7 +137,7 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
     call_of_node[nodes.node] = np.arange(len(nodes))
     known: dict[bytes, tuple[str, int, int]] = {}
     for block, first in enumerate(et.texts.first[:-1].tolist()):
-        for node, text in enumerate(et.texts.unclosed(block), first):
+        for node, text in enumerate(et.texts.cut(block)[1], first):
             if b"!" not in text or (call := int(call_of_node[node])) < 0:
                 continue
             for schema in _MARKED_STRING.findall(text):

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,7 +20,7 @@ from .files import open_output
 from .kineto import EventTable
 from .records import IntColumn
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
-from .side_by_side import write_in_order
+from .turns import write_in_order
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
 
@@ -30,7 +29,7 @@ FORMAT_VERSION = "1.0"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
 
-_BLOCK, _ROWS = 1024, 8192
+_BLOCK, _ROWS = 2048, 8192
 """GPU nodes, and runtime calls or edges, that are made at once."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
@@ -44,13 +43,8 @@ _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 _END = b"}" + _SEPARATOR
 _Pieces = tuple[Sequence[bytes], ...]
 """Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
-
-
-class _Piece(NamedTuple):
-    """Part of the output: about how long it takes, a megabyte of the ET's text being 1, and what makes it."""
-
-    cost: float
-    make: Callable[[], bytes]
+_Piece = Callable[[], bytes]
+"""What makes a part of the output."""
 
 
 class _Tensors(msgspec.Struct, gc=False):
@@ -160,10 +154,8 @@ class EtPlus:
             UsageError: the folder does not exist or cannot be written to.
         """
         pieces = self._pieces()
-        target = Path(os.path.realpath(path))
-        folder = None if path == "-" or (target.exists() and not target.is_file()) else target.parent
         with open_output(path) as file:
-            write_in_order(file, lambda i: pieces[i].make(), [piece.cost for piece in pieces], jobs, folder)
+            write_in_order(file, lambda i: pieces[i](), len(pieces), jobs)
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""
@@ -173,29 +165,28 @@ class EtPlus:
     def chunks(self) -> Iterator[bytes]:
         """The file's bytes, a few megabytes at a time."""
         for piece in self._pieces():
-            yield piece.make()
+            yield piece()
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        nodes = [_Piece(1, partial(self._nodes, block)) for block in range(self.et.texts.block_count)]
-        nodes += [
-            _Piece((end - at) / 300, partial(self._gpu_nodes, at, end)) for at, end in _spans(len(self.gpu_row), _BLOCK)
-        ]
-        runtime = [_Piece(2, partial(self._runtime_text, *span)) for span in _spans(len(self.runtime_row), _ROWS)]
-        edges = [_Piece(0.4, partial(_edge_text, self.edges[slice(*span)])) for span in _spans(len(self.edges), _ROWS)]
+        nodes: list[_Piece] = [partial(self._nodes, block) for block in range(self.et.texts.block_count)]
+        nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _BLOCK)]
         return [
-            _Piece(0, lambda: self.et.before + b"\n    "),
-            *_separated([_Piece(1, self._renumbered)] if self.numbering.renumbered else nodes),
-            _Piece(0, lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": ['),
-            *_separated(runtime),
-            _Piece(0, lambda: b"]" + b',\n  "edges": ['),
-            *_separated(edges),
-            _Piece(0, lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n"),
+            lambda: self.et.before + b"\n    ",
+            *_separated([self._renumbered] if self.numbering.renumbered else nodes),
+            lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": [',
+            *_separated([partial(self._runtime_text, *span) for span in _spans(len(self.runtime_row), _ROWS)]),
+            lambda: b"]" + b',\n  "edges": [',
+            *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
+            lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
     def _nodes(self, block: int) -> bytes:
         texts = self.et.texts
-        return _joined((texts.unclosed(block), self._added(np.arange(*texts.first[block : block + 2]))))
+        opener, nodes = texts.cut(block)
+        added = self._added(np.arange(*texts.first[block : block + 2]), _END + opener)
+        added[-1] = added[-1].removesuffix(opener)
+        return opener + _joined((nodes, added))
 
     def _gpu_nodes(self, begin: int, end: int) -> bytes:
         return _joined(self._gpu_pieces(np.arange(begin, end)))
@@ -208,23 +199,22 @@ class EtPlus:
         texts = [b"".join(text) for made in pieces for text in zip(*made, strict=True)]
         return b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
 
-    def _added(self, nodes: IntColumn) -> list[bytes]:
+    def _added(self, nodes: IntColumn, end: bytes = _END) -> list[bytes]:
         """What follows on what the ET says of each of consecutive nodes."""
-        linked = np.flatnonzero(self.kineto_event[nodes] >= 0)
-        at = nodes[linked]
-        dur = microseconds(self.dur[at])
+        linked = self.kineto_event[nodes] >= 0
+        dur = microseconds(self.dur[nodes])
         parts: list[Part] = [
-            b', "ts": ', microseconds(self.ts[at]), b', "dur": ', dur, b', "inclusive_dur": ', dur,
-            b', "exclusive_dur": ', microseconds(self.exclusive[at]), b', "kineto_event": ',
-            integers(self.kineto_event[at]), b', "link": ', choice(self.certain[at].astype(np.int64), _LINKS),
-            _INDEPENDENT + _END,
+            b', "ts": ', microseconds(self.ts[nodes]), b', "dur": ', dur, b', "inclusive_dur": ', dur,
+            b', "exclusive_dur": ', microseconds(self.exclusive[nodes]), b', "kineto_event": ',
+            integers(np.maximum(self.kineto_event[nodes], 0)), b', "link": ',
+            choice(self.certain[nodes].astype(np.int64), _LINKS), _INDEPENDENT + end,
         ]  # fmt: skip
-        added = [_END] * len(nodes)
-        for i, text in zip(linked.tolist(), rows(len(at), parts), strict=True):
-            added[i] = text
+        added = rows(len(nodes), parts)
+        for i in np.flatnonzero(~linked).tolist():
+            added[i] = end
         begin, stop = np.searchsorted(self._dependent, (nodes[0], nodes[-1] + 1))
         for i in (self._dependent[begin:stop] - nodes[0]).tolist():
-            added[i] = added[i].removesuffix(_INDEPENDENT + _END) + self._dependencies(int(nodes[i])) + _END
+            added[i] = added[i].removesuffix(_INDEPENDENT + end) + self._dependencies(int(nodes[i])) + end
         return added
 
     @cached_property
@@ -308,10 +298,10 @@ def _spans(count: int, size: int) -> list[tuple[int, int]]:
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
     """The same pieces, each ending with the separator, but the last."""
-    return [*pieces[:-1], *(_Piece(last.cost, partial(_without_separator, last.make)) for last in pieces[-1:])]
+    return [*pieces[:-1], *(partial(_without_separator, last) for last in pieces[-1:])]
 
 
-def _without_separator(make: Callable[[], bytes]) -> bytes:
+def _without_separator(make: _Piece) -> bytes:
     return make().removesuffix(_SEPARATOR)
 
 

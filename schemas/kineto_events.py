@@ -116,7 +116,7 @@ class _Reader:
         self.flows: list[_Columns] = []
         self.count = 0
 
-    def add(self, begin: int, end: int, array: bytes) -> None:
+    def add(self, begin: int, end: int, array: bytes | memoryview) -> None:
         decoded: list[Any] = _decode(array)
         check_utf8(array)
         ts = list(map(_TS, decoded))

@@ -13,7 +13,7 @@ import codecs
 import contextlib
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .text import Text, find, rfind
+from .text import Text, copy_into, find, rfind
 
 __all__ = [
     "UNREADABLE",
@@ -61,8 +61,8 @@ _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Span = tuple[int, int]
-Block = tuple[int, int, bytes]
-"""Begin and end of consecutive records in a document, and the JSON array of them."""
+Block = tuple[int, int, memoryview]
+"""Begin and end of consecutive records in a document, and the JSON array of them, good until the next is asked for."""
 
 
 class Records(NamedTuple):
@@ -120,8 +120,7 @@ class RecordArray:
 
     def arrays(self, within: Span | None = None) -> Iterator[Block]:
         """The blocks of a span of records or of all, read one at a time."""
-        for begin, end in self.blocks(within):
-            yield begin, end, b"[%b]" % self.text[begin:end]
+        return _arrays(self.text, self.blocks(within))
 
     def texts(self, blocks: Sequence[tuple[int, int, int]]) -> RecordTexts:
         """The records of blocks, given as begin, end and number of records."""
@@ -169,13 +168,15 @@ class RecordTexts:
 
     def arrays(self) -> Iterator[Block]:
         """All blocks."""
-        for block, (begin, end) in enumerate(self._spans):
-            yield begin, end, self.array(block)
+        return _arrays(self._text, self._spans)
 
-    def unclosed(self, block: int) -> list[bytes]:
-        """The texts of a block's records without the closing brace and the blank before it."""
-        opener, pieces = self._recently_cut(block)
-        return [opener + piece for piece in pieces]
+    def cut(self, block: int) -> tuple[bytes, list[bytes]]:
+        """How each of a block's records begins, and how it goes on up to the closing brace and the blank before it."""
+        cut = self._recent.pop(block, None)
+        self._recent[block] = cut = self._cut(block) if cut is None else cut
+        if len(self._recent) > _BLOCKS_KEPT:
+            self._recent.popitem(last=False)
+        return cut
 
     def of(self, records: IntColumn) -> list[bytes]:
         """The texts of records, by position; neighbours cost no second reading."""
@@ -184,13 +185,12 @@ class RecordTexts:
         result = [b""] * len(records)
         order = np.argsort(blocks, kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
-            opener, pieces = self._recently_cut(int(blocks[members[0]]))
+            opener, pieces = self.cut(int(blocks[members[0]]))
             for i in members.tolist():
                 result[i] = b"%b%b}" % (opener, pieces[within[i]])
         return result
 
     def _cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        """How each of a block's records begins, and how it goes on up to the closing brace and the blank before it."""
         begin, end = self._spans[block]
         pieces = self._text[begin:end].split(self._separator) if self._separator else []
         if len(pieces) != self.first[block + 1] - self.first[block]:
@@ -199,12 +199,18 @@ class RecordTexts:
         pieces[-1] = pieces[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
         return self._opener, pieces
 
-    def _recently_cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        cut = self._recent.pop(block, None)
-        self._recent[block] = cut = self._cut(block) if cut is None else cut
-        if len(self._recent) > _BLOCKS_KEPT:
-            self._recent.popitem(last=False)
-        return cut
+
+def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
+    """The JSON arrays of spans of records, all made in one place of memory, which is quicker than new ones for each."""
+    room = bytearray()
+    for begin, end in spans:
+        size = end - begin + 2
+        if len(room) < size:
+            room = bytearray(size + size // 8)
+        array = memoryview(room)[:size]
+        array[0], array[-1] = b"[]"
+        copy_into(array[1:-1], text, begin)
+        yield begin, end, array
 
 
 def locate(text: Text, key: str) -> RecordArray | None:
@@ -346,13 +352,13 @@ def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
     return ns
 
 
-def check_utf8(text: bytes) -> None:
+def check_utf8(text: bytes | memoryview) -> None:
     """msgspec does not look into texts that it skips.
 
     Raises:
         UnicodeDecodeError: not UTF-8.
     """
-    if not text.isascii():
+    if np.frombuffer(text, np.uint8).max(initial=0) > 127:
         codecs.decode(text, "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A series of independent pieces of work, done by several processes; their results given back or written in order."""
+"""A series of independent pieces of work, done by several processes; their results are given back in order."""
 
 from __future__ import annotations
 
@@ -6,31 +6,21 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import shutil
 import signal
 import struct
 import sys
-import tempfile
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from io import FileIO
-from itertools import accumulate, pairwise
 from multiprocessing.context import ForkProcess
-from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from .files import write_all
-
-__all__ = ["in_order", "write_in_order"]
+__all__ = ["fork", "in_order", "may_fork"]
 
 T = TypeVar("T")
 
 _PIPE_BYTES = 1 << 20
 _SIZE = struct.Struct("<Q")
-_WORTH_A_PROCESS = 8
-"""What pieces of output cost together."""
-_COPIED = 1 << 20
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -47,7 +37,7 @@ def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
     Raises:
         What `work` raises, when its piece is asked for.
     """
-    if not _may_fork(jobs):
+    if not may_fork(jobs):
         jobs = 1
     with contextlib.ExitStack() as stack:
         helpers: list[FileIO] = []
@@ -58,48 +48,12 @@ def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
             yield work(i) if turn == 0 else _received(helpers[turn - 1], work, i)
 
 
-def write_in_order(
-    file: IO[bytes], make: Callable[[int], bytes], costs: Sequence[float], jobs: int, folder: Path | None = None
-) -> None:
-    """Write `make(0)`, `make(1)`, …, one for each of `costs`; the same bytes whatever `jobs` is.
-
-    Each process makes a share of neighbouring pieces, all of about the same cost. This one begins with the first,
-    forked ones write theirs to temporary files, which are appended. Forking is left out where `in_order` does so.
-
-    Args:
-        costs: about how long each piece takes, any unit that is about a megabyte of text.
-        folder: where temporary files go; the system's place by default.
-    """
-    done = list(accumulate(costs, initial=0.0))
-    jobs = max(min(jobs, int(done[-1] / _WORTH_A_PROCESS)), 1) if _may_fork(jobs) else 1
-    cuts = [0, *(bisect_left(done, done[-1] * k / jobs) for k in range(1, jobs)), len(costs)]
-    shares = [range(begin, end) for begin, end in pairwise(cuts)]
-    with contextlib.ExitStack() as stack:
-        helpers = []
-        for share in shares[1:]:
-            part = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-            helpers.append((_fork(_write_share, (make, share, part), stack), share, part))
-        write_all(file, map(make, shares[0]))
-        for process, share, part in helpers:
-            process.join()
-            if process.exitcode:  # killed, or it failed as this process will
-                write_all(file, map(make, share))
-            else:
-                part.seek(0)
-                shutil.copyfileobj(part, file, _COPIED)
-
-
-def _write_share(make: Callable[[int], bytes], share: range, part: IO[bytes]) -> None:
-    for i in share:
-        part.write(make(i))
-    part.flush()
-
-
-def _may_fork(jobs: int) -> bool:
+def may_fork(jobs: int) -> bool:
+    """Whether work for so many processes is given to forked ones; see `in_order`."""
     return jobs > 1 and sys.platform == "linux" and threading.active_count() == 1
 
 
-def _fork(work: Callable[..., None], arguments: tuple[Any, ...], stack: contextlib.ExitStack) -> ForkProcess:
+def fork(work: Callable[..., None], arguments: tuple[Any, ...], stack: contextlib.ExitStack) -> ForkProcess:
     """A forked process that ends with the stack at the latest."""
     process = multiprocessing.get_context("fork").Process(target=_run, args=(work, arguments), daemon=True)
     # What a signal's handler raises in the midst of forking would be ignored: let signals wait so long.
@@ -160,7 +114,7 @@ def _start(work: Callable[[int], T], pieces: range, others: list[FileIO], stack:
     with contextlib.suppress(OSError):  # room for a whole result, so that a process need not wait to be rid of it
         fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     with theirs:
-        _fork(_send, (work, pieces, theirs, [*others, ours]), stack)
+        fork(_send, (work, pieces, theirs, [*others, ours]), stack)
     return ours
 
 

@@ -7,7 +7,7 @@ import weakref
 
 from .errors import TraceFormatError
 
-__all__ = ["FileText", "Text", "find", "rfind"]
+__all__ = ["FileText", "Text", "copy_into", "find", "rfind"]
 
 _WINDOW = 1 << 16
 
@@ -35,10 +35,20 @@ class FileText:
         pieces, at = [], begin
         while at < end:
             pieces.append(os.pread(self._file, end - at, at))
-            at += len(pieces[-1])
-            if not pieces[-1] or self._state() != (self._size, self._changed):
-                raise TraceFormatError(self._name, "", "the file was changed while it was read", "try again")
+            at += self._advanced(len(pieces[-1]))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_into(self, target: memoryview, begin: int) -> None:
+        """Fill a buffer with what lies from an offset on."""
+        at = 0
+        while at < len(target):
+            at += self._advanced(os.preadv(self._file, [target[at:]], begin + at))
+
+    def _advanced(self, count: int) -> int:
+        """The number of bytes that were read, if they are still those of the file that was opened."""
+        if not count or self._state() != (self._size, self._changed):
+            raise TraceFormatError(self._name, "", "the file was changed while it was read", "try again")
+        return count
 
     def _state(self) -> tuple[int, int]:
         """Size in bytes and time of the last change in ns."""
@@ -51,6 +61,14 @@ class FileText:
 
 
 Text = bytes | FileText
+
+
+def copy_into(target: memoryview, text: Text, begin: int) -> None:
+    """Fill a buffer with what lies from an offset on."""
+    if isinstance(text, bytes):
+        target[:] = memoryview(text)[begin : begin + len(target)]
+    else:
+        text.read_into(target, begin)
 
 
 def find(text: Text, wanted: bytes, begin: int, end: int) -> int:

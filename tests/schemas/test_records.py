@@ -53,7 +53,8 @@ def texts_of(array: RecordArray) -> list[bytes] | None:
     except msgspec.DecodeError:
         return None
     texts = array.texts(spans)
-    unclosed = [text for block in range(texts.block_count) for text in texts.unclosed(block)]
+    cuts = map(texts.cut, range(texts.block_count))
+    unclosed = [opener + piece for opener, pieces in cuts for piece in pieces]
     assert texts.of(np.arange(len(texts))) == [text + b"}" for text in unclosed]
     assert all(text == text.rstrip() for text in unclosed)
     assert texts.of(np.arange(len(texts))[::-2]) == [text + b"}" for text in unclosed[::-2]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from etplus.schemas.side_by_side import in_order, write_in_order
+from etplus.schemas.side_by_side import in_order
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -83,7 +82,7 @@ def test_no_forking_beside_a_thread() -> None:
 
 SIGNALLED = """
 import os, signal, sys
-from etplus.schemas.side_by_side import in_order, write_in_order
+from etplus.schemas.side_by_side import in_order
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGTERM))
 print(list(in_order(lambda i: i, 4, 2)))
@@ -94,36 +93,3 @@ print(list(in_order(lambda i: i, 4, 2)))
 def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
     done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
-
-
-@pytest.mark.parametrize("jobs", [0, 1, 2, 3, 50])
-@pytest.mark.parametrize("count", [0, 1, 17, 40])
-def test_written_in_order_whatever_the_number_of_processes(count: int, jobs: int, tmp_path: Path) -> None:
-    file = io.BytesIO()
-    write_in_order(file, lambda i: b"%d " % i * 1000, [i % 3 for i in range(count)], jobs, tmp_path)
-    assert file.getvalue() == b"".join(b"%d " % i * 1000 for i in range(count))
-    assert list(tmp_path.iterdir()) == []
-
-
-@on_linux
-def test_the_share_of_a_killed_process_is_made_up_for() -> None:
-    own, file = os.getpid(), io.BytesIO()
-
-    def make(i: int) -> bytes:
-        if i == 30 and os.getpid() != own:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return b"%d " % i
-
-    write_in_order(file, make, [1.0] * 40, 2)
-    assert file.getvalue() == b"".join(b"%d " % i for i in range(40))
-
-
-def test_an_error_in_any_share_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
-    def make(i: int) -> bytes:
-        if i == 30:
-            raise ValueError("the thirtieth")
-        return b"."
-
-    with pytest.raises(ValueError, match="the thirtieth"):
-        write_in_order(io.BytesIO(), make, [1.0] * 40, 2)
-    assert capfd.readouterr() == ("", "")
