@@ -363,7 +363,7 @@ def check_utf8(text: bytes | memoryview) -> None:
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
-    """An int64 column; whatever is no integer of 64 bits becomes `missing`."""
+    """An int64 column; whatever is no integer of 64 bits, however it is written, becomes `missing`."""
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             return np.fromiter(values, np.int64, len(values))
@@ -371,4 +371,6 @@ def int_column(values: list[Any], missing: int) -> IntColumn:
 
 
 def _int_or(missing: int, value: Any) -> int:
+    if type(value) is float and value.is_integer():
+        value = int(value)
     return value if type(value) is int and -(2**63) <= value < 2**63 else missing

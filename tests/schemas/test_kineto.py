@@ -52,6 +52,7 @@ def check(data: bytes) -> KinetoTrace:
         kinds = [CPU_ARGS if e.get("cat") in ("cpu_op", "user_annotation") else OTHER_ARGS for _, e in wanted]
         given = [(e.get("args") or {}).get(key, none) for _, e in wanted]
         values = [value if column in kind else none for value, kind in zip(given, kinds, strict=True)]
+        values = [int(v) if type(v) is Decimal and v == int(v) else v for v in values]
         expected = [v if type(v) is int and -(2**63) <= v < 2**63 else none for v in values]
         assert getattr(events, column).tolist() == expected, column
     for row, (_, event) in enumerate(wanted):
@@ -158,13 +159,32 @@ def test_runtime_calls_of_amd_with_texts_for_stream_and_size() -> None:
     assert trace.events.stream.tolist() == [-1, 0] and trace.events.correlation.tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("odd", ["5", 5.0, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1])
+@pytest.mark.parametrize("odd", ["5", 5.5, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1, 1e300])
 def test_a_number_that_is_none_counts_as_missing_whatever_stands_beside_it(odd: Any) -> None:
     for category in ("kernel", "cpu_op"):
         event = {"ph": "X", "cat": category, "ts": 1, "dur": 1}
         alone = {**event, "args": {key: odd for key, _ in ARGS.values()}}
         check(events_of(alone))
         check(events_of(alone, {**event, "args": {key: "0x1" for key, _ in ARGS.values()}}))
+
+
+@pytest.mark.parametrize("number", [5.0, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
+def test_whole_numbers_are_exact(number: float) -> None:
+    for category in ("kernel", "cpu_op"):
+        event = {"ph": "X", "cat": category, "ts": 1, "dur": 1, "args": {key: number for key, _ in ARGS.values()}}
+        check(events_of(event))
+        check(events_of(event, {**event, "args": {"stream": "0x1"}}))
+
+
+def test_events_of_both_kinds_in_one_file() -> None:
+    """Texts for numbers, phases that no writer of traces has, and times since the epoch change how the rest is read."""
+    plain = {"ph": "X", "cat": "kernel", "name": "k" * 900, "ts": 1.5, "dur": 2.25, "args": {"stream": 7}}
+    odd = [{"ph": "?", "ts": []}, {**plain, "args": {"stream": "0x0"}}, {**plain, "ts": 1_700_000_000_000_000.125}]
+    for one in odd[1:]:
+        trace = check(events_of(*[plain] * 3000, one, *[plain] * 3000))
+        assert len(trace.events) == 6001
+    with pytest.raises(TraceFormatError):
+        read_kineto(events_of(plain, odd[0]), strict=True)
 
 
 def test_missing_args_and_fields() -> None:

@@ -1,0 +1,259 @@
+"""Decode a block of Kineto events into what matters of them, as lists and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from itertools import compress
+from operator import attrgetter, not_, or_
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .records import IntColumn, exact_ns, int_column
+
+__all__ = ["PYTHON_CATEGORY", "Decoded", "decode_any", "decode_plain"]
+
+PYTHON_CATEGORY = "python_function"
+"""Never needed for linking, and most of a file recorded with_stack."""
+_MODULE = "nn.Module: "
+"""How the names of Python calls begin that are a module's forward."""
+
+_NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device")
+"""The arguments that linking needs; all are numbers, −1 for none."""
+_WRITTEN = ("External id", "Record function id", "Sequence number", "correlation", "stream", "device")
+"""What they are called in a file."""
+
+_EXACT_US = 2.0**43
+"""Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
+_EXACT_INTEGER = 2.0**53
+_MAX_NS = 2.0**62
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a block of events holds.
+
+    Attributes:
+        count: how many events there are.
+        at: int64, positions of the duration events (ph "X") that are kept; the next six have one entry for each.
+        category, name: their texts.
+        thread: (pid, tid), numbers or texts.
+        ts, dur: int64 ns.
+        numbers: int64 columns external_id, rf_id, seq, correlation, stream, device; −1 for none.
+        flow_start: for each flow event (ph "s" and "f", but no end of an "ac2g") whether it is a start.
+        flow_category, flow_thread: as those of duration events.
+        flow_id: int64, −1 for none. flow_ts: int64 ns.
+    """
+
+    count: int
+    at: IntColumn
+    category: list[str]
+    name: list[str]
+    thread: list[tuple[int | str, int | str]]
+    ts: IntColumn
+    dur: IntColumn
+    numbers: dict[str, IntColumn]
+    flow_start: npt.NDArray[np.bool_]
+    flow_category: list[str]
+    flow_thread: list[tuple[int | str, int | str]]
+    flow_id: IntColumn
+    flow_ts: IntColumn
+
+
+_Numbers = msgspec.defstruct(
+    "_Numbers", [(name, float, -1.0) for name in _NUMBERS], rename=dict(zip(_NUMBERS, _WRITTEN, strict=True)),
+    gc=False, frozen=True,
+)  # fmt: skip
+_NO_NUMBERS = _Numbers()
+
+
+class _Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
+    """Fields in the order in which they are written, which decodes fastest."""
+
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: float = 0.0
+    dur: float = 0.0
+    args: _Numbers = _NO_NUMBERS  # type: ignore[valid-type]
+
+
+class _Start(msgspec.Struct, tag_field="ph", tag="s", gc=False):
+    id: int | str = -1
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: float = 0.0
+    cat: str = ""
+
+
+class _End(_Start, tag_field="ph", tag="f", gc=False):
+    pass
+
+
+_OTHER_PHASES = "MiICtBEbnePNODRcSTpFVv"
+_Others = (msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in _OTHER_PHASES)
+_PlainEvent = reduce(or_, _Others, _Complete | _Start | _End)
+
+_CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
+_THREAD = attrgetter("pid", "tid")
+_decode_plain = msgspec.json.Decoder(list[_PlainEvent]).decode  # type: ignore[valid-type]
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _number_rows() -> np.dtype[np.void]:
+    """Where the numbers are in a MessagePack map of doubles: each follows on its key and a byte for its type."""
+    example = _encode(_NO_NUMBERS)
+    offsets = [example.index(key.encode()) + len(key) + 1 for key in _WRITTEN]
+    return np.dtype({"names": _NUMBERS, "formats": [">f8"] * 6, "offsets": offsets, "itemsize": len(example)})
+
+
+_NUMBER_ROWS = _number_rows()
+
+
+def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
+    """Decode events that are written as PyTorch does since 2024; None if `decode_any` is needed.
+
+    Times are relative to the file's base, and numbers are numbers that a double holds exactly.
+
+    Args:
+        array: a JSON array of events.
+        modules: keep Python calls that are a module's forward; others are left out.
+    """
+    try:
+        decoded: list[Any] = _decode_plain(array)
+    except msgspec.ValidationError:
+        return None
+    complete = [type(event) is _Complete for event in decoded]
+    events, at = _kept(decoded, complete, modules)
+    numbers = _numbers(list(map(_ARGS, events)))
+    others = compress(decoded, map(not_, complete))
+    flows = [e for e in others if type(e) is _Start or (type(e) is _End and e.cat != "ac2g")]
+    times = [
+        np.fromiter(map(get, of), np.float64, len(of)) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))
+    ]
+    if numbers is None or any(np.abs(us).max(initial=0.0) >= _EXACT_US for us in times):
+        return None
+    ts, dur, flow_ts = map(exact_ns, times)
+    return Decoded(
+        len(decoded), at, list(map(_CATEGORY, events)), list(map(_NAME, events)),
+        list(map(_THREAD, events)), _after_base(ts), dur, numbers,
+        np.array([type(e) is _Start for e in flows], np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
+        int_column([e.id for e in flows], -1), flow_ts,
+    )  # fmt: skip
+
+
+def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn]:
+    """The duration events that matter, and their positions."""
+    events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
+    if PYTHON_CATEGORY in map(_CATEGORY, events):
+        wanted = [e.cat != PYTHON_CATEGORY or (modules and e.name.startswith(_MODULE)) for e in events]
+        return list(compress(events, wanted)), at[wanted]
+    return events, at
+
+
+def _numbers(args: list[Any]) -> dict[str, IntColumn] | None:
+    """The columns of _NUMBERS; None if a number is no integer, or too large for a double to be exact.
+
+    All are encoded at once into rows of one length, which costs a third of asking each object for each number.
+    """
+    text = _encode(args)
+    rows = np.frombuffer(text, _NUMBER_ROWS, offset=len(text) - len(args) * _NUMBER_ROWS.itemsize)
+    columns: dict[str, IntColumn] = {}
+    for name in _NUMBERS:
+        values = rows[name].astype(np.float64)
+        if np.abs(values).max(initial=0.0) >= _EXACT_INTEGER:
+            return None
+        columns[name] = values.astype(np.int64)
+        if not np.array_equal(columns[name], values):
+            return None
+    return columns
+
+
+class _AnyArgs(msgspec.Struct, rename=dict(zip(_NUMBERS, _WRITTEN, strict=True)), gc=False, frozen=True):
+    external_id: Any = -1
+    rf_id: Any = -1
+    seq: Any = -1
+    correlation: Any = -1
+    stream: Any = -1
+    device: Any = -1
+
+
+_NO_ARGS = _AnyArgs()
+
+
+class _AnyEvent(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: int | float = 0
+    dur: int | float = 0
+    args: _AnyArgs | list[Any] | str | float | bool | None = _NO_ARGS
+    id: int | str = -1
+
+
+class _ExactEvent(_AnyEvent, gc=False):
+    """The same with the decimals of the times kept: epoch µs with a fraction do not fit a double."""
+
+    ts: Decimal = Decimal(0)  # type: ignore[assignment]
+    dur: Decimal = Decimal(0)  # type: ignore[assignment]
+
+
+_decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind in (_AnyEvent, _ExactEvent))  # type: ignore[valid-type]
+
+
+def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
+    """Decode events of any generation of files, more slowly.
+
+    Args:
+        array, modules: see `decode_plain`.
+
+    Raises:
+        msgspec.ValidationError: what is no event, a time before the trace's base, or beyond 2**62 ns, 146 years.
+    """
+    decoded: list[Any] = _decode_any(array)
+    ts = list(map(_TS, decoded))
+    if ts and max(ts) >= _EXACT_US and float in set(map(type, ts)):
+        decoded = _decode_exact(array)
+    complete = [event.ph == "X" for event in decoded]
+    events, at = _kept(decoded, complete, modules)
+    flows = [e for e in decoded if e.ph == "s" or (e.ph == "f" and e.cat != "ac2g")]
+    args = [_NO_ARGS if event.args is None else event.args for event in events]
+    if not all(isinstance(a, _AnyArgs) for a in args):
+        raise msgspec.ValidationError("an event whose `args` are no object")
+    return Decoded(
+        len(decoded), at, list(map(_CATEGORY, events)), list(map(_NAME, events)),
+        list(map(_THREAD, events)), _after_base(_nanoseconds(events, _TS)), _nanoseconds(events, _DUR),
+        {name: int_column(list(map(attrgetter(name), args)), -1) for name in _NUMBERS},
+        np.array([e.ph == "s" for e in flows], np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
+        int_column([e.id for e in flows], -1), _nanoseconds(flows, _TS),
+    )  # fmt: skip
+
+
+def _after_base(ts: IntColumn) -> IntColumn:
+    if len(ts) and ts.min() < 0:
+        raise msgspec.ValidationError("a negative time stamp")
+    return ts
+
+
+def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
+    """Times in µs, as doubles or Decimals, to int64 ns."""
+    values = list(map(of, events))
+    kinds = set(map(type, values))
+    if kinds <= {int} and max(map(abs, values), default=0) * 1000 < _MAX_NS:
+        return np.fromiter(values, np.int64, len(values)) * 1000
+    if Decimal in kinds:
+        exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < _MAX_NS else None for v in values]
+        if None not in exact:
+            return np.array(exact, np.int64)
+    us = np.fromiter(values, np.float64, len(values))
+    if np.any(np.abs(us) >= _MAX_NS / 1000):
+        raise msgspec.ValidationError("a time of over 146 years")
+    return exact_ns(us)
