@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import msgspec
 
 from ..schemas.collector import collector_paused
+from ..schemas.columns import IntColumn
 from ..schemas.errors import TraceFormatError
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import Source, load, open_output
 from ..schemas.kineto import read_kineto
-from ..schemas.records import UNREADABLE, IntColumn, parse_records
+from ..schemas.records import UNREADABLE, parse_records
 from .devices import Device
 from .etplus_trace import from_etplus
 from .kineto_trace import from_kineto

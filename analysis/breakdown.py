@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.records import IntColumn
+from ..schemas.columns import IntColumn
 from .intervals import Intervals, Span, intersection, sums, union
 from .trace import ANNOTATION, Trace
 

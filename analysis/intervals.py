@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schemas.records import IntColumn
+from ..schemas.columns import IntColumn
 
 __all__ = ["Intervals", "Span", "intersection", "sums", "union"]
 

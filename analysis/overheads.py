@@ -22,10 +22,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn, StringTable
 from ..schemas.errors import TraceFormatError
 from ..schemas.files import Source, load
 from ..schemas.kineto_calls import nearest
-from ..schemas.records import IntColumn, StringTable
 from .trace import OP, Trace
 
 __all__ = [

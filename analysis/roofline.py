@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn
 from ..schemas.kineto_calls import nearest
-from ..schemas.records import IntColumn
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
 from .intervals import sums

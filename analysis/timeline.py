@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.records import IntColumn
+from ..schemas.columns import IntColumn
 
 __all__ = ["Blocks", "condense", "nest"]
 

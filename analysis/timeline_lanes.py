@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.records import IntColumn
+from ..schemas.columns import IntColumn
 from .intervals import Intervals, sums, union
 from .kernel_kinds import GPU_KINDS, gpu_kind
 from .timeline import condense, nest

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.etplus_document import Comm
-from ..schemas.records import IntColumn
 from .hierarchy import Hierarchy, place_calls
 from .intervals import Span
 from .signatures import Signature

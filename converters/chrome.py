@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 import orjson
 
+from ..schemas.columns import IntColumn
 from ..schemas.errors import ConvertError
 from ..schemas.etplus import EDGE_KINDS
 from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
 from ..schemas.files import open_output
-from ..schemas.records import IntColumn
 
 __all__ = ["ChromeTrace", "write_chrome"]
 

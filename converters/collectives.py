@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.comm_types import (
     HOST_COLLECTIVE,
@@ -24,7 +25,6 @@ from ..schemas.comm_types import (
     with_inputs,
 )
 from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument
-from ..schemas.records import IntColumn
 from .host import issue_times
 
 __all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.execution_trace import ANNOTATION_SCOPE
-from ..schemas.records import IntColumn
 
 __all__ = [
     "Coverage",

@@ -16,6 +16,7 @@ from ..analysis.etplus_trace import from_etplus
 from ..analysis.flops import bytes_moved, flops
 from ..analysis.signatures import Signature
 from ..analysis.trace import Trace
+from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
@@ -30,7 +31,6 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
-from ..schemas.records import IntColumn
 
 __all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
 

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
 from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable
-from ..schemas.records import IntColumn
 from .calls import EtCalls
 
 __all__ = ["comm_of_kernels"]
@@ -37,13 +37,14 @@ _MAX_DEPTH = 64
 
 
 def comm_of_kernels(
-    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
+    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn, jobs: int = 1
 ) -> dict[int, dict[str, Any]]:
     """`comm` objects of the communication kernels among GPU events.
 
     Args:
         rows: int64, event rows of GPU events.
         parents: int64, position in `nodes` of each one's parent.
+        jobs: processes to read the arguments with.
 
     Returns:
         By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
@@ -51,7 +52,7 @@ def comm_of_kernels(
     wanted = np.flatnonzero(np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]])
     result: dict[int, dict[str, Any]] = {}
     from_et: dict[int, dict[str, Any]] = {}
-    for i, args in zip(wanted.tolist(), events.args_of(rows[wanted]), strict=True):
+    for i, args in zip(wanted.tolist(), events.args_of(rows[wanted], jobs), strict=True):
         comm, parent = kernel_comm(args), int(parents[i])
         if comm["collective"] is None or comm["in_nelems"] is None:
             if parent not in from_et:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn, distinct
 from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace
-from ..schemas.records import IntColumn, distinct
 from .calls import EtCalls
 from .tensors import MAX_STORAGE, Tensors, tensors_of
 

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..schemas.columns import IntColumn
 from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace, parse_execution_trace
 from ..schemas.files import Blob
 from ..schemas.kineto import KinetoTrace
-from ..schemas.records import IntColumn
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
 from .match.result import CERTAIN, Match

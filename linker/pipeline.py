@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from .. import __version__
 from ..schemas.collector import collector_paused
+from ..schemas.columns import IntColumn
 from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
-from ..schemas.records import IntColumn
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
@@ -99,12 +99,14 @@ def link(
     et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
     _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
     _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-    return _link(et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies)
+    return _link(
+        et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies, jobs
+    )
 
 
 def _link(
     et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
-    iteration: str, renumber: bool, data_dependencies: bool,
+    iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
 ) -> LinkResult:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
@@ -117,7 +119,7 @@ def _link(
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
-    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
+    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent, jobs)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     none = np.zeros(0, np.int64)
     data = data_edges(et, nodes) if data_dependencies else (none, none)

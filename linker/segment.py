@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..schemas.columns import IntColumn
 from ..schemas.kineto import KinetoTrace
-from ..schemas.records import IntColumn
 from .calls import CpuCalls
 
 __all__ = ["DEFAULT_ANNOTATION", "STEP", "Iterations", "find_iterations"]

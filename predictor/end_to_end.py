@@ -12,8 +12,8 @@ import numpy as np
 
 from ..analysis.etplus_trace import from_etplus
 from ..analysis.trace import Trace
+from ..schemas.columns import IntColumn
 from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
-from ..schemas.records import IntColumn
 from .constants import Constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate

@@ -12,9 +12,9 @@ from ..analysis.devices import Device
 from ..analysis.etplus_trace import from_etplus
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ..analysis.trace import OP, Trace
+from ..schemas.columns import IntColumn
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
-from ..schemas.records import IntColumn
 from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task

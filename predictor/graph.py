@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import EtPlusDocument
-from ..schemas.records import IntColumn
 
 __all__ = [
     "COMM", "DURATION", "EVENT", "HANDOFF", "HOST", "LAUNCH", "LINK_KINDS", "ORDER", "PIN", "QUEUE", "STREAM", "SYNC",

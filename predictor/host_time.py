@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.trace import Trace
-from ..schemas.records import IntColumn
+from ..schemas.columns import IntColumn
 
 __all__ = ["SYNC_COST_NS", "blocking_copies", "synchronising_calls", "without_waits"]
 

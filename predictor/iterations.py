@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
-from ..schemas.records import IntColumn
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .replay import replay

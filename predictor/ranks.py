@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..schemas.columns import IntColumn
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import EtPlusDocument
-from ..schemas.records import IntColumn
 from .constants import Constants, fit_constants
 from .graph import COMM, DURATION, Edges, ReplayGraph
 from .order import renumbered, topological

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ..schemas.columns import IntColumn
 from ..schemas.errors import UsageError
-from ..schemas.records import IntColumn
 from .build import build_graph
 from .constants import Constants, fit_constants
 from .graph import PIN, ReplayGraph

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.intervals import union
+from ..schemas.columns import IntColumn
 from ..schemas.etplus_document import GPU
 from ..schemas.execution_trace import ANNOTATION_SCOPE
-from ..schemas.records import IntColumn
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.columns import IntColumn
 from ..schemas.etplus_document import GPU
 from ..schemas.execution_trace import ANNOTATION_SCOPE
-from ..schemas.records import IntColumn
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 

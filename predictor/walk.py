@@ -14,7 +14,7 @@ import numpy as np
 
 from ..analysis.overheads import Statistic
 from ..analysis.trace import Trace
-from ..schemas.records import IntColumn
+from ..schemas.columns import IntColumn
 from .host_time import blocking_copies, synchronising_calls
 from .model_file import FittedModel
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import orjson
 
 from .collector import collector_paused
+from .columns import IntColumn
 from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
-from .records import IntColumn
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
 from .turns import write_in_order
 
@@ -63,6 +63,10 @@ class _FlatTensors(msgspec.Struct, gc=False):
     outputs: msgspec.Raw = msgspec.Raw(b"[]")
     output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
     output_types: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_decode_tensors = msgspec.json.Decoder(_Tensors).decode
+_decode_flat_tensors = msgspec.json.Decoder(_FlatTensors).decode
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,7 @@ class EtPlus:
             self._parents_tensors(parents),
             rows(len(at), times),
             events.args_of(at),
-            [self._comm_text(i) for i in gpu.tolist()],
+            self._ends(gpu),
         )
 
     def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
@@ -258,21 +262,27 @@ class EtPlus:
 
     @staticmethod
     def _tensors(node: bytes) -> bytes:
-        parent = msgspec.json.decode(node, type=_Tensors)
+        parent = _decode_tensors(node)
         return b'"inputs": %b, "outputs": %b, "attrs": %b' % (parent.inputs, parent.outputs, _GPU_ATTRS)
 
     @staticmethod
     def _flat_tensors(node: bytes) -> bytes:
-        parent = msgspec.json.decode(node, type=_FlatTensors)
+        parent = _decode_flat_tensors(node)
         fields = b", ".join(b'"%b": %b' % (f.encode(), getattr(parent, f)) for f in parent.__struct_fields__)
         none = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", '
         return none + fields
 
-    def _comm_text(self, gpu: int) -> bytes:
-        comm = self.comm.get(gpu)
-        if comm is None:
-            return _END
-        return b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + _END
+    def _ends(self, gpu: IntColumn) -> list[bytes]:
+        """What ends each of some GPU nodes: its `comm` if it has one."""
+        ends = [_END] * len(gpu)
+        for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
+            comm = self.comm[int(gpu[k])]
+            ends[k] = b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + _END
+        return ends
+
+    @cached_property
+    def _communicating(self) -> IntColumn:
+        return np.array(sorted(self.comm), np.int64)
 
     def _runtime_text(self, begin: int, end: int) -> bytes:
         events, at, callers = self.events, self.runtime_row[begin:end], self.runtime_parent[begin:end]

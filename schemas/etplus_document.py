@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .columns import IntColumn
 from .etplus import EDGE_KINDS
-from .records import IntColumn
 
 __all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record", "process_groups_of"]
 

@@ -16,12 +16,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .columns import IntColumn, StringTable, exact_ns, int_column
 from .errors import TraceFormatError
 from .etplus import EDGE_KINDS, EtPlus
 from .etplus_document import CPU, GPU, RUNTIME, Comm, EtPlusDocument, Record
 from .etplus_inferred import infer_edges
 from .files import Source, load
-from .records import UNREADABLE, IntColumn, StringTable, exact_ns, int_column
+from .records import UNREADABLE
 
 __all__ = ["read_etplus"]
 

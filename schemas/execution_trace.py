@@ -21,21 +21,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .columns import IntColumn, StringTable, int_column, joined_columns
 from .errors import TraceFormatError
 from .files import Blob, Source, open_text
-from .records import (
-    UNREADABLE,
-    Block,
-    IntColumn,
-    RecordTexts,
-    StringTable,
-    check_utf8,
-    decode_raws,
-    int_column,
-    joined_columns,
-    locate,
-    parse_records,
-)
+from .records import UNREADABLE, Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
 from .recover import Loss
 from .text import Text
 from .tolerant import Document, read_tolerantly

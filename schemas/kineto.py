@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .columns import IntColumn, StringTable, joined_columns
 from .errors import TraceFormatError
 from .files import Blob, Source, open_text
 from .kineto_events import CPU_CATEGORIES, PYTHON_CATEGORY, Codes, EventPart, read_events
-from .records import UNREADABLE, IntColumn, RecordTexts, StringTable, check_utf8, joined_columns, locate, parse_records
+from .records import UNREADABLE, RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
+from .side_by_side import in_order
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
@@ -37,6 +39,8 @@ __all__ = [
 
 GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of work on a device."""
+_WORTH_A_PROCESS = 500
+"""Events whose arguments are read."""
 
 
 def is_runtime(category: str) -> bool:
@@ -78,7 +82,7 @@ class EventTable:
     def __len__(self) -> int:
         return len(self.index)
 
-    @property
+    @cached_property
     def end(self) -> IntColumn:
         """int64 ns, ts + dur; an unfinished event ends where it starts."""
         end: IntColumn = self.ts + np.maximum(self.dur, 0)
@@ -88,9 +92,17 @@ class EventTable:
         """The undecoded JSON text of an event's `args`."""
         return self.args_of(np.array([row]))[0]
 
-    def args_of(self, rows: IntColumn) -> list[bytes]:
-        """The same of many events; neighbours in the file cost least."""
-        return [bytes(_decode_only_args(text).args) for text in self._texts.of(self.index[rows])]
+    def args_of(self, rows: IntColumn, jobs: int = 1) -> list[bytes]:
+        """The same of many events; neighbours in the file cost least.
+
+        Args:
+            jobs: processes to read with, see `in_order`.
+        """
+        shares = np.array_split(self.index[rows], max(min(jobs, len(rows) // _WORTH_A_PROCESS), 1))
+        read = in_order(
+            lambda i: [bytes(_decode_only_args(t).args) for t in self._texts.of(shares[i])], len(shares), jobs
+        )
+        return [args for share in read for args in share]
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""

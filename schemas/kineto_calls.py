@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .columns import IntColumn
 from .kineto import CPU_CATEGORIES, KinetoTrace
-from .records import IntColumn
 
 __all__ = ["CpuCalls", "cpu_calls", "innermost_open", "nearest", "nesting"]
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .records import IntColumn, exact_ns, int_column
+from .columns import IntColumn, exact_ns, int_column
 
 __all__ = ["PYTHON_CATEGORY", "Decoded", "decode_any", "decode_plain"]
 

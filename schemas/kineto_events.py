@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .columns import StringTable, joined_columns
 from .kineto_decode import PYTHON_CATEGORY, Decoded, decode_any, decode_plain
-from .records import Block, StringTable, check_utf8, joined_columns
+from .records import Block, check_utf8
 
 __all__ = ["CPU_CATEGORIES", "PYTHON_CATEGORY", "Codes", "EventPart", "read_events"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .columns import IntColumn
 from .kineto import GPU_CATEGORIES, KinetoTrace
 from .kineto_calls import CpuCalls, innermost_open, nearest
-from .records import IntColumn
 
 __all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
 

@@ -12,39 +12,29 @@ from __future__ import annotations
 import codecs
 import contextlib
 import re
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from .columns import IntColumn
 from .text import Text, copy_into, find, rfind
 
 __all__ = [
     "UNREADABLE",
     "Block",
-    "IntColumn",
     "RecordArray",
     "RecordTexts",
     "Records",
     "Span",
-    "StringTable",
     "check_utf8",
     "decode_raws",
-    "distinct",
-    "exact_ns",
-    "int_column",
-    "joined_columns",
     "locate",
     "parse_records",
 ]
-
-IntColumn = npt.NDArray[np.int64]
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What msgspec raises on text that it cannot take; the second for nesting without end."""
@@ -143,7 +133,7 @@ class RecordTexts:
         self._opener = separator[len(separator) - opener :]
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
-        self._recent: OrderedDict[int, tuple[bytes, list[bytes]]] = OrderedDict()
+        self._recent: OrderedDict[int, _Placed] = OrderedDict()
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
@@ -172,32 +162,74 @@ class RecordTexts:
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
         """How each of a block's records begins, and how it goes on up to the closing brace and the blank before it."""
-        cut = self._recent.pop(block, None)
-        self._recent[block] = cut = self._cut(block) if cut is None else cut
-        if len(self._recent) > _BLOCKS_KEPT:
-            self._recent.popitem(last=False)
-        return cut
-
-    def of(self, records: IntColumn) -> list[bytes]:
-        """The texts of records, by position; neighbours cost no second reading."""
-        blocks = np.searchsorted(self.first, records, side="right") - 1
-        within = (records - self.first[blocks]).tolist()
-        result = [b""] * len(records)
-        order = np.argsort(blocks, kind="stable")
-        for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
-            opener, pieces = self.cut(int(blocks[members[0]]))
-            for i in members.tolist():
-                result[i] = b"%b%b}" % (opener, pieces[within[i]])
-        return result
-
-    def _cut(self, block: int) -> tuple[bytes, list[bytes]]:
         begin, end = self._spans[block]
         pieces = self._text[begin:end].split(self._separator) if self._separator else []
-        if len(pieces) != self.first[block + 1] - self.first[block]:
+        if len(pieces) != self._count(block):
             return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in decode_raws(self.array(block))]
         pieces[0] = pieces[0][len(self._opener) :]
         pieces[-1] = pieces[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
         return self._opener, pieces
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of records, by position; neighbours cost no second reading."""
+        blocks = np.searchsorted(self.first, records, side="right") - 1
+        within = records - self.first[blocks]
+        result = [b""] * len(records)
+        order = np.argsort(blocks, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
+            block = int(blocks[members[0]])
+            self._recent[block] = placed = self._recent.pop(block, None) or self._placed(block)
+            if len(self._recent) > _BLOCKS_KEPT:
+                self._recent.popitem(last=False)
+            spans = placed.start[within[members]].tolist(), placed.end[within[members]].tolist()
+            for i, begin, end in zip(members.tolist(), *spans, strict=True):
+                result[i] = placed.text[begin:end]
+        return result
+
+    def _count(self, block: int) -> int:
+        return int(self.first[block + 1] - self.first[block])
+
+    def _placed(self, block: int) -> _Placed:
+        """A block's text, and where its records lie in it."""
+        begin, end = self._spans[block]
+        text = self._text[begin:end]
+        between = _places(text, self._separator)
+        if len(between) != self._count(block) - 1:
+            text = self.array(block)
+            return _Placed(text, *_spans_of(text, list(map(bytes, decode_raws(text)))))
+        closed = between + len(self._separator.partition(b"}")[0]) + 1
+        opened = between + len(self._separator) - len(self._opener)
+        return _Placed(text, np.concatenate(([0], opened)), np.concatenate((closed, [len(text)])))
+
+
+class _Placed(NamedTuple):
+    """Bytes, and the spans of the records in them."""
+
+    text: bytes
+    start: IntColumn
+    end: IntColumn
+
+
+def _places(text: bytes, separator: bytes) -> IntColumn:
+    """Where a separator occurs in a text; looked for in all of it at once, faster than one after the other."""
+    brace = separator.find(b"}")
+    last = len(text) - len(separator)
+    if brace < 0 or last < 0:
+        return np.zeros(0, np.int64)
+    values = np.frombuffer(text, np.uint8)
+    at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # what follows on the brace tells most
+        at = at[values[at + k] == separator[k]]
+    return at
+
+
+def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
+    """Where the records of an array are that is open at an offset: only blank and a comma stand between two of them."""
+    start = np.empty(len(records), np.int64)
+    for i, record in enumerate(records):
+        start[i] = at = text.find(record, at)
+        at += len(record)
+    return start, start + np.fromiter(map(len, records), np.int64, len(records))
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
@@ -294,13 +326,9 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
     if key not in header:
         raise msgspec.ValidationError(f"Object missing required field `{key}`")
     texts = [bytes(raw) for raw in decode_raws(header.pop(key))]
-    at = body = _opening(data, key)
-    start = np.empty(len(texts), np.int64)
-    for i, text in enumerate(texts):  # only white space and a comma stand between two records
-        start[i] = at = data.find(text, at)
-        at += len(text)
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    return header, Records(texts, start, start + lengths), (body, data.find(b"]", at))
+    body = _opening(data, key)
+    start, end = _spans_of(data, texts, body)
+    return header, Records(texts, start, end), (body, data.find(b"]", end[-1] if len(end) else body))
 
 
 def _opening(data: bytes, key: str) -> int:
@@ -312,46 +340,6 @@ def _opening(data: bytes, key: str) -> int:
     raise msgspec.ValidationError(f"no top-level array `{key}`")
 
 
-class StringTable:
-    """Interned values: a value's code is its index in `values`, in order of first appearance."""
-
-    def __init__(self) -> None:
-        self._codes: defaultdict[Any, int] = defaultdict(count().__next__)
-
-    @property
-    def values(self) -> list[Any]:
-        """All values, by code."""
-        return list(self._codes)
-
-    def codes(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        """Codes of many values, int32 of the same length; new values are added."""
-        return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
-
-    def code(self, value: Any) -> int:
-        """Code of one value, −1 if it was never seen."""
-        return self._codes.get(value, -1)
-
-
-def distinct(values: IntColumn) -> IntColumn:
-    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
-    ordered: IntColumn = np.sort(values)
-    first = np.ones(len(ordered), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first]
-
-
-def joined_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the same names, one part after the other; none of no parts."""
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts else {}
-
-
-def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """µs below 2**43, half an ulp of which is under 0.5 ns, as int64 ns: rounded to the ns that was written."""
-    whole = np.floor(us)  # apart, since the product of the whole would be rounded
-    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
-    return ns
-
-
 def check_utf8(text: bytes | memoryview) -> None:
     """msgspec does not look into texts that it skips.
 
@@ -360,17 +348,3 @@ def check_utf8(text: bytes | memoryview) -> None:
     """
     if np.frombuffer(text, np.uint8).max(initial=0) > 127:
         codecs.decode(text, "utf-8")
-
-
-def int_column(values: list[Any], missing: int) -> IntColumn:
-    """An int64 column; whatever is no integer of 64 bits, however it is written, becomes `missing`."""
-    if set(map(type, values)) <= {int}:
-        with contextlib.suppress(OverflowError):
-            return np.fromiter(values, np.int64, len(values))
-    return np.fromiter(map(partial(_int_or, missing), values), np.int64, len(values))
-
-
-def _int_or(missing: int, value: Any) -> int:
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and -(2**63) <= value < 2**63 else missing

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .records import IntColumn
+from .columns import IntColumn
 
 __all__ = ["Part", "choice", "integers", "joined_rows", "microseconds", "rows"]
 

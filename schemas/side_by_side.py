@@ -83,11 +83,12 @@ def _run(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 def _received(helper: FileIO, work: Callable[[int], T], i: int) -> T:
     try:
-        (size,) = _SIZE.unpack(_read(helper, _SIZE.size))
-        data = _read(helper, size)
+        (count,) = _SIZE.unpack(_read(helper, _SIZE.size))
+        sizes = _read(helper, count * _SIZE.size)
+        data, *arrays = [_read(helper, size) for (size,) in _SIZE.iter_unpack(sizes)]
     except EOFError:  # the process was killed, for want of memory perhaps
         return work(i)
-    good, result = pickle.loads(data)
+    good, result = pickle.loads(data, buffers=arrays)
     if not good:
         raise result
     done: T = result
@@ -118,16 +119,19 @@ def _start(work: Callable[[int], T], pieces: range, others: list[FileIO], stack:
     return ours
 
 
-def _send(work: Callable[[int], T], pieces: range, results: FileIO, not_ours: list[FileIO]) -> None:
+def _send(work: Callable[[int], T], numbers: range, results: FileIO, not_ours: list[FileIO]) -> None:
     for pipe in not_ours:  # else a pipe would stay whole when the one that reads from it is gone
         pipe.close()
-    for i in pieces:
+    for i in numbers:
         try:
             result: tuple[bool, T | Exception] = (True, work(i))
         except Exception as error:
             result = (False, error)
-        data = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
-        for piece in (_SIZE.pack(len(data)), data):
-            view = memoryview(piece)
-            while view:
-                view = view[results.write(view) :]
+        arrays: list[pickle.PickleBuffer] = []  # of numpy, which need not be copied into the rest
+        data = pickle.dumps(result, pickle.HIGHEST_PROTOCOL, buffer_callback=arrays.append)
+        views = [memoryview(data), *(array.raw() for array in arrays)]
+        sizes = b"".join(_SIZE.pack(len(view)) for view in views)
+        for view in (memoryview(_SIZE.pack(len(views)) + sizes), *views):
+            rest = view
+            while rest:
+                rest = rest[results.write(rest) :]

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType
+from ...schemas.columns import IntColumn
 from ...schemas.comm_types import (
     HOST_COLLECTIVE,
     RECV,
@@ -24,7 +25,6 @@ from ...schemas.comm_types import (
 )
 from ...schemas.etplus import EDGE_KINDS, EtPlus
 from ...schemas.etplus_document import Comm, process_groups_of
-from ...schemas.records import IntColumn
 
 __all__ = ["COLUMNS", "Communications", "communications", "kind_name"]
 

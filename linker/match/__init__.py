@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...schemas.columns import distinct
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
-from ...schemas.records import distinct
 from ..calls import CpuCalls, EtCalls
 from ..segment import STEP
 from .doubt import doubt

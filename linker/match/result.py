@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.records import IntColumn
+from ...schemas.columns import IntColumn
 
 __all__ = ["CERTAIN", "EQUIVALENT", "LINK_NAMES", "REASONS", "UNLINKED", "Match", "unmatched"]
 

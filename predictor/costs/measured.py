@@ -13,7 +13,7 @@ from ...analysis.flops import bytes_moved, flops
 from ...analysis.roofline import find_devices, work_of_events
 from ...analysis.signatures import Signature
 from ...analysis.trace import OP, Trace
-from ...schemas.records import IntColumn
+from ...schemas.columns import IntColumn
 from .task import Bag, Task
 
 __all__ = ["CPU_OP", "Measured", "cpu_tasks", "gpu_tasks", "medians"]
