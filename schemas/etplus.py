@@ -31,6 +31,8 @@ EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "
 
 _BLOCK, _ROWS = 2048, 8192
 """GPU nodes, and runtime calls or edges, that are made at once."""
+_FEWEST, _MOST = 16, 4
+"""Blocks of nodes: so few are made one by one, and at most so many at once."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
@@ -173,7 +175,8 @@ class EtPlus:
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        nodes: list[_Piece] = [partial(self._nodes, block) for block in range(self.et.texts.block_count)]
+        count = self.et.texts.block_count
+        nodes: list[_Piece] = [partial(self._nodes, *span) for span in _spans(count, min(count // _FEWEST + 1, _MOST))]
         nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _BLOCK)]
         return [
             lambda: self.et.before + b"\n    ",
@@ -185,12 +188,16 @@ class EtPlus:
             lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
-    def _nodes(self, block: int) -> bytes:
+    def _nodes(self, begin: int, end: int) -> bytes:
+        """The nodes of some blocks."""
         texts = self.et.texts
-        opener, nodes = texts.cut(block)
-        added = self._added(np.arange(*texts.first[block : block + 2]), _END + opener)
+        cuts = [texts.cut(block) for block in range(begin, end)]
+        opener = cuts[0][0]
+        if any(other != opener for other, _ in cuts):  # one was parsed
+            return b"".join(self._nodes(block, block + 1) for block in range(begin, end))
+        added = self._added(np.arange(texts.first[begin], texts.first[end]), _END + opener)
         added[-1] = added[-1].removesuffix(opener)
-        return opener + _joined((nodes, added))
+        return opener + _joined((list(chain.from_iterable(pieces for _, pieces in cuts)), added))
 
     def _gpu_nodes(self, begin: int, end: int) -> bytes:
         return _joined(self._gpu_pieces(np.arange(begin, end)))

@@ -29,19 +29,23 @@ _POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))
 
 def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
     """Texts of one length, each the concatenation of the parts: constants, and matrices of `count` rows."""
-    text = joined_rows(count, parts)
-    width = len(text) // max(count, 1)
-    return [text[i : i + width] for i in range(0, len(text), width)] if text else []
+    if not count:
+        return []
+    text = _matrix(count, parts)
+    texts: list[bytes] = text.view(f"S{text.shape[1]}")[:, 0].tolist()
+    return texts
 
 
 def joined_rows(count: int, parts: Sequence[Part]) -> bytes:
     """The same texts, one after the other."""
-    if not count:
-        return b""
+    return _matrix(count, parts).tobytes() if count else b""
+
+
+def _matrix(count: int, parts: Sequence[Part]) -> _Matrix:
     columns = [
         np.broadcast_to(np.frombuffer(p, np.uint8), (count, len(p))) if isinstance(p, bytes) else p for p in parts
     ]
-    return np.concatenate(columns, axis=1).tobytes()
+    return np.ascontiguousarray(np.concatenate(columns, axis=1))
 
 
 def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
@@ -83,6 +87,7 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
         text[:, k] = _QUADS[rest - above * 10_000]
         rest = above
     digits: _Matrix = text.view(np.uint8)[:, 4 * quads - width :]
-    used = np.maximum(np.searchsorted(_POWERS, values, side="right"), least)
-    np.copyto(digits, _SPACE, where=np.arange(width) < width - used[:, None])
+    if width > least and values.min() < _POWERS[width - 1]:  # not all have as many digits
+        used = np.maximum(np.searchsorted(_POWERS, values, side="right"), least)
+        np.copyto(digits, _SPACE, where=np.arange(width) < width - used[:, None])
     return digits
