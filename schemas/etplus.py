@@ -29,10 +29,8 @@ FORMAT_VERSION = "1.0"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
 
-_BLOCK, _ROWS = 2048, 8192
-"""GPU nodes, and runtime calls or edges, that are made at once."""
-_FEWEST, _MOST = 16, 4
-"""Blocks of nodes: so few are made one by one, and at most so many at once."""
+_BLOCKS, _GPU_NODES, _ROWS = 4, 2048, 8192
+"""Blocks of nodes, GPU nodes, and runtime calls or edges that are made at once."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
@@ -175,9 +173,9 @@ class EtPlus:
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        count = self.et.texts.block_count
-        nodes: list[_Piece] = [partial(self._nodes, *span) for span in _spans(count, min(count // _FEWEST + 1, _MOST))]
-        nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _BLOCK)]
+        blocks = _spans(self.et.texts.block_count, _BLOCKS)
+        nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
+        nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _GPU_NODES)]
         return [
             lambda: self.et.before + b"\n    ",
             *_separated([self._renumbered] if self.numbering.renumbered else nodes),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.schemas import files, records, tolerant
+from etplus.schemas import files, records, tolerant, turns
+from etplus.schemas import kineto as kineto_module
 from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.text import FileText, find, rfind
@@ -46,40 +49,62 @@ def test_a_file_changed_while_it_is_read(content: bytes, tmp_path: Path) -> None
         text[:]
 
 
+def nameless(document: dict[str, Any]) -> dict[str, Any]:
+    """A document without what holds the names of its input files."""
+    for key in ("kineto", "link"):
+        del document["etplus"][key]
+    return document
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file is read and written as a large one is, by several processes if they are asked for."""
+    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
+    monkeypatch.setattr(tolerant, "_PART", 40_000)
+    monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
+    for module in (kineto_module, tolerant, turns):
+        monkeypatch.setattr(module, "_WORTH_A_PROCESS", 1)
+
+
 @PIECES
+@pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
-def test_in_pieces_and_by_several_processes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_pieces_and_by_several_processes(name: str, tmp_path: Path) -> None:
     """The same document as of a file that is read whole, down to the last byte; but for the padding of numbers, which
     are aligned in each block."""
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair(name), strict=True):
         path.write_bytes(plain(source))
-    whole = link(et, kineto).document.to_dict()
-    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
-    monkeypatch.setattr(tolerant, "_PART", 40_000)
-    monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
+    whole = nameless(link(et.read_bytes(), kineto.read_bytes()).document.to_dict())
     assert isinstance(read_execution_trace(et).texts._text, FileText)
-    made = [link(et, kineto, jobs=jobs) for jobs in (1, 2, 3)]
-    texts = {b"".join(result.document.chunks()) for result in made}
-    assert len(texts) == 1 and made[0].document.to_dict() == whole
+    written = set()
+    for jobs in (1, 2, 3):
+        result = link(et, kineto, jobs=jobs)
+        result.write(tmp_path / "plus.json", jobs=jobs)
+        written |= {(tmp_path / "plus.json").read_bytes(), b"".join(result.document.chunks())}
+    assert len(written) == 1
+    assert nameless(json.loads(written.pop())) == whole
 
 
 @PIECES
-def test_a_broken_file_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("in_small_pieces")
+def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
     """It is recovered as one that is read whole is."""
     et, kineto = fixture_pair("pairs/one_of_n")
     broken = tmp_path / "kineto.json"
     broken.write_bytes(plain(kineto)[:-1000])
-    whole = link(et, broken).document.to_dict()
-    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
-    monkeypatch.setattr(tolerant, "_PART", 40_000)
-    assert link(et, broken, jobs=2).document.to_dict() == whole and whole["etplus"]["link"]["warnings"]
+    whole, *others = (
+        link(et, one, jobs=jobs).document.to_dict() for one in (broken.read_bytes(), broken) for jobs in (1, 2)
+    )
+    assert whole["etplus"]["link"]["warnings"]
+    whole = nameless(whole)
+    assert all(nameless(other) == whole for other in others)
 
 
 @PIECES
-def test_a_file_changed_between_linking_and_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("in_small_pieces")
+def test_a_file_changed_between_linking_and_writing(tmp_path: Path) -> None:
     """What was linked cannot be written any more: an error, no output."""
-    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair("pairs/one_of_n"), strict=True):
         path.write_bytes(plain(source))

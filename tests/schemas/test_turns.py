@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from etplus.schemas import turns
 from etplus.schemas.files import open_output
 from etplus.schemas.turns import write_in_order
 
@@ -23,6 +24,11 @@ def piece(i: int) -> bytes:
 
 def whole(count: int) -> bytes:
     return b"".join(map(piece, range(count)))
+
+
+@pytest.fixture(autouse=True)
+def few_pieces_are_worth_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_WORTH_A_PROCESS", 4)
 
 
 @pytest.fixture
