@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,8 @@ from ..schemas.records import UNREADABLE
 
 __all__ = ["Argument", "Signature", "Signatures", "Tensor"]
 
-_ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)")
+_ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
+"""In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
 _NO_TENSOR = "nullptr"
 _NUMBERS_ONLY = frozenset({"", "Scalar", "ScalarList"})
 """Kineto's types of what is no tensor; "" for None and for what it does not record."""
@@ -214,12 +216,13 @@ def _of_et(key: _Key) -> Signature:
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
-    dtypes = [standard_dtype(name) for name in _ELEMENT.findall(kind)]
-    if not dtypes or dtypes[0].startswith(_NO_TENSOR):
+    dtypes = _ELEMENT.findall(kind)  # "" for what is no tensor, which has a place among the shapes, too
+    tensors = [bool(dtype) and not dtype.startswith(_NO_TENSOR) for dtype in dtypes]
+    if not any(tensors):
         return Argument((), value)
-    if kind.startswith("Tensor("):
-        return Argument((Tensor(_checked(shape), dtypes[0]),))
-    return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in zip(_leaves(shape), dtypes, strict=False)))
+    leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
+    each = compress(zip(leaves, dtypes, strict=False), tensors)
+    return Argument(tuple(Tensor(leaf, standard_dtype(dtype)) for leaf, dtype in each))
 
 
 def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:

@@ -62,6 +62,20 @@ def test_et_of_both_layouts() -> None:
     )
 
 
+@pytest.mark.parametrize("first", ["None", "Tensor(nullptr (uninitialized))"])
+def test_indices_of_which_the_first_is_none(first: str) -> None:
+    """As recorded: what is no tensor has a place among the shapes."""
+    kinds = ["Tensor(float)", f"GenericList[{first},Tensor(long int),Tensor(bool)]", "Bool"]
+    found = et({"input_shapes": [[8, 7, 7], [[], [21], [4]], []], "input_types": kinds, "inputs": [0, 0, True]})
+    assert found is not None and found.inputs[1:] == (
+        Argument((Tensor((21,), "int64"), Tensor((4,), "bool"))),
+        Argument((), True),
+    )
+    nested = et({"input_shapes": [[[[], [2]], [[3]]]], "input_types": ["GenericList[GenericList[Int,Tensor(int)],"
+                 "GenericList[Tensor(float)]]"], "inputs": [0]})  # fmt: skip
+    assert nested is not None and nested.tensors == (Tensor((2,), "int32"), Tensor((3,), "float32"))
+
+
 @pytest.mark.parametrize(
     "args",
     ["{}", "null", "[]", "3", '{"Input Dims": 5, "Input type": ["float"]}', '{"Input Dims": [[1]]}',
