@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
+from ..schemas.columns import IntColumn, positions
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open, nearest, nesting
 
@@ -46,9 +46,8 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]
-    at = np.searchsorted(ids, parents)
-    found = at < np.searchsorted(ids, ids)
-    found &= ids[np.minimum(at, len(ids) - 1)] == parents if len(ids) else found
+    at = positions(ids, parents)
+    found = (at >= 0) & (parents < ids)
     known = np.isin(parents, et.id[et.structural]) | found
     return EtCalls(
         node=nodes,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
+from ..schemas.columns import IntColumn, positions
 from ..schemas.errors import LinkError
 from ..schemas.etplus import EDGE_KINDS
 from .gpu_waits import GpuOrder, Waits, find_waits
@@ -202,10 +202,8 @@ def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:
     at = np.flatnonzero(linked.node_of_call >= 0)
     ids = np.concatenate([linked.node_id(linked.node_of_call[at]), numbering.gpu, numbering.runtime])
     start = np.concatenate([linked.calls.ts[at], events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
-    order = np.argsort(ids)
-    ids, start = ids[order], start[order]
     source, target, kind = edges.T
-    source, target = np.searchsorted(ids, source), np.searchsorted(ids, target)
+    source, target = positions(ids, source), positions(ids, target)
     leads_on = np.zeros(len(ids), np.bool_)
     leads_on[source] = True
     back = start[target] < start[source]

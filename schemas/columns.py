@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntColumn", "StringTable", "distinct", "exact_ns", "int_column", "joined_columns"]
+__all__ = ["IntColumn", "StringTable", "distinct", "exact_ns", "int_column", "joined_columns", "positions"]
 
 IntColumn = npt.NDArray[np.int64]
+
+_SPARSE = 8
+"""Values are looked up in a table if there are at most so many numbers in their range for each of them."""
 
 
 class StringTable:
@@ -43,6 +46,21 @@ def distinct(values: IntColumn) -> IntColumn:
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
+    """Where each wanted value first occurs in a column, −1 where it does not; ids, which count up, in linear time."""
+    if not len(among):
+        return np.full(len(wanted), -1, np.int64)
+    low, high = int(among.min()), int(among.max())
+    if high - low <= _SPARSE * (len(among) + len(wanted)):
+        place = np.full(high - low + 1, -1, np.int64)
+        place[among[::-1] - low] = np.arange(len(among))[::-1]  # the first one is written last
+        within = (wanted >= low) & (wanted <= high)
+        return np.where(within, place[np.where(within, wanted, low) - low], -1)
+    order = np.argsort(among, kind="stable")
+    at = np.minimum(np.searchsorted(among, wanted, sorter=order), len(among) - 1)
+    return np.where(among[order[at]] == wanted, order[at], -1)
 
 
 def joined_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:

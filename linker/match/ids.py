@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...schemas.columns import IntColumn
+from ...schemas.columns import IntColumn, positions
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ..calls import CpuCalls, EtCalls
@@ -50,10 +50,14 @@ def match_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: Cp
 
 def _join(left: IntColumn, right: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Positions on both sides of ids that occur once on each, and positions on the left of those that repeat."""
-    values, first, back, counts = np.unique(left, return_index=True, return_inverse=True, return_counts=True)
-    others, other_first, other_counts = np.unique(right, return_index=True, return_counts=True)
-    shared, at, other_at = np.intersect1d(values, others, assume_unique=True, return_indices=True)
-    once = (counts[at] == 1) & (other_counts[other_at] == 1) & (shared > 0)
-    repeats = np.zeros(len(values), np.bool_)
-    repeats[at[(shared > 0) & ~once]] = True
-    return first[at[once]], other_first[other_at[once]], np.flatnonzero(repeats[back])
+    other = positions(right, left)
+    both = (left > 0) & (other >= 0)
+    once = both & (_times(left) == 1) & (_times(right)[other] == 1)
+    return np.flatnonzero(once), other[once], np.flatnonzero(both & ~once)
+
+
+def _times(ids: IntColumn) -> IntColumn:
+    """How often each id occurs."""
+    first = positions(ids, ids)
+    times: IntColumn = np.bincount(first, minlength=len(ids))[first]
+    return times
