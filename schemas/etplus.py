@@ -29,8 +29,10 @@ FORMAT_VERSION = "1.0"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
 
-_BLOCKS, _GPU_NODES, _ROWS = 4, 2048, 8192
-"""Blocks of nodes, GPU nodes, and runtime calls or edges that are made at once."""
+_MOST_BLOCKS, _GPU_NODES, _ROWS = 4, 2048, 8192
+"""Blocks of nodes (at most), GPU nodes, and runtime calls or edges that are made at once."""
+_FEWEST = 16
+"""Nodes are made in so many pieces at least, if they are in more blocks than that."""
 _SEPARATOR = b",\n    "
 _GPU_ATTRS = (
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
@@ -173,7 +175,8 @@ class EtPlus:
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        blocks = _spans(self.et.texts.block_count, _BLOCKS)
+        count = self.et.texts.block_count
+        blocks = _spans(count, min(max(count // _FEWEST, 1), _MOST_BLOCKS))
         nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
         nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _GPU_NODES)]
         return [

@@ -20,8 +20,9 @@ __all__ = ["Document", "Dropped", "read_tolerantly"]
 
 T = TypeVar("T")
 
-_PART = 4 << 20
-_WORTH_A_PROCESS = 16 << 20
+_PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
+"""Bytes of a part at most and at least, and how many parts there are at least if they are larger than the least."""
+_WORTH_A_PROCESS = 4 << 20
 """Bytes; with less to do, starting a process takes longer than it saves."""
 _KINDS = {
     "nodes": ("an Execution Trace", "--et-file"),
@@ -67,7 +68,7 @@ class Document:
     def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
         """What `read` makes of consecutive blocks of the array's records, in order, made by `jobs` processes."""
         size = array.end - array.start
-        spans = list(array.blocks(size=_PART))
+        spans = list(array.blocks(size=min(max(size // _FEWEST, _LEAST_PART), _PART)))
         with progress_bar(size, f"parse {Path(self.name).name}", self.progress) as bar:
             jobs = min(self.jobs, size // _WORTH_A_PROCESS)
             made = in_order(lambda i: read(array.arrays(spans[i])), len(spans), jobs)

@@ -61,6 +61,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file is read and written as a large one is, by several processes if they are asked for."""
     monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
     monkeypatch.setattr(tolerant, "_PART", 40_000)
+    monkeypatch.setattr(tolerant, "_LEAST_PART", 40_000)
     monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
     for module in (kineto_module, tolerant, turns):
         monkeypatch.setattr(module, "_WORTH_A_PROCESS", 1)
