@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import PROFILER_STEP
 from .intervals import Intervals, Span, intersection, sums, union
 from .trace import ANNOTATION, Trace
 
@@ -27,7 +28,6 @@ __all__ = [
     "stream_use",
 ]
 
-_STEP = re.compile(r"ProfilerStep#(\d+)")
 _OPTIMIZER = re.compile(r"Optimizer\.step#")
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
@@ -241,7 +241,7 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
     calls = trace.calls
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]
-    marked = _named(trace, rows, re.compile(re.escape(annotation)) if annotation is not None else _STEP)
+    marked = _named(trace, rows, re.compile(re.escape(annotation)) if annotation is not None else PROFILER_STEP)
     if len(marked) or annotation is not None:
         spans = [Span(int(calls.ts[row]), int(calls.end[row])) for row in marked.tolist()]
         names = [trace.names[calls.name[row]] for row in marked.tolist()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.kineto_calls import nearest
 from .flops import wants_values
 from .kineto_trace import device_properties, size_of_copy

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import is_comm_kernel
+from ..schemas.conventions import PROFILER_STEP
 from ..schemas.etplus_document import Comm
 from .hierarchy import Hierarchy, place_calls
 from .intervals import Span
@@ -25,7 +26,6 @@ OP, ANNOTATION, MODULE = 0, 1, 2
 
 Codes = npt.NDArray[np.int32]
 
-_STEP = re.compile(r"ProfilerStep#\d+")
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
@@ -156,7 +156,7 @@ class Trace:
     def hierarchy(self) -> Hierarchy:
         """Of every call the module path and the operator that it counts to."""
         named = np.array([_NAMED_REGION.fullmatch(name) is not None for name in self.names], np.bool_)
-        steps = np.array([_STEP.fullmatch(name) is not None for name in self.names], np.bool_)
+        steps = np.array([PROFILER_STEP.fullmatch(name) is not None for name in self.names], np.bool_)
         calls = self.calls
         is_op = calls.kind == OP
         return place_calls(calls.parent, calls.name, is_op, ~is_op & named[calls.name], steps[calls.name])

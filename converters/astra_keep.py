@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus import EDGE_KINDS
 from ..schemas.etplus_document import GPU, EtPlusDocument
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 from .astra_nodes import DELAY, SimNode
 from .chakra import rounded
 from .collectives import Communication

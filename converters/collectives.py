@@ -24,6 +24,7 @@ from ..schemas.comm_types import (
     message_bytes,
     with_inputs,
 )
+from ..schemas.conventions import MAX_RANKS
 from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument
 from .host import issue_times
 
@@ -33,7 +34,6 @@ ALL_RANKS = 0
 """Number of the group of all ranks."""
 
 _MAX_GROUP = 2**31 - 1
-_MAX_RANKS = 2**31
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
 _ALONE = "communications that not all ranks have alike, kept as computations of their measured duration"
 _NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
@@ -124,7 +124,7 @@ def survey(document: EtPlusDocument, rank: int, unmatched: Container[int] = ()) 
             comm = _from_inputs(document, row, comm)
         kind = collective_type(comm, document.name_of(row))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
-        if kind is None or (kind < 0 and (peer is None or not 0 <= peer < _MAX_RANKS)):
+        if kind is None or (kind < 0 and (peer is None or not 0 <= peer < MAX_RANKS)):
             counts[_UNKNOWN if kind is None else _NO_PEER] += 1
             continue
         if int(document.id[row]) in unmatched:

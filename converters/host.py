@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 
 __all__ = [
     "Coverage",

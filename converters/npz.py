@@ -18,9 +18,9 @@ from ..analysis.signatures import Signature
 from ..analysis.trace import Trace
 from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import is_comm_kernel
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 from ..schemas.graph_arrays import (
     CONFIG_FEATURES,
     NODE_FEATURES,

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn, distinct
-from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace
+from ..schemas.conventions import ANNOTATION_SCOPE
+from ..schemas.execution_trace import ExecutionTrace
 from .calls import EtCalls
 from .tensors import MAX_STORAGE, Tensors, tensors_of
 

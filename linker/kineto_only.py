@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.dtypes import itemsize
-from ..schemas.execution_trace import ANNOTATION_SCOPE, ExecutionTrace, parse_execution_trace
+from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Blob
 from ..schemas.kineto import KinetoTrace
 from .attach import Attachment

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import PROFILER_STEP
 from ..schemas.kineto import KinetoTrace
 from .calls import CpuCalls
 
-__all__ = ["DEFAULT_ANNOTATION", "STEP", "Iterations", "find_iterations"]
+__all__ = ["DEFAULT_ANNOTATION", "Iterations", "find_iterations"]
 
 DEFAULT_ANNOTATION = "DataLoader"
 """What the original trace_link.py looks for when it is not told."""
 
-STEP = re.compile(r"ProfilerStep#(\d+)")
 """The annotation by which the profiler counts iterations."""
 _EVEN_SPACING = 0.5
 """An annotation marks iterations if the spread of its distances is below this share of their median."""
@@ -71,7 +71,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
             return _ending_with(kineto, calls, marked, annotation)
         told = ", ".join(repr(shortened(n)) for n, _ in Counter(map(_family, names)).most_common(_MAX_NAMES_TOLD))
         notes = (f"no event is named like {shortened(annotation)!r}; annotations in the trace: {told or 'none'}",)
-    steps = [i for i, name in enumerate(names) if STEP.fullmatch(name)]
+    steps = [i for i, name in enumerate(names) if PROFILER_STEP.fullmatch(name)]
     if steps:
         return _starting_with(kineto, annotations[steps], [names[i] for i in steps], "ProfilerStep", notes)
     loader = [i for i, name in enumerate(names) if DEFAULT_ANNOTATION in name]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import MAX_NS
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import EtPlusDocument
 
@@ -81,7 +82,6 @@ class Edges:
         return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
 
 
-_MAX_NS = 2.0**62
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
@@ -148,7 +148,7 @@ class ReplayGraph:
         Raises:
             UsageError: lags of over 146 years together, which int64 ns cannot hold.
         """
-        if np.abs(lag).sum(dtype=np.float64) >= _MAX_NS:
+        if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError("these changes make the timeline longer than 146 years")
         return replace(self, edges=self.edges.with_lag(np.asarray(lag, np.int64)))
 

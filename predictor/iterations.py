@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE, PROFILER_STEP
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from .constants import Constants, fit_constants
@@ -17,8 +18,6 @@ from .replay import replay
 
 __all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "predict_iteration"]
 
-_ANNOTATION_SCOPE = 7
-_STEP = re.compile(r"ProfilerStep#\d+")
 _NUMBER = re.compile(r"#?\d+")
 _LEAST = 3
 _EVEN = 0.5
@@ -73,12 +72,12 @@ def find_iterations(document: EtPlusDocument) -> Iterations:
     Raises:
         ConvertError: no annotation marks three iterations.
     """
-    rows = np.flatnonzero(document.timed & (document.kind == CPU) & (document.scope == _ANNOTATION_SCOPE))
+    rows = np.flatnonzero(document.timed & (document.kind == CPU) & (document.scope == ANNOTATION_SCOPE))
     rows = rows[np.argsort(document.ts[rows], kind="stable")]
     families: dict[str, list[int]] = {}
     for row in rows.tolist():
         name = document.name_of(row)
-        families.setdefault("" if _STEP.fullmatch(name) else _NUMBER.sub("#", name), []).append(row)
+        families.setdefault("" if PROFILER_STEP.fullmatch(name) else _NUMBER.sub("#", name), []).append(row)
     marks = families.get("", [])
     if not marks:
         told = [of for of in families.values() if len(of) >= _LEAST and _mark(document, document.ts[of])]
@@ -106,7 +105,7 @@ def _split(document: EtPlusDocument, mark: IntColumn) -> Iterations:
     called[target] = document.ts[source]
     of_row = np.searchsorted(document.ts[mark], called, side="right") - 1
     of_row[~document.timed] = -1
-    steps = _STEP.fullmatch(document.name_of(int(mark[0]))) is not None
+    steps = PROFILER_STEP.fullmatch(document.name_of(int(mark[0]))) is not None
     if steps:  # what follows the last step is of no iteration
         of_row[called >= document.finish[mark[-1]]] = -1
     return Iterations(document, mark, of_row, steps)
@@ -216,7 +215,7 @@ def _paths(document: EtPlusDocument) -> IntColumn:
     names: dict[str, int] = {}
     code = [names.setdefault(_NUMBER.sub("#", name), len(names)) for name in document.names]
     plain = np.array(code, np.int64)[document.name]
-    named = np.where(document.scope == _ANNOTATION_SCOPE, plain, document.name + len(names))
+    named = np.where(document.scope == ANNOTATION_SCOPE, plain, document.name + len(names))
     order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))
     result = [-1] * len(document)
     parents, named_list = document.parent_row.tolist(), named.tolist()

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from ..analysis.trace import Trace
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations
 

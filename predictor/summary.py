@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ..analysis.intervals import union
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import GPU
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import GPU
-from ..schemas.execution_trace import ANNOTATION_SCOPE
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 

@@ -16,7 +16,7 @@ __all__ = ["IntColumn", "StringTable", "distinct", "exact_ns", "int_column", "jo
 
 IntColumn = npt.NDArray[np.int64]
 
-_SPARSE = 8
+_SPARSE = 4
 """Values are looked up in a table if there are at most so many numbers in their range for each of them."""
 
 

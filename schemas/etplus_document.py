@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn
+from .conventions import MAX_NS, MAX_RANKS
 from .etplus import EDGE_KINDS
 
 __all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record", "process_groups_of"]
@@ -21,8 +22,6 @@ CPU, GPU, RUNTIME = 0, 1, 2
 Record = dict[str, msgspec.Raw]
 """A node as it stands in the file, its values undecoded."""
 
-_MAX_NS = 2**62
-_MAX_RANKS = 2**31
 
 _decode_record = msgspec.json.Decoder(Record).decode
 
@@ -194,8 +193,8 @@ class EtPlusDocument:
         kineto = self.summary.get("kineto")
         given = kineto if isinstance(kineto, dict) else {}
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
-        wall = base if type(base) is int and 0 <= base < _MAX_NS else 0
-        return wall - offset if type(offset) is int and abs(offset) < _MAX_NS else wall
+        wall = base if type(base) is int and 0 <= base < MAX_NS else 0
+        return wall - offset if type(offset) is int and abs(offset) < MAX_NS else wall
 
     def with_clock_offset(self, offset_ns: int) -> EtPlusDocument:
         """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""
@@ -216,7 +215,7 @@ class EtPlusDocument:
 
     def _distributed(self, key: str) -> int | None:
         value = self._info().get(key)
-        return value if type(value) is int and 0 <= value < _MAX_RANKS else None
+        return value if type(value) is int and 0 <= value < MAX_RANKS else None
 
 
 def process_groups_of(distributed_info: dict[str, Any]) -> dict[str, list[int]]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn, StringTable, exact_ns, int_column
+from .conventions import EXACT_US, MAX_NS, STRUCTURAL
 from .errors import TraceFormatError
 from .etplus import EDGE_KINDS, EtPlus
 from .etplus_document import CPU, GPU, RUNTIME, Comm, EtPlusDocument, Record
@@ -30,10 +31,6 @@ _BLOCK = 4 << 20
 _CUTS_TRIED = 64
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
-_MAX_NS = 2.0**62
-_EXACT_US = 2.0**43
-"""Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
-_STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 _LINK_FIRST = "link it with a Kineto trace first (trace-link)"
 _NAME_ET = "give a file written by trace-link; the name of a Chakra trace must end in .et"
 _SPOILT = "make the file again with trace-link"
@@ -42,8 +39,8 @@ _decode_root = msgspec.json.Decoder(Record).decode
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Us = Annotated[float, msgspec.Meta(ge=0, lt=_MAX_NS / 1000)]
-SignedUs = Annotated[float, msgspec.Meta(gt=-_MAX_NS / 1000, lt=_MAX_NS / 1000)]
+Us = Annotated[float, msgspec.Meta(ge=0, lt=MAX_NS / 1000)]
+SignedUs = Annotated[float, msgspec.Meta(gt=-MAX_NS / 1000, lt=MAX_NS / 1000)]
 
 
 class _Attr(msgspec.Struct, gc=False):
@@ -152,7 +149,7 @@ class _Reader:
         columns: dict[str, Any] = {key: np.concatenate(parts) for key, parts in self.columns.items()}
         if not ours and not np.any(columns["ts"] >= 0):
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
-        if columns["dur"].sum(dtype=np.float64) >= _MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= _MAX_NS:
+        if columns["dur"].sum(dtype=np.float64) >= MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= MAX_NS:
             raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
         told = self._summary(summary)
         columns |= self._relations(columns, same_tids=told.get("nodes_from") == "kineto")
@@ -311,7 +308,7 @@ class _Reader:
         repeated = np.flatnonzero(ids[order][1:] == ids[order][:-1])
         if len(repeated):
             raise TraceFormatError(self.file, f"id {ids[order[repeated[0]]]}", "two nodes have it", _SPOILT)
-        structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in self.names.values], np.bool_)
+        structural = np.array([STRUCTURAL.fullmatch(name) is not None for name in self.names.values], np.bool_)
         parent_row = _rows_of(ids, order, columns["parent"])
         parent_row[parent_row == np.arange(len(ids))] = -1
         thread = np.where(kind == GPU, -1, tid)
@@ -377,7 +374,7 @@ def _rows_of(ids: IntColumn, order: IntColumn, wanted: IntColumn) -> IntColumn:
 def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
     """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 stands for unfinished calls."""
     times: list[Any] = list(nodes)
-    if any((value or 0) >= _EXACT_US for node in nodes for value in (node.ts, node.dur, node.inclusive_dur)):
+    if any((value or 0) >= EXACT_US for node in nodes for value in (node.ts, node.dur, node.inclusive_dur)):
         times = _decode_exact_times(text)
     missing = np.fromiter((one.ts is None for one in times), np.bool_, len(times))
     dur = _ns([one.inclusive_dur if one.dur is None else one.dur for one in times])

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn, StringTable, int_column, joined_columns
+from .conventions import STRUCTURAL
 from .errors import TraceFormatError
 from .files import Blob, Source, open_text
 from .records import UNREADABLE, Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
@@ -28,12 +29,8 @@ from .recover import Loss
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
-__all__ = ["ANNOTATION_SCOPE", "ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
+__all__ = ["ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
 
-ANNOTATION_SCOPE = 7
-"""`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
-
-_STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 _NONE = {"rf_id": 0, "seq_id": -1, "scope": 0, "tid": 0}
 """The attributes that linking needs, with the value for "none"."""
 
@@ -200,7 +197,7 @@ def _build(
     names = StringTable()
     name = np.concatenate([names.codes(part.names)[part.columns.pop("name")] for part in parts])
     columns = joined_columns([part.columns for part in parts])
-    structural = np.array([_STRUCTURAL.fullmatch(name) is not None for name in names.values])
+    structural = np.array([STRUCTURAL.fullmatch(name) is not None for name in names.values])
     return ExecutionTrace(
         file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
         before=around[0], after=around[1], texts=texts, name=name, names=names.values,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn, exact_ns, int_column
+from .conventions import EXACT_US, MAX_NS
 
 __all__ = ["PYTHON_CATEGORY", "Decoded", "decode_any", "decode_plain"]
 
@@ -28,10 +29,7 @@ _NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device")
 _WRITTEN = ("External id", "Record function id", "Sequence number", "correlation", "stream", "device")
 """What they are called in a file."""
 
-_EXACT_US = 2.0**43
-"""Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
 _EXACT_INTEGER = 2.0**53
-_MAX_NS = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
     times = [
         np.fromiter(map(get, of), np.float64, len(of)) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))
     ]
-    if numbers is None or any(np.abs(us).max(initial=0.0) >= _EXACT_US for us in times):
+    if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return None
     ts, dur, flow_ts = map(exact_ns, times)
     return Decoded(
@@ -220,7 +218,7 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
     """
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
-    if ts and max(ts) >= _EXACT_US and float in set(map(type, ts)):
+    if ts and max(ts) >= EXACT_US and float in set(map(type, ts)):
         decoded = _decode_exact(array)
     complete = [event.ph == "X" for event in decoded]
     events, at = _kept(decoded, complete, modules)
@@ -247,13 +245,13 @@ def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
     """Times in µs, as doubles or Decimals, to int64 ns."""
     values = list(map(of, events))
     kinds = set(map(type, values))
-    if kinds <= {int} and max(map(abs, values), default=0) * 1000 < _MAX_NS:
+    if kinds <= {int} and max(map(abs, values), default=0) * 1000 < MAX_NS:
         return np.fromiter(values, np.int64, len(values)) * 1000
     if Decimal in kinds:
-        exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < _MAX_NS else None for v in values]
+        exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < MAX_NS else None for v in values]
         if None not in exact:
             return np.array(exact, np.int64)
     us = np.fromiter(values, np.float64, len(values))
-    if np.any(np.abs(us) >= _MAX_NS / 1000):
+    if np.any(np.abs(us) >= MAX_NS / 1000):
         raise msgspec.ValidationError("a time of over 146 years")
     return exact_ns(us)

@@ -23,13 +23,13 @@ from ...schemas.comm_types import (
     message_bytes,
     with_inputs,
 )
+from ...schemas.conventions import MAX_RANKS
 from ...schemas.etplus import EDGE_KINDS, EtPlus
 from ...schemas.etplus_document import Comm, process_groups_of
 
 __all__ = ["COLUMNS", "Communications", "communications", "kind_name"]
 
 COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end")
-_MAX_RANKS = 2**31
 _MAX_SEQ = 2**62
 _LAUNCH = EDGE_KINDS.index("launch")
 
@@ -79,7 +79,7 @@ def communications(document: EtPlus) -> Communications:
     for issued, node, name, comm, start, end in chain(_on_gpu(document), _on_host(document)):
         kind = collective_type(comm, name)
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else -1
-        if kind is None or peer is None or peer >= _MAX_RANKS:
+        if kind is None or peer is None or peer >= MAX_RANKS:
             continue
         group = groups.setdefault(group_of(comm, listed, world), len(groups))
         size, seq = message_bytes(comm, kind), comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1

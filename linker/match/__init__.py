@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...schemas.columns import distinct
+from ...schemas.conventions import PROFILER_STEP
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ..calls import CpuCalls, EtCalls
-from ..segment import STEP
 from .doubt import doubt
 from .ids import match_ids
 from .leftovers import match_leftovers
@@ -64,7 +64,7 @@ def match_calls(
 def _attempts(
     et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, method: str, exact: bool, iteration: str
 ) -> list[Callable[[], Match]]:
-    steps = np.array([code for code, name in enumerate(kineto.events.names) if STEP.fullmatch(name)], np.int64)
+    steps = np.array([code for code, name in enumerate(kineto.events.names) if PROFILER_STEP.fullmatch(name)], np.int64)
     by_name: dict[str, Callable[[], Match]] = {
         "ids": lambda: match_ids(et, kineto, nodes, calls),
         "sequence": lambda: match_sequence(nodes, calls, steps, iteration),
