@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.kineto import KinetoTrace, is_runtime, read_kineto
+from etplus.schemas.kineto_decode import Decoded, decode_any, decode_plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import FIXTURE_PAIRS, Document, fixture_pair, kineto_document, plain, shared_trace
@@ -185,6 +188,24 @@ def test_events_of_both_kinds_in_one_file() -> None:
         assert len(trace.events) == 6001
     with pytest.raises(TraceFormatError):
         read_kineto(events_of(plain, odd[0]), strict=True)
+
+
+@pytest.mark.parametrize("name", [*FIXTURE_PAIRS, *GPU_FILES])
+@pytest.mark.parametrize("modules", [False, True])
+def test_both_decoders_find_the_same(name: str, modules: bool) -> None:
+    path = fixture_pair(name)[1] if name in FIXTURE_PAIRS else shared_trace(f"gpu-kineto/{name}.json.gz")
+    array = orjson.dumps(json.loads(plain(path))["traceEvents"])
+    fast, slow = decode_plain(array, modules=modules), decode_any(array, modules=modules)
+    if fast is None:  # times since the epoch, or texts for numbers
+        assert name in GPU_FILES
+        return
+    for field in fields(Decoded):
+        one, other = getattr(fast, field.name), getattr(slow, field.name)
+        if isinstance(one, np.ndarray):
+            one, other = one.tolist(), other.tolist()
+        elif isinstance(one, dict):
+            one, other = ({key: column.tolist() for key, column in numbers.items()} for numbers in (one, other))
+        assert one == other, field.name
 
 
 def test_missing_args_and_fields() -> None:

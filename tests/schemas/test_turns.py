@@ -60,6 +60,13 @@ def test_each_process_writes_its_pieces(file: IO[bytes]) -> None:
     assert makers == makers[:3] * 4
 
 
+@on_linux
+def test_a_plain_file_is_written_side_by_side(file: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "write_all", lambda *_: pytest.fail("one process wrote all"))
+    write_in_order(file, piece, 20, 2)
+    assert content(file) == whole(20)
+
+
 @pytest.mark.parametrize("name", ["out", "out.gz"])
 def test_an_output_that_is_gzipped_or_not_is_the_same(name: str, tmp_path: Path) -> None:
     written = []
