@@ -3,8 +3,9 @@
 Both formats are an object with one huge array of objects. The array is cut where its writer put the separator
 between two records, which begins with "}" and ends with the first key of the next record, unescaped quotes and all;
 JSON escapes quotes inside strings, so the separator cannot lie in one. It could lie in a nested array of objects: a
-block that ends there does not decode, and the reader falls back on `parse_records`; a block that has it inside has more
-pieces than records, and is parsed.
+block that ends there does not decode, and the reader falls back on `parse_records`. Inside a block only the separator
+of a file that is indented is relied on, since nested objects are indented more, and only if it makes as many pieces as
+there are records; other blocks are parsed.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """The undecoded elements of a JSON array."""
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
+_INDENTED = re.compile(rb"\n[ \t]+\}")
+"""How the separator begins in a file with a line for each key."""
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Span = tuple[int, int]
@@ -129,7 +132,8 @@ class RecordTexts:
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
     ) -> None:
-        self._text, self._separator = text, separator
+        self._text = text
+        self._separator = separator if _INDENTED.search(separator) else b""
         self._opener = separator[len(separator) - opener :]
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))

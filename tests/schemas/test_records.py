@@ -186,6 +186,10 @@ RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_siz
     st.sampled_from([{}, {"indent": 0}, {"indent": 2}, {"separators": (",", ":")}, {"separators": (" ,\n ", " : ")}]),
 )
 @example([{"id": {"nodes": [{"id": 1}]}}], {}, {}, {})
+@example([{"nodes": None}, {}, {"nodes": [{}, {"nodes": None}]}], {}, {}, {})
+@example([{"id": [{}, {"id": None}]}, {}], {}, {}, {})
+@example([{"id": [{}, {"id": None}]}, {}], {}, {}, {"indent": 0})
+@example([{"id": [{"id": 1}, {"id": None}]}, {"x": 1}, {"id": 1}], {}, {}, {"indent": 2})
 def test_any_document(records: list[Record], front: Record, back: Record, layout: Record) -> None:
     data = json.dumps({**front, "nodes": records, **back}, **layout).encode()
     check(data, "nodes", {**front, **back}, records)
