@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..schemas.columns import IntColumn
+from ..schemas.columns import IntColumn, positions
 from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
 from ..schemas.dtypes import itemsize
 from ..schemas.etplus_document import Comm
@@ -34,7 +34,7 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
     runtime_row = runtime_row[np.argsort(events.ts[runtime_row], kind="stable")]
     table = Signatures()
     call_columns = _calls(events, calls, table)
-    gpu = _gpu_events(events, launches.row, launches.op, _positions(runtime_row, launches.launcher))
+    gpu = _gpu_events(events, launches.row, launches.op, positions(runtime_row, launches.launcher))
     distributed = kineto.header_value("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     notes = [] if len(gpu) else [_NO_GPU]
@@ -121,13 +121,3 @@ def _comm(args: bytes, kernel: str) -> Comm:
     size, elements = itemsize(told.get("dtype")), told.get("in_nelems") or told.get("out_nelems")
     told["collective"] = told.get("collective") or collective_of(kernel)
     return Comm(**told, bytes=size * elements if size and elements is not None else None)
-
-
-def _positions(sorted_rows: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Position of each wanted row among rows in any order, −1 for −1."""
-    order = np.argsort(sorted_rows)
-    at = np.searchsorted(sorted_rows, wanted, sorter=order)
-    found = np.full(len(wanted), -1, np.int64)
-    has = wanted >= 0
-    found[has] = order[at[has]]
-    return found

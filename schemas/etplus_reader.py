@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, StringTable, exact_ns, int_column
+from .columns import IntColumn, StringTable, exact_ns, int_column, positions
 from .conventions import EXACT_US, MAX_NS, STRUCTURAL
 from .errors import TraceFormatError
 from .etplus import EDGE_KINDS, EtPlus
@@ -304,12 +304,12 @@ class _Reader:
     def _relations(self, columns: dict[str, npt.NDArray[Any]], *, same_tids: bool) -> dict[str, npt.NDArray[Any]]:
         """The columns that follow from all rows together."""
         ids, kind, tid = columns["id"], columns["kind"], columns.pop("tid")
-        order = np.argsort(ids, kind="stable")
-        repeated = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+        ordered = np.sort(ids)
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(repeated):
-            raise TraceFormatError(self.file, f"id {ids[order[repeated[0]]]}", "two nodes have it", _SPOILT)
+            raise TraceFormatError(self.file, f"id {repeated[0]}", "two nodes have it", _SPOILT)
         structural = np.array([STRUCTURAL.fullmatch(name) is not None for name in self.names.values], np.bool_)
-        parent_row = _rows_of(ids, order, columns["parent"])
+        parent_row = positions(ids, columns["parent"])
         parent_row[parent_row == np.arange(len(ids))] = -1
         thread = np.where(kind == GPU, -1, tid)
         thread[kind == RUNTIME] = self._runtime_threads(thread, parent_row[kind == RUNTIME], same_tids)
@@ -348,7 +348,7 @@ class _Reader:
             except OverflowError:
                 raise TraceFormatError(self.file, '"edges"', "an id beyond 64 bits", _SPOILT) from None
         edges = np.concatenate(parts)
-        ends = _rows_of(ids, np.argsort(ids), edges[:, :2].reshape(-1)).reshape(-1, 2)
+        ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
         strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
         if len(strange):
             a, b, kind = edges[strange[0]].tolist()
@@ -361,14 +361,6 @@ class _Reader:
 def _address(buffer: bytes | msgspec.Raw) -> int:
     address: int = np.frombuffer(buffer, np.uint8).ctypes.data
     return address
-
-
-def _rows_of(ids: IntColumn, order: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Rows of ids, −1 where no row has the id. `order` sorts `ids`."""
-    if not len(ids):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
-    return np.where(ids[order[at]] == wanted, order[at], -1)
 
 
 def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:

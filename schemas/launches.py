@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from .columns import IntColumn, positions
 from .kineto import GPU_CATEGORIES, KinetoTrace
 from .kineto_calls import CpuCalls, innermost_open, nearest
 
@@ -84,11 +84,9 @@ def _flow_starts(
     """For events whose correlation is the id of an ac2g flow: positions in `rows`, thread and time of its start."""
     events, flows = kineto.events, kineto.flows
     ac2g = np.flatnonzero(flows.start & (flows.id > 0) & (flows.category == _code(events.categories, "ac2g")))
-    ids, first = np.unique(flows.id[ac2g], return_index=True)
-    at = np.searchsorted(ids, events.correlation[rows])
-    hit = np.flatnonzero(wanted & (at < len(ids)))
-    hit = hit[ids[at[hit]] == events.correlation[rows[hit]]]
-    flow = ac2g[first[at[hit]]]
+    at = positions(flows.id[ac2g], events.correlation[rows])
+    hit = np.flatnonzero(wanted & (at >= 0))
+    flow = ac2g[at[hit]]
     return hit, flows.thread[flow].astype(np.int64), flows.ts[flow]
 
 
@@ -99,11 +97,9 @@ def _launching_ops(
     if not kineto.modern:  # in older files the number is the correlation, and equals some unrelated op's by chance
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events
-    ids, first = np.unique(events.external_id[calls.row], return_index=True)
-    at = np.searchsorted(ids, events.external_id[rows])
-    hit = np.flatnonzero(wanted & (events.external_id[rows] > 0) & (at < len(ids)))
-    hit = hit[ids[at[hit]] == events.external_id[rows[hit]]]
-    return hit, first[at[hit]]
+    at = positions(events.external_id[calls.row], events.external_id[rows])
+    hit = np.flatnonzero(wanted & (events.external_id[rows] > 0) & (at >= 0))
+    return hit, at[hit]
 
 
 def _pass_through(kineto: KinetoTrace, calls: CpuCalls) -> npt.NDArray[np.bool_]:

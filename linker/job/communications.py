@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.columns import IntColumn
+from ...schemas.columns import IntColumn, positions
 from ...schemas.comm_types import (
     HOST_COLLECTIVE,
     RECV,
@@ -109,11 +109,7 @@ def _launch_times(document: EtPlus) -> IntColumn:
     launches = document.edges[document.edges[:, 2] == _LAUNCH]
     sources = np.concatenate([document.numbering.runtime, document.numbering.node])
     times = np.concatenate([document.events.ts[document.runtime_row], document.ts])
-    by_id, gpu_by_id = np.argsort(sources), np.argsort(document.numbering.gpu)
-    if len(launches):
-        source = by_id[np.searchsorted(sources, launches[:, 0], sorter=by_id)]
-        target = gpu_by_id[np.searchsorted(document.numbering.gpu, launches[:, 1], sorter=gpu_by_id)]
-        issued[target] = times[source]
+    issued[positions(document.numbering.gpu, launches[:, 1])] = times[positions(sources, launches[:, 0])]
     return issued
 
 
