@@ -63,11 +63,15 @@ class Decoded:
     flow_ts: IntColumn
 
 
-_Numbers = msgspec.defstruct(
-    "_Numbers", [(name, float, -1.0) for name in _NUMBERS], rename=dict(zip(_NUMBERS, _WRITTEN, strict=True)),
-    gc=False, frozen=True,
-)  # fmt: skip
-_NO_NUMBERS = _Numbers()
+def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
+    written = dict(zip(_NUMBERS, _WRITTEN, strict=True))
+    return msgspec.defstruct(
+        "_Args", [(name, number, none) for name in _NUMBERS], rename=written, gc=False, frozen=True
+    )
+
+
+_Numbers, _AnyArgs = _args_type(float, -1.0), _args_type(Any, -1)
+_NO_NUMBERS, _NO_ARGS = _Numbers(), _AnyArgs()
 
 
 class _Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
@@ -137,13 +141,8 @@ def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
     ]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return None
-    ts, dur, flow_ts = map(exact_ns, times)
-    return Decoded(
-        len(decoded), at, list(map(_CATEGORY, events)), list(map(_NAME, events)),
-        list(map(_THREAD, events)), _after_base(ts), dur, numbers,
-        np.array([type(e) is _Start for e in flows], np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
-        int_column([e.id for e in flows], -1), flow_ts,
-    )  # fmt: skip
+    starts = [type(e) is _Start for e in flows]
+    return _decoded(len(decoded), at, events, list(map(exact_ns, times)), numbers, flows, starts)
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn]:
@@ -173,18 +172,6 @@ def _numbers(args: list[Any]) -> dict[str, IntColumn] | None:
     return columns
 
 
-class _AnyArgs(msgspec.Struct, rename=dict(zip(_NUMBERS, _WRITTEN, strict=True)), gc=False, frozen=True):
-    external_id: Any = -1
-    rf_id: Any = -1
-    seq: Any = -1
-    correlation: Any = -1
-    stream: Any = -1
-    device: Any = -1
-
-
-_NO_ARGS = _AnyArgs()
-
-
 class _AnyEvent(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
@@ -193,7 +180,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
     tid: int | str = -1
     ts: int | float = 0
     dur: int | float = 0
-    args: _AnyArgs | list[Any] | str | float | bool | None = _NO_ARGS
+    args: _AnyArgs | list[Any] | str | float | bool | None = _NO_ARGS  # type: ignore[valid-type]
     id: int | str = -1
 
 
@@ -226,19 +213,24 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
     args = [_NO_ARGS if event.args is None else event.args for event in events]
     if not all(isinstance(a, _AnyArgs) for a in args):
         raise msgspec.ValidationError("an event whose `args` are no object")
-    return Decoded(
-        len(decoded), at, list(map(_CATEGORY, events)), list(map(_NAME, events)),
-        list(map(_THREAD, events)), _after_base(_nanoseconds(events, _TS)), _nanoseconds(events, _DUR),
-        {name: int_column(list(map(attrgetter(name), args)), -1) for name in _NUMBERS},
-        np.array([e.ph == "s" for e in flows], np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
-        int_column([e.id for e in flows], -1), _nanoseconds(flows, _TS),
-    )  # fmt: skip
+    times = [_nanoseconds(of, get) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))]
+    numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in _NUMBERS}
+    return _decoded(len(decoded), at, events, times, numbers, flows, [e.ph == "s" for e in flows])
 
 
-def _after_base(ts: IntColumn) -> IntColumn:
+def _decoded(
+    count: int, at: IntColumn, events: list[Any], times: list[IntColumn], numbers: dict[str, IntColumn],
+    flows: list[Any], starts: list[bool],
+) -> Decoded:  # fmt: skip
+    """What both decoders return; `times` are the events' ts and dur, and the flows' ts."""
+    ts, dur, flow_ts = times
     if len(ts) and ts.min() < 0:
         raise msgspec.ValidationError("a negative time stamp")
-    return ts
+    return Decoded(
+        count, at, list(map(_CATEGORY, events)), list(map(_NAME, events)), list(map(_THREAD, events)), ts, dur, numbers,
+        np.array(starts, np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
+        int_column([e.id for e in flows], -1), flow_ts,
+    )  # fmt: skip
 
 
 def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:

@@ -155,11 +155,6 @@ class RecordTexts:
         """How many blocks there are; block i has the records from `first[i]` to `first[i + 1]`."""
         return len(self._spans)
 
-    def array(self, block: int) -> bytes:
-        """The JSON array of a block's records."""
-        begin, end = self._spans[block]
-        return b"[%b]" % self._text[begin:end]
-
     def arrays(self) -> Iterator[Block]:
         """All blocks."""
         return _arrays(self._text, self._spans)
@@ -167,9 +162,10 @@ class RecordTexts:
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
         """How each of a block's records begins, and how it goes on up to the closing brace and the blank before it."""
         begin, end = self._spans[block]
-        pieces = self._text[begin:end].split(self._separator) if self._separator else []
+        text = self._text[begin:end]
+        pieces = text.split(self._separator) if self._separator else []
         if len(pieces) != self._count(block):
-            return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in decode_raws(self.array(block))]
+            return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in decode_raws(b"[%b]" % text)]
         pieces[0] = pieces[0][len(self._opener) :]
         pieces[-1] = pieces[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
         return self._opener, pieces
@@ -199,7 +195,7 @@ class RecordTexts:
         text = self._text[begin:end]
         between = _places(text, self._separator)
         if len(between) != self._count(block) - 1:
-            text = self.array(block)
+            text = b"[%b]" % text
             return _Placed(text, *_spans_of(text, list(map(bytes, decode_raws(text)))))
         closed = between + len(self._separator.partition(b"}")[0]) + 1
         opened = between + len(self._separator) - len(self._opener)
