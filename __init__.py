@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .converters.convert import convert
-    from .linker import LinkResult, link
+    from .linker import link
     from .linker.batch import link_many
     from .predictor.replay import build_graph, fit_constants, replay
     from .schemas.errors import EtplusError
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "EtplusError",
-    "LinkResult",
     "__version__",
     "build_graph",
     "convert",
@@ -28,7 +27,6 @@ __all__ = [
 _HOMES = {
     "convert": ".converters.convert",
     "link": ".linker",
-    "LinkResult": ".linker",
     "link_many": ".linker.batch",
     "build_graph": ".predictor.replay",
     "fit_constants": ".predictor.replay",

@@ -14,6 +14,7 @@ from ..schemas.errors import TraceFormatError
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import Source, load, open_output
 from ..schemas.kineto import read_kineto
+from ..schemas.record_store import FileRecords
 from ..schemas.records import UNREADABLE, parse_records
 from .devices import Device
 from .etplus_trace import from_etplus
@@ -61,14 +62,16 @@ def augment(
     if is_kineto(blob.data):
         trace = from_kineto(read_kineto(data, strict=True, progress=progress))
         try:
-            _, records, _ = parse_records(blob.data, "traceEvents")
+            _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
+        start, end = found.start[trace.gpu.source], found.end[trace.gpu.source]
     else:
         document = read_etplus(data)
         trace = from_etplus(document)
-        start, end = document.start[trace.gpu.source], document.end[trace.gpu.source]
+        records = document.texts
+        assert isinstance(records, FileRecords), "it was read from a file"
+        start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
     values = _values(trace, own_devices)
     with open_output(path) as out:
         for piece in _pieces(blob.data, start, end, values):

@@ -70,8 +70,7 @@ def _calls(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, table: 
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = np.array([wants_values(name) for name in document.names], np.bool_)[document.name[rows[ops]]]
-    spans = zip(document.start[rows[ops]].tolist(), document.end[rows[ops]].tolist(), strict=True)
-    texts = [document.data[start:end] for start, end in spans]
+    texts = document.texts.texts(rows[ops])
     signature[ops] = table.from_et(texts, wanted.tolist(), flat=document.flat)
     return Calls(
         document.name[rows], kind, caller[rows], document.thread[rows], document.ts[rows], document.finish[rows],

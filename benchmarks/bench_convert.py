@@ -43,7 +43,7 @@ def prepare(nodes: str, folder: str) -> dict[str, Any]:
 
     prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
     pair = Path(f"{prefix}.et.json.gz"), Path(f"{prefix}.kineto.json.gz")
-    once = link(*pair).document
+    once = link(*pair)
     times = -(-int(nodes) // (len(once.et) + len(once.gpu_row) + len(once.runtime_row)))
     output = Path(folder) / "plus.json"
     link(*repeat_pair(*pair, times, Path(folder)), jobs=os.cpu_count() or 1).write(output)

@@ -24,7 +24,6 @@ from etplus.linker import link
 from etplus.predictor.critical import critical_path
 from etplus.predictor.replay import build_graph, fit_constants, replay
 from etplus.schemas.etplus_document import EtPlusDocument
-from etplus.schemas.etplus_reader import read_etplus
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
@@ -61,7 +60,7 @@ def repeated(once: EtPlusDocument, nodes: int) -> EtPlusDocument:
 def perform(task: str, nodes: int) -> dict[str, Any]:
     """Do one task in this process; what it took."""
     prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
-    once = read_etplus(link(f"{prefix}.et.json.gz", f"{prefix}.kineto.json.gz").document)
+    once = link(f"{prefix}.et.json.gz", f"{prefix}.kineto.json.gz")
     document = repeated(once, nodes)
     if task == "nothing":
         return {"rows": len(document), "megabytes": peak_megabytes(), "pair": prefix.name}

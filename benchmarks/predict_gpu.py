@@ -34,7 +34,7 @@ ENGINES: tuple[Engine, ...] = ("replay", "overheads")
 def linked(name: str, *, alone: bool = False) -> EtPlusDocument:
     """A GPU pair, or its Kineto trace alone."""
     et, kineto = (TRACES / "gpu-pairs" / f"{name}.{kind}.json.gz" for kind in ("et", "kineto"))
-    return read_etplus(b"".join(link(None if alone else et, kineto).document.chunks()))
+    return read_etplus(b"".join(link(None if alone else et, kineto).chunks()))
 
 
 def measured_events(documents: list[EtPlusDocument]) -> list[Measured]:

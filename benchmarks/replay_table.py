@@ -21,7 +21,6 @@ from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_consta
 from etplus.predictor.summary import summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
 from etplus.schemas.errors import ConvertError, UsageError
-from etplus.schemas.etplus_reader import read_etplus
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 JOB = "dlrm.rank"
@@ -36,9 +35,9 @@ def graphs(folder: Path) -> Iterator[tuple[str, ReplayGraph, list[HeldOut]]]:
         if kineto.name.endswith(".et.json.gz") or kineto.parent.name == "et-only":
             continue
         et = kineto.with_name(f"{name}.et.json.gz")
-        whole = build_graph(read_etplus(link(None, kineto).document))
+        whole = build_graph(link(None, kineto))
         paired = et.exists() and kineto.parent.name == "gpu-pairs"
-        graph = build_graph(read_etplus(link(et, kineto).document)) if paired else whole
+        graph = build_graph(link(et, kineto)) if paired else whole
         yield f"{kineto.parent.name}/{name}", graph, held_out(whole)
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from etplus.linker import LinkResult, link
+from etplus.linker import link
+from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.files import load
 
 __all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
@@ -127,9 +128,9 @@ def cpu_scores() -> list[Score]:
     return scores
 
 
-def _score(known: dict[str, Any], variant: str, result: LinkResult) -> Score:
+def _score(known: dict[str, Any], variant: str, result: EtPlusDocument) -> Score:
     truth = {int(node): event for node, (event, _) in known["links"].items()}
-    document, right, certain_right, certain = result.document, 0, 0, 0
+    document, right, certain_right, certain = result, 0, 0, 0
     columns = (document.et.id.tolist(), document.kineto_event.tolist(), document.certain.tolist())
     for node, event, is_certain in zip(*columns, strict=True):
         right += event >= 0 and truth.get(node) == event
@@ -142,7 +143,7 @@ def _score(known: dict[str, Any], variant: str, result: LinkResult) -> Score:
     )  # fmt: skip
 
 
-def _note(result: LinkResult) -> str:
+def _note(result: EtPlusDocument) -> str:
     """What the report says about the windows: iteration, numbers, whether it is one run; else what it says first."""
     notes = result.report.windows["notes"]
     return next((note for note in notes if note.startswith(("the ET ", "two runs"))), next(iter(notes), ""))
@@ -222,7 +223,7 @@ def _gpu_lines() -> Iterator[Line]:
         yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run, variant)
 
 
-def _gpu(name: str, bar: str, met: Callable[[LinkResult], bool], variant: str = VARIANTS[0]) -> Line:
+def _gpu(name: str, bar: str, met: Callable[[EtPlusDocument], bool], variant: str = VARIANTS[0]) -> Line:
     et, kineto = (load(TRACES / "gpu-pairs" / f"{name}.{side}.json.gz").data for side in ("et", "kineto"))
     result = link(strip(et, variant), strip(kineto, variant))
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
@@ -232,18 +233,18 @@ def _gpu(name: str, bar: str, met: Callable[[LinkResult], bool], variant: str = 
     return Line(cells, bar, met(result))
 
 
-def _says(result: LinkResult, part: str) -> bool:
+def _says(result: EtPlusDocument, part: str) -> bool:
     return any(part in note for note in result.report.windows["notes"])
 
 
-def _is_next_iteration(result: LinkResult) -> bool:
+def _is_next_iteration(result: EtPlusDocument) -> bool:
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
     explained = all(c["attached"] + sum(c["unattached"].values()) == c["total"] for c in gpu)
     told = _says(result, "durations are those of a later iteration")
     return bool(ops["equivalent"] >= 0.995 * ops["total"] and not ops["certain"] and explained and told)
 
 
-def _is_other_run(result: LinkResult) -> bool:
+def _is_other_run(result: EtPlusDocument) -> bool:
     ops = result.report.ops
     return bool(ops["linked"] >= 0.999 * ops["total"] and not ops["certain"] and _says(result, "two runs"))
 

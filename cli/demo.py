@@ -39,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     print(report_text(result.report, str(target)))
     for form, suffix in _CONVERSIONS.items():
         output = folder / f"{_PAIR}.{suffix}"
-        convert(result.document, output, to=form, as_prefix=False)
+        convert(result, output, to=form, as_prefix=False)
         print(f"wrote   {output}: {FORMATS[form]}")
     return 0

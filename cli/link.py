@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         if output.endswith((".et", ".et.gz")):
             from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
-            convert(result.document, output, to="chakra", as_prefix=False)
+            convert(result, output, to="chakra", as_prefix=False)
         else:
             result.write(output, jobs=arguments.jobs)
     print(report_text(result.report, output), file=sys.stderr)

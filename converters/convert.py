@@ -13,7 +13,6 @@ from typing import TypeGuard
 
 from ..schemas.chakra.stream import read_chakra
 from ..schemas.errors import UsageError
-from ..schemas.etplus import EtPlus
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
@@ -49,7 +48,7 @@ _RANK_IN_NAME = re.compile(r"rank[_-]?(\d{1,6})|\.(\d{1,6})\.(?:et|json)", re.AS
 _SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
-Input = str | os.PathLike[str] | EtPlus
+Input = str | os.PathLike[str] | EtPlusDocument
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def convert(
         raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
     if host not in HOSTS:
         raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
-    inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlus)) else list(sources)
+    inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlusDocument)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
     known = None if job is None else read_job_report(os.fspath(job))
@@ -170,11 +169,13 @@ def _arrays(
 
 def open_document(source: Input) -> EtPlusDocument:
     """Read a file of either kind: Chakra where the name ends in .et or .et.gz, else ET+."""
+    if isinstance(source, EtPlusDocument):
+        return source
     return read_et(source) if _is_chakra(source) else read_etplus(source)
 
 
 def _is_chakra(source: Input) -> TypeGuard[str | os.PathLike[str]]:
-    return not isinstance(source, EtPlus) and os.fspath(source).endswith((".et", ".et.gz"))
+    return not isinstance(source, EtPlusDocument) and os.fspath(source).endswith((".et", ".et.gz"))
 
 
 def _documents(
@@ -201,7 +202,7 @@ def _documents(
 def _rank_of(document: EtPlusDocument, source: Input, place: int) -> int:
     if document.rank is not None:
         return document.rank
-    named = _RANK_IN_NAME.search("" if isinstance(source, EtPlus) else Path(source).name)
+    named = _RANK_IN_NAME.search("" if isinstance(source, EtPlusDocument) else Path(source).name)
     return int(named[1] or named[2]) if named else place
 
 
@@ -275,5 +276,10 @@ def _per_rank(
 def _refuse_overwriting(inputs: Sequence[Input], outputs: Iterable[str | os.PathLike[str]]) -> None:
     for output in map(Path, outputs):
         for source in inputs:
-            if not isinstance(source, EtPlus) and output.exists() and Path(source).exists() and output.samefile(source):
+            if (
+                not isinstance(source, EtPlusDocument)
+                and output.exists()
+                and Path(source).exists()
+                and output.samefile(source)
+            ):
                 raise UsageError(f"{output}: the output would replace an input; choose another name")

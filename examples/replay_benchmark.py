@@ -50,7 +50,7 @@ def measured_operators(nodes: list[dict[str, Any]]) -> dict[tuple[str, str], Mea
 def main(et: str, kineto: str) -> None:
     result = link(et, kineto)
     print(result.report.to_text(), end="\n\n")
-    operators = measured_operators(result.document.to_dict()["nodes"])
+    operators = measured_operators(result.to_dict()["nodes"])
     print(f"{'operator':<36} {'calls':>5} {'certain':>7} {'median µs':>10} {'sum µs':>10} {'GPU µs':>10}  shapes")
     by_time = sorted(operators.items(), key=lambda item: (-sum(item[1].cpu) - item[1].gpu, item[0]))
     for (name, shapes), times in by_time[:20]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,12 @@ from ..schemas.collector import collector_paused
 from ..schemas.columns import IntColumn
 from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
+from ..schemas.etplus_document import EtPlusDocument
+from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.link_report import LinkReport
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
@@ -29,31 +30,14 @@ from .linked import LinkedTrace
 from .match import METHODS, match_calls
 from .match.result import CERTAIN, Match
 from .reading import read_pair
-from .report import LinkReport, make_report
+from .report import make_report
 from .segment import find_iterations
 from .timing import exclusive_durations
 from .windows import describe_windows
 
-__all__ = ["LinkResult", "link"]
+__all__ = ["link"]
 
 _LOG = logging.getLogger("etplus")
-
-
-@dataclass(frozen=True)
-class LinkResult:
-    """What `link` returns.
-
-    Attributes:
-        document: the ET+ document.
-        report: what was found out.
-    """
-
-    document: EtPlus
-    report: LinkReport
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file atomically; see `EtPlus.write`."""
-        self.document.write(path, jobs=jobs)
 
 
 @collector_paused()
@@ -70,7 +54,7 @@ def link(
     data_dependencies: bool = False,
     progress: bool = False,
     jobs: int = 1,
-) -> LinkResult:
+) -> EtPlusDocument:
     """Join an Execution Trace with a Kineto trace.
 
     Args:
@@ -107,7 +91,7 @@ def link(
 def _link(
     et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
     iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
-) -> LinkResult:  # fmt: skip
+) -> EtPlusDocument:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
     found, considered = match_calls(
@@ -126,10 +110,10 @@ def _link(
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
     summary = _summary(kineto, report, attachment, dependencies)
-    return LinkResult(_document(trace, found, comm, dependencies, summary), report)
+    return document_of(_document(trace, found, comm, dependencies, summary))
 
 
-def _link_alone(kineto: KinetoTrace, annotation: str | None) -> LinkResult:
+def _link_alone(kineto: KinetoTrace, annotation: str | None) -> EtPlusDocument:
     """The Kineto trace's own calls as nodes; see `kineto_only`."""
     calls = cpu_calls(kineto)
     side = host_side(kineto, calls)
@@ -151,7 +135,7 @@ def _link_alone(kineto: KinetoTrace, annotation: str | None) -> LinkResult:
         side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
     )
     summary = {**_summary(kineto, report, attachment, dependencies), "nodes_from": "kineto"}
-    return LinkResult(_document(trace, side.match, comm, dependencies, summary), report)
+    return document_of(_document(trace, side.match, comm, dependencies, summary))
 
 
 def _document(

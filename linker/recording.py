@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import UsageError
+from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.files import open_output
-from .pipeline import LinkResult
 from .pipeline import link as link_traces
 
 __all__ = ["Recording", "record"]
@@ -42,7 +42,7 @@ class Recording:
         self.steps_needed = steps_needed
         self.steps = 0
         self.finished = False
-        self.result: LinkResult | None = None
+        self.result: EtPlusDocument | None = None
         self._profiler: Any = None
 
     def step(self) -> None:

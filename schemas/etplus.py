@@ -163,15 +163,27 @@ class EtPlus:
         with open_output(path) as file:
             write_in_order(file, lambda i: pieces[i](), len(pieces), jobs)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole document as plain Python objects."""
-        document: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
-        return document
-
     def chunks(self) -> Iterator[bytes]:
         """The file's bytes, a few megabytes at a time."""
         for piece in self._pieces():
             yield piece()
+
+    def node_texts(self, nodes: IntColumn) -> list[bytes]:
+        """The records of some ET nodes (positions, ascending) as the file has them."""
+        texts = self.et.texts.of(nodes)
+        if self.numbering.renumbered:
+            ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
+            texts = [_renumber(text, ids) for text in texts]
+        own = [text.rstrip()[:-1].rstrip() for text in texts]
+        return _records((own, self._added(nodes)))
+
+    def gpu_texts(self, gpu: IntColumn) -> list[bytes]:
+        """The records of some GPU nodes (positions in `gpu_row`, ascending)."""
+        return _records(self._gpu_pieces(gpu))
+
+    def runtime_texts(self, calls: IntColumn) -> list[bytes]:
+        """The records of some runtime calls (positions in `runtime_row`, ascending)."""
+        return _records(self._runtime_pieces(calls))
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
@@ -212,7 +224,7 @@ class EtPlus:
         return b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
 
     def _added(self, nodes: IntColumn, end: bytes = _END) -> list[bytes]:
-        """What follows on what the ET says of each of consecutive nodes."""
+        """What follows on what the ET says of each of some nodes."""
         linked = self.kineto_event[nodes] >= 0
         dur = microseconds(self.dur[nodes])
         parts: list[Part] = [
@@ -224,8 +236,7 @@ class EtPlus:
         added = rows(len(nodes), parts)
         for i in np.flatnonzero(~linked).tolist():
             added[i] = end
-        begin, stop = np.searchsorted(self._dependent, (nodes[0], nodes[-1] + 1))
-        for i in (self._dependent[begin:stop] - nodes[0]).tolist():
+        for i in np.flatnonzero(np.isin(nodes, self._dependent)).tolist():
             added[i] = added[i].removesuffix(_INDEPENDENT + end) + self._dependencies(int(nodes[i])) + end
         return added
 
@@ -293,17 +304,24 @@ class EtPlus:
         return np.array(sorted(self.comm), np.int64)
 
     def _runtime_text(self, begin: int, end: int) -> bytes:
-        events, at, callers = self.events, self.runtime_row[begin:end], self.runtime_parent[begin:end]
+        return _joined(self._runtime_pieces(np.arange(begin, end)))
+
+    def _runtime_pieces(self, calls: IntColumn) -> _Pieces:
+        events, at, callers = self.events, self.runtime_row[calls], self.runtime_parent[calls]
         parents = np.where(callers >= 0, self.numbering.node[callers], -1)
         threads = [msgspec.json.encode(tid) for _, tid in events.threads]
         parts: list[Part] = [
             b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
             b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),
-            b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime[begin:end]),
+            b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime[calls]),
             b', "parent": ', integers(parents, b"null"), _END,
         ]  # fmt: skip
-        names = _texts_of(events.names, events.name[at], b'{"name": ')
-        return b"".join(chain.from_iterable(zip(names, rows(len(at), parts), strict=True)))
+        return _texts_of(events.names, events.name[at], b'{"name": '), rows(len(at), parts)
+
+
+def _records(pieces: _Pieces) -> list[bytes]:
+    """Each record by itself, without the separator."""
+    return [b"".join(parts).removesuffix(_SEPARATOR) for parts in zip(*pieces, strict=True)]
 
 
 def _joined(pieces: _Pieces) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,19 +12,32 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from .columns import IntColumn
 from .conventions import MAX_NS, MAX_RANKS
+from .errors import ConvertError
 from .etplus import EDGE_KINDS
+from .link_report import LinkReport
+from .record_store import RecordStore
 
-__all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record", "process_groups_of"]
+__all__ = [
+    "CERTAIN", "CPU", "EQUIVALENT", "GPU", "LINK_NAMES", "RUNTIME", "UNLINKED", "Comm", "EtPlusDocument", "Record",
+    "process_groups_of", "threads_of_rows",
+]  # fmt: skip
 
 CPU, GPU, RUNTIME = 0, 1, 2
 """Values of `EtPlusDocument.kind`."""
+UNLINKED, EQUIVALENT, CERTAIN = 0, 1, 2
+"""Values of `EtPlusDocument.link`."""
+LINK_NAMES = ("unlinked", "equivalent", "certain")
+"""What each is called in files and reports."""
 Record = dict[str, msgspec.Raw]
 """A node as it stands in the file, its values undecoded."""
 
 
+_RECORDS = 4096
+"""Texts that are fetched at once."""
 _decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -54,8 +69,7 @@ class EtPlusDocument:
         header: the root's keys but `nodes`, `runtime`, `edges` and `etplus`, undecoded.
         summary: the root's `etplus`, {} in a file of another linker.
         flat: layout of schema 1.0.1 (`parent`, other fields in the node), not `ctrl_deps` and `attrs`.
-        data: the file's text.
-        start, end: span of each row's text in `data`, braces included.
+        texts: the undecoded record of each row.
         kind: int8, CPU, GPU or RUNTIME.
         structural: bool, the process and thread nodes, which are no calls.
         id: int64, unique. parent: int64, the caller's id as the file has it, −1 for none.
@@ -65,6 +79,7 @@ class EtPlusDocument:
         rf_id, fw_parent, seq_id, scope, fw_tid: int64, the ET's; 0, 0, −1, 0, 0 elsewhere.
         thread: int64; of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative
             number of its own for a thread that runs none), −1 for GPU events.
+        link: int8, UNLINKED, EQUIVALENT or CERTAIN; of ET nodes.
         stream, device, correlation, kineto_event: int64, −1 for none.
         inter_thread_dep: int64, an id, −1 for none.
         sync_dep: row to ids.
@@ -77,9 +92,7 @@ class EtPlusDocument:
     header: Record
     summary: dict[str, Any]
     flat: bool
-    data: bytes
-    start: IntColumn
-    end: IntColumn
+    texts: RecordStore
     kind: npt.NDArray[np.int8]
     structural: npt.NDArray[np.bool_]
     id: IntColumn
@@ -98,6 +111,7 @@ class EtPlusDocument:
     scope: IntColumn
     fw_tid: IntColumn
     thread: IntColumn
+    link: npt.NDArray[np.int8]
     stream: IntColumn
     device: IntColumn
     correlation: IntColumn
@@ -136,12 +150,44 @@ class EtPlusDocument:
 
     def record(self, row: int) -> Record:
         """A row's JSON object, its values undecoded."""
-        return _decode_record(self.data[self.start[row] : self.end[row]])
+        return _decode_record(self.texts.texts(np.array([row]))[0])
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
         """Those of several rows, decoded one by one."""
-        for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True):
-            yield _decode_record(self.data[a:b])
+        for at in range(0, len(rows), _RECORDS):
+            yield from map(_decode_record, self.texts.texts(rows[at : at + _RECORDS]))
+
+    @cached_property
+    def report(self) -> LinkReport:
+        """How it was linked.
+
+        Raises:
+            ConvertError: the file does not say, as those of other linkers.
+        """
+        try:
+            return msgspec.convert(self.summary["link"], LinkReport)
+        except (KeyError, msgspec.ValidationError):
+            raise ConvertError(f"{self.file}: has no link report; link the ET anew with trace-link") from None
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the ET+ file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
+
+        Args:
+            jobs: processes to make the text with.
+
+        Raises:
+            UsageError: the folder does not exist or cannot be written to.
+        """
+        self.texts.write(path, jobs=jobs)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes that `write` writes, a few megabytes at a time."""
+        return self.texts.chunks()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole document as plain Python objects."""
+        document: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
+        return document
 
     def edges_of(self, *kinds: str) -> IntColumn:
         """The edges of some kinds, (k, 3) as `edges`."""
@@ -216,6 +262,34 @@ class EtPlusDocument:
     def _distributed(self, key: str) -> int | None:
         value = self._info().get(key)
         return value if type(value) is int and 0 <= value < MAX_RANKS else None
+
+
+def threads_of_rows(
+    kind: npt.NDArray[np.int8], tid: IntColumn, parent_row: IntColumn, codes: npt.NDArray[np.integer],
+    tids: Sequence[int | str], *, same_tids: bool,
+) -> IntColumn:  # fmt: skip
+    """The column `thread`: that of a runtime call is the one of most of the ops that call from its Kineto thread.
+
+    Args:
+        kind, tid, parent_row: columns of all rows; `tid` is that of ET nodes.
+        codes: of each runtime call, in row order, the index of its Kineto tid in `tids`.
+        same_tids: ops have Kineto's tids (their nodes were made of the Kineto trace).
+    """
+    thread = np.where(kind == GPU, -1, tid)
+    runtime = np.flatnonzero(kind == RUNTIME)
+    below = parent_row[runtime] >= 0
+    pairs = np.stack([codes[below], thread[parent_row[runtime][below]]], axis=1)
+    threads, first, count = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    own = itertools.count(-2, -1)
+    known = np.empty(len(tids), np.int64)
+    for code, value in enumerate(tids):
+        votes = np.flatnonzero(threads[:, 0] == code)
+        if len(votes):  # of several with equally many votes the first seen
+            known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
+        else:
+            known[code] = value if same_tids and isinstance(value, int) else next(own)
+    thread[runtime] = known[codes]
+    return thread
 
 
 def process_groups_of(distributed_info: dict[str, Any]) -> dict[str, list[int]]:

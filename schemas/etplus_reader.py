@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -19,10 +19,11 @@ import numpy.typing as npt
 from .columns import IntColumn, StringTable, exact_ns, int_column, positions
 from .conventions import EXACT_US, MAX_NS, STRUCTURAL
 from .errors import TraceFormatError
-from .etplus import EDGE_KINDS, EtPlus
-from .etplus_document import CPU, GPU, RUNTIME, Comm, EtPlusDocument, Record
+from .etplus import EDGE_KINDS
+from .etplus_document import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED, Comm, EtPlusDocument, Record, threads_of_rows
 from .etplus_inferred import infer_edges
 from .files import Source, load
+from .record_store import FileRecords
 from .records import UNREADABLE
 
 __all__ = ["read_etplus"]
@@ -83,11 +84,13 @@ class _Node(_Times, kw_only=True, gc=False):
     kineto_event: Any = -1
     inter_thread_dep: Id | None = None
     sync_dep: list[Id] | None = None
+    link: str | None = None
     comm: Comm | None = None
     pg_name: str | int | None = None
 
 
 _ET_COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+_LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
 _EVENT_COLUMNS = ("stream", "device", "correlation", "kineto_event")
 
 _decode_nodes = msgspec.json.Decoder(list[_Node]).decode
@@ -103,8 +106,8 @@ class _Part(NamedTuple):
     decoded: list[Any]
 
 
-def read_etplus(source: Source | EtPlus) -> EtPlusDocument:
-    """Read an ET+ file of either layout, gzipped or not, or the document that `link` returned.
+def read_etplus(source: Source) -> EtPlusDocument:
+    """Read an ET+ file of either layout, gzipped or not.
 
     Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are then inferred
     from the times and from `inter_thread_dep` and `sync_dep`; `notes` says so.
@@ -115,14 +118,10 @@ def read_etplus(source: Source | EtPlus) -> EtPlusDocument:
         TraceFormatError: no ET+ file, a broken one, or one that contradicts itself (ids used twice, edges between
             nodes that are not there).
     """
-    if isinstance(source, EtPlus):
-        name, data = source.et.file, b"".join(source.chunks())
-    else:
-        blob = load(source)
-        name, data = blob.name, blob.data
-        if blob.broken_at is not None:
-            raise TraceFormatError(name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
-    return _Reader(name, data).read()
+    blob = load(source)
+    if blob.broken_at is not None:
+        raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
+    return _Reader(blob.name, blob.data).read()
 
 
 class _Reader:
@@ -154,7 +153,8 @@ class _Reader:
         told = self._summary(summary)
         columns |= self._relations(columns, same_tids=told.get("nodes_from") == "kineto")
         document = EtPlusDocument(
-            file=self.file, header=header, summary=told, flat=self.flat, data=self.data,
+            file=self.file, header=header, summary=told, flat=self.flat,
+            texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
             edges=np.zeros((0, 3), np.int64), **columns,
         )  # fmt: skip
@@ -278,6 +278,7 @@ class _Reader:
             "kind": np.array(kinds, np.int8),
             "name": self.names.codes([node.name for node in nodes]),
             "category": self.categories.codes([node.cat or "" for node in nodes]),
+            "link": np.array([_LINKS.get(node.link, UNLINKED) for node in nodes], np.int8),
             "inter_thread_dep": int_column([node.inter_thread_dep for node in nodes], -1),
         }
         self.flat &= all(node.ctrl_deps is None for node in nodes)
@@ -311,28 +312,11 @@ class _Reader:
         structural = np.array([STRUCTURAL.fullmatch(name) is not None for name in self.names.values], np.bool_)
         parent_row = positions(ids, columns["parent"])
         parent_row[parent_row == np.arange(len(ids))] = -1
-        thread = np.where(kind == GPU, -1, tid)
-        thread[kind == RUNTIME] = self._runtime_threads(thread, parent_row[kind == RUNTIME], same_tids)
+        tids = StringTable()
+        codes = tids.codes(self.runtime_tids)
+        thread = threads_of_rows(kind, tid, parent_row, codes, tids.values, same_tids=same_tids)
         structural = structural[columns["name"]] & (kind == CPU)
         return {"structural": structural, "parent_row": parent_row, "thread": thread}
-
-    def _runtime_threads(self, thread: IntColumn, parent_row: IntColumn, same_tids: bool) -> IntColumn:
-        """Thread of each runtime call: the one of most of the ops that calls of its Kineto tid have for parents.
-
-        Args:
-            same_tids: ops have Kineto's tids (their nodes were made of the Kineto trace).
-        """
-        votes: dict[int | str, Counter[int]] = {tid: Counter() for tid in self.runtime_tids}
-        for tid, row in zip(self.runtime_tids, parent_row.tolist(), strict=True):
-            if row >= 0:
-                votes[tid][int(thread[row])] += 1
-        own = itertools.count(-2, -1)
-        alike = set(thread.tolist()) - {-1} if same_tids else set[int]()
-        known = {
-            tid: count.most_common(1)[0][0] if count else int(tid) if tid in alike else next(own)
-            for tid, count in votes.items()
-        }
-        return np.array([known[tid] for tid in self.runtime_tids], np.int64)
 
     def _edges(self, raw: msgspec.Raw, ids: IntColumn) -> IntColumn:
         """The edges as rows."""

@@ -31,8 +31,8 @@ from .tolerant import Document, read_tolerantly
 
 __all__ = ["ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
 
-_NONE = {"rf_id": 0, "seq_id": -1, "scope": 0, "tid": 0}
-"""The attributes that linking needs, with the value for "none"."""
+_NONE = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+"""The attributes that are columns, with the value for "none"."""
 
 
 class _FlatNode(msgspec.Struct, gc=False):
@@ -40,9 +40,11 @@ class _FlatNode(msgspec.Struct, gc=False):
     name: str
     parent: int
     rf_id: int = 0
+    fw_parent: int = 0
     seq_id: int = -1
     scope: int = 0
     tid: int = 0
+    fw_tid: int = 0
 
 
 class _Attr(msgspec.Struct, gc=False):
@@ -64,7 +66,7 @@ class _RfId(msgspec.Struct, tag_field="name", tag="rf_id", gc=False):
 
 
 class _FwParent(msgspec.Struct, tag_field="name", tag="fw_parent", gc=False):
-    pass
+    value: int
 
 
 class _SeqId(msgspec.Struct, tag_field="name", tag="seq_id", gc=False):
@@ -79,6 +81,10 @@ class _Tid(msgspec.Struct, tag_field="name", tag="tid", gc=False):
     value: int
 
 
+class _FwTid(msgspec.Struct, tag_field="name", tag="fw_tid", gc=False):
+    value: int
+
+
 class _UsualAttrs(msgspec.Struct, array_like=True, gc=False):
     """The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped.
 
@@ -90,6 +96,7 @@ class _UsualAttrs(msgspec.Struct, array_like=True, gc=False):
     seq_id: _SeqId
     scope: _Scope
     tid: _Tid
+    fw_tid: _FwTid
 
 
 class _UsualNode(msgspec.Struct, gc=False):
@@ -114,7 +121,7 @@ class ExecutionTrace:
         duration_s: how long it went on, 0 if unknown.
         before, after: the document up to the "[" of `nodes`, and from its "]" on.
         texts: the untouched text of each node.
-        id, parent, rf_id, seq_id, scope, tid: int64; seq_id −1 and rf_id 0 mean "none".
+        id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: int64; seq_id −1 and rf_id 0 mean "none".
         name: int32 code into `names`.
         names: distinct node names.
         structural: True for the process and thread nodes, which are no calls.
@@ -133,9 +140,11 @@ class ExecutionTrace:
     id: IntColumn
     parent: IntColumn
     rf_id: IntColumn
+    fw_parent: IntColumn
     seq_id: IntColumn
     scope: IntColumn
     tid: IntColumn
+    fw_tid: IntColumn
     name: npt.NDArray[np.int32]
     names: list[str]
     structural: npt.NDArray[np.bool_]
@@ -275,8 +284,8 @@ def _any_node(text: msgspec.Raw) -> _UsualNode:
         return _decode_one_usual(text)
     node = _decode_one(text)
     values = {attr.name: attr.value for attr in node.attrs}
-    rf_id, seq_id, scope, tid = (values.get(name, none) for name, none in _NONE.items())
-    attrs = _UsualAttrs(_RfId(rf_id), _FwParent(), _SeqId(seq_id), _Scope(scope), _Tid(tid))
+    rf_id, fw_parent, seq_id, scope, tid, fw_tid = (values.get(name, none) for name, none in _NONE.items())
+    attrs = _UsualAttrs(_RfId(rf_id), _FwParent(fw_parent), _SeqId(seq_id), _Scope(scope), _Tid(tid), _FwTid(fw_tid))
     return _UsualNode(node.id, node.name, node.ctrl_deps, attrs)
 
 
@@ -286,9 +295,11 @@ def _columns(nodes: list[_UsualNode]) -> dict[str, IntColumn]:
         "id": int_column(list(map(_ID, nodes)), 0),
         "parent": int_column([n.ctrl_deps for n in nodes], 0),
         "rf_id": int_column([a.rf_id.value for a in attrs], _NONE["rf_id"]),
+        "fw_parent": int_column([a.fw_parent.value for a in attrs], _NONE["fw_parent"]),
         "seq_id": int_column([a.seq_id.value for a in attrs], _NONE["seq_id"]),
         "scope": int_column([a.scope.value for a in attrs], _NONE["scope"]),
         "tid": int_column([a.tid.value for a in attrs], _NONE["tid"]),
+        "fw_tid": int_column([a.fw_tid.value for a in attrs], _NONE["fw_tid"]),
     }
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
+import numpy as np
 import orjson
-from etplus.linker import LinkResult
+from etplus.schemas.etplus_document import CERTAIN, CPU, UNLINKED, EtPlusDocument
 from hypothesis import strategies as st
 from support import Document, et_document, kineto_document
 
@@ -361,8 +362,8 @@ def recipes(draw: st.DrawFn, *, ids: bool | None = None, same_window: bool | Non
     )
 
 
-def links_of(result: LinkResult) -> dict[int, tuple[int, bool]]:
+def links_of(result: EtPlusDocument) -> dict[int, tuple[int, bool]]:
     """What a link says: ET node id → index in traceEvents, and whether it is certain."""
-    document = result.document
-    columns = document.et.id.tolist(), document.kineto_event.tolist(), document.certain.tolist()
-    return {node: (event, certain) for node, event, certain in zip(*columns, strict=True) if event >= 0}
+    rows = np.flatnonzero((result.kind == CPU) & (result.link != UNLINKED))
+    columns = result.id[rows].tolist(), result.kineto_event[rows].tolist(), (result.link[rows] == CERTAIN).tolist()
+    return {node: (event, certain) for node, event, certain in zip(*columns, strict=True)}

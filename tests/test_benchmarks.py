@@ -23,7 +23,7 @@ def test_a_repeated_pair_links_like_the_original(tmp_path: Path, name: str) -> N
     one = link(*fixture_pair(name)).report
     execute("repeat_pair.py", *fixture_pair(name), "3", tmp_path)
     result = link(tmp_path / "et.json", tmp_path / "kineto.json")
-    assert_valid(result.document.to_dict())
+    assert_valid(result.to_dict())
     report = result.report
     assert (report.ops["certain"], report.linked_share, report.method) == (3 * one.ops["certain"], 1.0, "ids")
     for category, counts in one.gpu["categories"].items():

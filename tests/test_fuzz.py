@@ -13,8 +13,9 @@ from typing import Any
 
 import orjson
 import pytest
-from etplus.linker import LinkResult, link
+from etplus.linker import link
 from etplus.schemas.errors import EtplusError
+from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.inflate import decompress_tolerant
 from etplus.schemas.recover import recover
 from mutations import MUTATIONS, Kind, Mutation, identity, mutate
@@ -83,7 +84,7 @@ def outcome(et: bytes, kineto: bytes, options: dict[str, Any], folder: Path) -> 
     target = folder / "out.json"
     try:
         with time_limit():
-            result: LinkResult = link(et, kineto, **options)
+            result: EtPlusDocument = link(et, kineto, **options)
             result.write(target)
             json.dumps(result.report.to_dict(), allow_nan=False)
             assert result.report.to_text()
@@ -170,7 +171,7 @@ def test_mutations_are_deterministic_and_do_break_something(kind: Kind) -> None:
 def test_the_check_finds_a_false_certainty() -> None:
     """Two nodes that exchange their links are found out, unless a mutation touched them."""
     et, kineto, truth = base("pairs/one_of_n", True)
-    document = link(et, kineto).document.to_dict()
+    document = link(et, kineto).to_dict()
     sound, sound_kineto = Mutation("sound", et, frozenset()), Mutation("sound", kineto, frozenset())
     assert not false_certainties(document, truth, sound, sound_kineto)
     first, second = [node for node in document["nodes"] if node.get("link") == "certain"][:2]

@@ -21,10 +21,11 @@ import orjson
 from ... import __version__
 from ...schemas.comm_types import Group
 from ...schemas.errors import EtplusError, TraceFormatError, UsageError
+from ...schemas.etplus_document import EtPlusDocument
 from ...schemas.files import load, open_output
 from ...schemas.job_report import RankResult
 from ...schemas.records import UNREADABLE
-from ..pipeline import LinkResult, link
+from ..pipeline import link
 from .communications import COLUMNS, Communications, communications
 from .storage import Folder, is_url, open_folder
 
@@ -116,8 +117,8 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
             return before, True
     result = _link(task)
     task.target.write(task.output, result.write)
-    comms = communications(result.document)
-    info = result.document.summary["kineto"]["distributed_info"]
+    comms = communications(result)
+    info = result.summary["kineto"]["distributed_info"]
     state = RankState(
         *wanted,
         output=task.target.mark(task.output),
@@ -146,7 +147,7 @@ def _at(folder: Folder, name: str) -> tuple[Folder, str]:
     return open_folder(place), base
 
 
-def _link(task: RankTask) -> LinkResult:
+def _link(task: RankTask) -> EtPlusDocument:
     with TemporaryDirectory(prefix="etplus-") as scratch:
         paths = []
         for kind, name in (("et", task.et), ("kineto", task.kineto)):
@@ -164,9 +165,9 @@ def _link(task: RankTask) -> LinkResult:
             raise EtplusError(text) from error
 
 
-def _rank_result(task: RankTask, linked: LinkResult) -> RankResult:
+def _rank_result(task: RankTask, linked: EtPlusDocument) -> RankResult:
     report = linked.report
-    window, base = report.windows["linked_ns"], linked.document.summary["kineto"]["base_time_ns"]
+    window, base = report.windows["linked_ns"], linked.summary["kineto"]["base_time_ns"]
     reason = ""
     if report.linked_share < task.min_match or not report.ops["linked"]:
         reason = (

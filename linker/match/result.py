@@ -9,12 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schemas.columns import IntColumn
+from ...schemas.etplus_document import CERTAIN, EQUIVALENT, LINK_NAMES, UNLINKED
 
 __all__ = ["CERTAIN", "EQUIVALENT", "LINK_NAMES", "REASONS", "UNLINKED", "Match", "unmatched"]
-
-UNLINKED, EQUIVALENT, CERTAIN = 0, 1, 2
-"""Codes of `Match.link`."""
-LINK_NAMES = ("unlinked", "equivalent", "certain")
 
 REASONS = (
     "linked",

@@ -36,7 +36,7 @@ REAL = (
 def written(name: str) -> bytes:
     """A pair's ET+ file."""
     pair = fixture_pair(name) if name.startswith(("demo/", "pairs/")) else shared_pair(name)
-    return b"".join(link(*pair).document.chunks())
+    return b"".join(link(*pair).chunks())
 
 
 @cache

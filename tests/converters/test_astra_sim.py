@@ -164,7 +164,7 @@ def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_ranks_together_match(tmp_path: Path) -> None:
-    documents = [linked(name).document for name in DLRM]
+    documents = [linked(name) for name in DLRM]
     for host in HOSTS:
         done = convert(documents, tmp_path / host, to="astra-sim", host=host)
         assert done.files == (*(str(tmp_path / f"{host}.{rank}.et") for rank in range(4)),
@@ -188,7 +188,7 @@ def test_ranks_together_match(tmp_path: Path) -> None:
      (7, 2, "ALL_REDUCE of 907840")],
 )  # fmt: skip
 def test_a_collective_that_one_rank_lacks_is_named(at: int, lacking: int, name: str, tmp_path: Path) -> None:
-    convert([linked(name).document for name in DLRM], tmp_path / "t", to="astra-sim")
+    convert([linked(name) for name in DLRM], tmp_path / "t", to="astra-sim")
     metadata, nodes = read_chakra(tmp_path / f"t.{lacking}.et")
     kept = list(nodes)
     removed = [node for node in kept if node.type == COLL][at]
@@ -273,7 +273,7 @@ def test_what_cannot_be_simulated_is_replaced_and_counted(tmp_path: Path) -> Non
 
 def tmp_path_document(folder: Path, document: EtPlusDocument) -> Path:
     path = folder / f"rank{document.rank}.json"
-    path.write_bytes(document.data)
+    document.write(path)
     return path
 
 

@@ -38,7 +38,7 @@ MEMBERS: dict[str, tuple[Any, ...]] = {
 
 @cache
 def sound() -> Document:
-    return linked("pairs/gpu_shaped_from_cpu").document.to_dict()
+    return linked("pairs/gpu_shaped_from_cpu").to_dict()
 
 
 def fields(record: Any) -> list[tuple[Any, Any]]:
@@ -127,7 +127,7 @@ def test_broken_etplus(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS[:4])
 def test_broken_chakra(to: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    convert(linked("pairs/gpu_shaped_from_cpu").document, tmp_path / "sound.et", to=to)
+    convert(linked("pairs/gpu_shaped_from_cpu"), tmp_path / "sound.et", to=to)
     for _ in range(CASES):
         metadata, nodes = read_chakra(tmp_path / "sound.et")
         messages = list(nodes)

@@ -18,6 +18,7 @@ from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.etplus import EDGE_KINDS
 from etplus.schemas.etplus_document import CPU, GPU
+from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
 from hypothesis import given, settings
@@ -26,7 +27,7 @@ from support import Document, assert_valid, fixture_pair
 
 
 def there_and_back(source: Any, folder: Path) -> Document:
-    write_et(read_etplus(source), folder / "t.0.et")
+    write_et(source if isinstance(source, EtPlusDocument) else read_etplus(source), folder / "t.0.et")
     back: Document = json.loads(b"".join(etplus_chunks(folder / "t.0.et")))
     return back
 
@@ -34,15 +35,15 @@ def there_and_back(source: Any, folder: Path) -> Document:
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_linked_pair_comes_back_whole(name: str, tmp_path: Path) -> None:
     result = linked(name)
-    back = there_and_back(result.document, tmp_path)
-    assert normal(back) == normal(result.document.to_dict())
+    back = there_and_back(result, tmp_path)
+    assert normal(back) == normal(result.to_dict())
     assert_valid(back)
 
 
 def test_a_renumbered_file_comes_back_whole(tmp_path: Path) -> None:
     result = link(*fixture_pair("pairs/gpu_shaped_from_cpu"), renumber=True)
-    back = there_and_back(result.document, tmp_path)
-    assert normal(back) == normal(result.document.to_dict())
+    back = there_and_back(result, tmp_path)
+    assert normal(back) == normal(result.to_dict())
     assert_valid(back)
 
 
@@ -146,7 +147,7 @@ def test_any_document_comes_back_whole(tmp_path_factory: pytest.TempPathFactory,
 
 
 def test_read_et_and_write_etplus_agree(tmp_path: Path) -> None:
-    document = read_etplus(linked("pairs/gpu_shaped_from_cpu").document)
+    document = linked("pairs/gpu_shaped_from_cpu")
     write_et(document, tmp_path / "t.0.et.gz")
     count = write_etplus(tmp_path / "t.0.et.gz", tmp_path / "back.json")
     from_file, direct = read_etplus(tmp_path / "back.json"), read_et(tmp_path / "t.0.et.gz")
@@ -256,7 +257,7 @@ def test_what_is_no_chakra_file(tmp_path: Path) -> None:
     (tmp_path / "x.et").write_bytes(b"not protobuf at all")
     with pytest.raises(TraceFormatError):
         read_et(tmp_path / "x.et")
-    write_et(read_etplus(linked("demo/train_cpu").document), tmp_path / "t.0.et")
+    write_et(linked("demo/train_cpu"), tmp_path / "t.0.et")
     whole = (tmp_path / "t.0.et").read_bytes()
     (tmp_path / "cut.et").write_bytes(whole[:-7])
     with pytest.raises(TraceFormatError, match="cut off"):

@@ -66,7 +66,7 @@ def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str,
 
 
 def test_a_link_result_and_a_path_give_the_same(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    convert(linked(NAME).document, tmp_path / "a.et")
+    convert(linked(NAME), tmp_path / "a.et")
     convert(pair[0], tmp_path / "b.et")
     assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
 
@@ -74,7 +74,7 @@ def test_a_link_result_and_a_path_give_the_same(pair: tuple[Path, Path], tmp_pat
 def test_back_and_forth(pair: tuple[Path, Path], tmp_path: Path) -> None:
     convert(pair[1], tmp_path / "back.json.gz", to="etplus")
     back = json.loads(gzip.decompress((tmp_path / "back.json.gz").read_bytes()))
-    assert normal(back) == normal(linked(NAME).document.to_dict())
+    assert normal(back) == normal(linked(NAME).to_dict())
     assert_valid(back)
 
 
@@ -115,7 +115,7 @@ def test_the_rank_comes_from_the_trace_else_the_name_else_the_order(
 
 
 def test_one_rank_of_several(tmp_path: Path) -> None:
-    documents = [linked(name).document for name in DLRM]
+    documents = [linked(name) for name in DLRM]
     convert(documents, tmp_path / "two.et", to="chakra", rank=2)
     convert(documents[2], tmp_path / "alone.et", to="chakra")
     assert (tmp_path / "two.et").read_bytes() == (tmp_path / "alone.et").read_bytes()
@@ -133,7 +133,7 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
         more = {"comm": group, "pg_name": "tp"} if rank < 2 else {}
         kernel = gpu(4, "ncclDevKernel_AllReduce" if more else "gemm", 1, 2, **more)
         document = etplus([cpu(3, "op", 0, 9), kernel], rank=rank, world_size=3)
-        (tmp_path / f"r{rank}.json").write_bytes(document.data)
+        document.write(tmp_path / f"r{rank}.json")
     for to in ("chakra", "astra-sim"):
         done = convert([tmp_path / f"r{rank}.json" for rank in (0, 1, 2)], tmp_path / to, to=to)
         assert json.loads((tmp_path / f"{to}.comm_groups.json").read_bytes()) == {"1": [0, 1]}
@@ -201,7 +201,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
 def test_unknown_formats_and_hosts(tmp_path: Path) -> None:
     for options, message in (({"to": "x"}, "unknown format 'x'; one of: chakra"), ({"host": "x"}, "unknown host mode")):
         with pytest.raises(UsageError, match=message):
-            convert(linked(NAME).document, tmp_path / "t", **options)  # type: ignore[arg-type]
+            convert(linked(NAME), tmp_path / "t", **options)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="nothing to convert"):
         convert([], tmp_path / "t")
 
@@ -248,7 +248,7 @@ def test_standard_output_and_a_folder_without_permission(pair: tuple[Path, Path]
 
 def test_renumbered_documents(tmp_path: Path) -> None:
     result = link(*fixture_pair(NAME), renumber=True)
-    convert(result.document, tmp_path / "t.et")
+    convert(result, tmp_path / "t.et")
     convert(tmp_path / "t.et", tmp_path / "back.json", to="etplus")
-    assert normal(json.loads((tmp_path / "back.json").read_bytes())) == normal(result.document.to_dict())
+    assert normal(json.loads((tmp_path / "back.json").read_bytes())) == normal(result.to_dict())
     assert read_etplus(tmp_path / "back.json").span == document_of(NAME).span

@@ -19,7 +19,7 @@ from support import fixture_pair, run
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("npz") / "step__b1.json"
-    path.write_bytes(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).document.chunks()))
+    path.write_bytes(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).chunks()))
     return path
 
 

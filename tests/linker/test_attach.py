@@ -66,7 +66,7 @@ class BruteForce:
 
 def check_against_brute_force(et: Any, kineto: Any, **options: Any) -> Counter[str]:
     """Hold every GPU event of a pair against the brute force; how many of each category are attached."""
-    document = link(et, kineto, **options).document.to_dict()
+    document = link(et, kineto, **options).to_dict()
     assert_valid(document)
     events = read_json(kineto)["traceEvents"]
     nodes = {node["id"]: node for node in document["nodes"]}
@@ -111,7 +111,7 @@ def test_the_fixture_with_a_gpu_against_brute_force() -> None:
 def test_the_fixture_with_a_gpu_against_its_truth() -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
     truth = read_json(FIXTURES / "pairs" / "gpu_shaped_from_cpu.gpu.json")["gpu"]
-    document = link(et, kineto).document.to_dict()
+    document = link(et, kineto).to_dict()
     nodes = {node["id"]: node for node in document["nodes"]}
     found = {n["kineto_event"]: nodes[n["ctrl_deps"]]["kineto_event"] for n in nodes.values() if "cat" in n}
     assert found == {int(i): about["parent"] for i, about in truth.items() if about["parent"] is not None}
@@ -132,7 +132,7 @@ def join(nodes: list[Document], events: list[Event], **header: Any) -> Found:
     """Link; GPU nodes by index in traceEvents, the report, and the whole document."""
     kineto = kineto_document(events, **header)
     result = link(orjson.dumps(et_document(nodes)), orjson.dumps(kineto))
-    document = result.document.to_dict()
+    document = result.to_dict()
     assert_valid(document)
     gpu = {node["kineto_event"]: node for node in document["nodes"] if "cat" in node}
     return gpu, result.report, document
@@ -307,7 +307,7 @@ def test_external_id_in_older_files_is_the_correlation_and_joins_nothing() -> No
     nodes = [{**node, "seq_id": 10 + node["id"]} for node in NODES]
     cpu = [op("outer", 0, 100, 1, args={"External id": 41}), *CPU[1:]]
     events = [{"pid": 7, "tid": 7, **event} for event in [*cpu, work(60, 41, **{"External id": 41})]]
-    document = link(orjson.dumps(et_document(nodes)), orjson.dumps({"traceEvents": events})).document.to_dict()
+    document = link(orjson.dumps(et_document(nodes)), orjson.dumps({"traceEvents": events})).to_dict()
     assert document["etplus"]["link"]["ops"]["linked"] == 3
     assert reasons(document) == {"no launcher in the trace": [3]}
 
@@ -351,7 +351,7 @@ def test_real_gpu_traces_with_an_et_made_of_their_own_ops(name: str) -> None:
             event["args"] = {**event.get("args", {}), "Record function id": 1 + len(nodes)}
             nodes.append({"id": 3 + len(nodes), "name": event["name"], "rf_id": 1 + len(nodes)})
     pid = next(e["pid"] for e in kineto["traceEvents"] if e.get("cat") == "cpu_op")
-    document = link(orjson.dumps(et_document(nodes, pid=pid)), orjson.dumps(kineto)).document.to_dict()
+    document = link(orjson.dumps(et_document(nodes, pid=pid)), orjson.dumps(kineto)).to_dict()
     assert_valid(document)
     events = kineto["traceEvents"]
     assert document["etplus"]["link"]["ops"]["certain"] == len(nodes)

@@ -29,7 +29,7 @@ def kernel_of(nodes: list[Document], args: Document, name: str = NCCL, schema: s
         {"ph": "X", "cat": "kernel", "name": name, "ts": 4, "dur": 3, "tid": 20,
          "args": {"correlation": 5, "stream": 20, "device": 1, **args}},
     ])  # fmt: skip
-    document = link(orjson.dumps(et_document(nodes, schema)), orjson.dumps(kineto)).document.to_dict()
+    document = link(orjson.dumps(et_document(nodes, schema)), orjson.dumps(kineto)).to_dict()
     assert_valid(document)
     (kernel,) = (node for node in document["nodes"] if node.get("cat") == "kernel")
     return kernel
@@ -142,7 +142,7 @@ def test_a_comm_node_without_inputs_tells_nothing() -> None:
 
 def test_resnet103_has_all_of_its_kernels_arguments() -> None:
     et, kineto = shared_pair("gpu-pairs/resnet103")
-    document = link(et, kineto).document.to_dict()
+    document = link(et, kineto).to_dict()
     events = read_json(kineto)["traceEvents"]
     wanted = {i for i, event in enumerate(events) if event.get("cat") == "kernel" and event["name"].startswith("nccl")}
     found = {node["kineto_event"]: node["comm"] for node in document["nodes"] if "comm" in node}
@@ -157,7 +157,7 @@ def test_resnet103_has_all_of_its_kernels_arguments() -> None:
 def test_dlrm_has_them_from_record_param_comms() -> None:
     """Its Kineto trace of 2022 says nothing about collectives."""
     et, kineto = shared_pair("gpu-pairs/dlrm.rank0")
-    document = link(et, kineto).document.to_dict()
+    document = link(et, kineto).to_dict()
     assert_valid(document)
     nodes = {node["id"]: node for node in document["nodes"]}
     found = [node for node in document["nodes"] if "comm" in node]
@@ -171,7 +171,7 @@ def test_dlrm_has_them_from_record_param_comms() -> None:
 
 def test_the_fixture() -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    document = link(et, kineto).document.to_dict()
+    document = link(et, kineto).to_dict()
     comms = [node["comm"] for node in document["nodes"] if "comm" in node]
     assert len(comms) == 3
     assert all((c["collective"], c["bytes"], c["pg_ranks"]) == ("allreduce", 396, [0, 1]) for c in comms)

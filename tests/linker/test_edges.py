@@ -21,7 +21,7 @@ class Linked:
     """An ET+ document with its edges by kind, and everything that has a time by id."""
 
     def __init__(self, et: Path, kineto: Path) -> None:
-        self.document: Document = link(et, kineto).document.to_dict()
+        self.document: Document = link(et, kineto).to_dict()
         assert_valid(self.document)
         self.events: list[Document] = read_json(kineto)["traceEvents"]
         self.nodes: dict[int, Document] = {node["id"]: node for node in self.document["nodes"]}

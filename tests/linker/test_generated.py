@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import orjson
-from etplus.linker import LinkResult, link
+from etplus.linker import link
+from etplus.schemas.etplus_document import EtPlusDocument
 from generate import Op, Pair, Recipe, Worker, links_of, recipes, record
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ METHODS = st.sampled_from(["auto", "auto", "sequence", "shift", "tree"])
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def check(pair: Pair, result: LinkResult) -> None:
+def check(pair: Pair, result: EtPlusDocument) -> None:
     """No certain link is wrong, and no event has two nodes."""
     links = links_of(result)
     wrong = {n: event for n, (event, certain) in links.items() if certain and pair.truth.get(n) != event}
@@ -33,7 +34,7 @@ def alone(recipe: Recipe) -> Recipe:
     return replace(recipe, workers=(replace(recipe.workers[0], profiled=True),))
 
 
-def recall(pair: Pair, result: LinkResult) -> float:
+def recall(pair: Pair, result: EtPlusDocument) -> float:
     links = links_of(result)
     right = sum(links.get(node, (-1, False))[0] == event for node, event in pair.truth.items())
     return right / len(pair.truth) if pair.truth else 1.0
@@ -125,7 +126,7 @@ def test_iterations_alike_are_never_certain(recipe: Recipe) -> None:
 def test_the_file_is_valid(recipe: Recipe, options: dict[str, bool]) -> None:
     pair = record(recipe)
     result = link(pair.et, pair.kineto, **options)  # type: ignore[arg-type]
-    assert_valid(result.document.to_dict())
+    assert_valid(result.to_dict())
     if "strict" in options:
         assert result.report.ops["equivalent"] == 0
 

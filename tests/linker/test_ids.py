@@ -24,7 +24,7 @@ from support import (
 def join(et: Document, kineto: Document, **options: Any) -> tuple[dict[int, Document], LinkReport]:
     """Link by ids alone; the nodes by id, and the report."""
     result = link(orjson.dumps(et), orjson.dumps(kineto), match="ids", **options)
-    document = result.document.to_dict()
+    document = result.to_dict()
     assert_valid(document)
     return {node["id"]: node for node in document["nodes"]}, result.report
 
@@ -37,7 +37,7 @@ def op(name: str, ts: float, rf_id: int | None, dur: float = 5) -> Document:
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_fixtures_are_linked_as_the_truth_says(name: str) -> None:
     result = link(*fixture_pair(name), match="ids")
-    document = result.document.to_dict()
+    document = result.to_dict()
     linked = {node["id"]: node for node in document["nodes"] if "cat" not in node and "link" in node}
     assert {str(i): node["kineto_event"] for i, node in linked.items()} == {k: v[0] for k, v in truth_of(name).items()}
     assert {node["link"] for node in linked.values()} == {"certain"}
@@ -129,7 +129,7 @@ def test_shifted_ids_of_a_real_pair_are_refused(by: int) -> None:
     result = link(orjson.dumps(shifted_by(read_json(et), by)), kineto, match="ids")
     assert result.report.ops["linked"] == 0 and result.report.ops["certain"] == 0
     assert any("refused" in sentence for sentence in result.report.considered)
-    document = result.document.to_dict()
+    document = result.to_dict()
     assert_valid(document)
     assert not any("kineto_event" in node for node in document["nodes"])
 
@@ -149,7 +149,7 @@ def test_another_pid_makes_links_equivalent() -> None:
     assert result.report.ops["certain"] == 0
     assert result.report.ops["equivalent"] == result.report.ops["total"] == 540
     assert any("two runs" in note for note in result.report.windows["notes"])
-    assert {node["link"] for node in result.document.to_dict()["nodes"] if "link" in node} == {"equivalent"}
+    assert {node["link"] for node in result.to_dict()["nodes"] if "link" in node} == {"equivalent"}
 
 
 def test_without_a_pid_nothing_is_claimed_about_runs() -> None:

@@ -13,7 +13,6 @@ from etplus.linker.job.communications import COLUMNS, Communications, communicat
 from etplus.linker.job.matching import match_collectives, match_messages
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
-from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.job_report import Mismatch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,9 +202,9 @@ def test_messages_are_paired() -> None:
 
 @pytest.mark.parametrize("name", ["gpu-pairs/dlrm.rank0", "cpu-pairs/ddp_one.rank1", "gpu-pairs/resnet103"])
 def test_the_converters_find_the_same(name: str) -> None:
-    document = link(*shared_pair(name)).document
-    own, columns = communications(document), read_etplus(document)
-    theirs = survey(columns, 0).found
+    document = link(*shared_pair(name))
+    own, columns = communications(document), document
+    theirs = survey(document, 0).found
     assert len(theirs) >= 8
     assert own.node.tolist() == columns.id[[one.row for one in theirs]].tolist()
     assert own.kind.tolist() == [one.kind for one in theirs]

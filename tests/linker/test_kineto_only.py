@@ -29,7 +29,7 @@ def event(category: str, name: str, ts: float, dur: float, tid: int | str = 7, *
 
 
 def linked(events: list[dict[str, Any]]) -> dict[str, Any]:
-    document = link(None, orjson.dumps(kineto_document(events))).document.to_dict()
+    document = link(None, orjson.dumps(kineto_document(events))).to_dict()
     assert_valid(document)
     return document
 
@@ -37,7 +37,7 @@ def linked(events: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_every_call_is_a_node_and_every_gpu_event_has_a_parent(name: str) -> None:
     kineto = fixture_pair(name)[1]
-    document = link(None, kineto).document.to_dict()
+    document = link(None, kineto).to_dict()
     assert_valid(document)
     events = read_json(kineto)["traceEvents"]
     calls = [i for i, e in enumerate(events) if e.get("cat") in ("cpu_op", "user_annotation") and e["ph"] == "X"]
@@ -114,6 +114,6 @@ def test_the_command_takes_a_kineto_trace_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(p.name for p in (SHARED / "traces" / "gpu-kineto").glob("*.gz")) or ["-"])
 def test_real_traces(name: str) -> None:
-    document = link(None, shared_trace(f"gpu-kineto/{name}")).document.to_dict()
+    document = link(None, shared_trace(f"gpu-kineto/{name}")).to_dict()
     assert_valid(document)
     assert document["etplus"]["unattached"] == {}

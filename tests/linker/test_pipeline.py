@@ -13,16 +13,17 @@ from typing import Any
 import etplus
 import orjson
 import pytest
-from etplus.linker import LinkReport, LinkResult, link
+from etplus.linker import LinkReport, link
 from etplus.linker.match import METHODS
 from etplus.schemas.errors import EtplusError, TraceFormatError, UsageError
+from etplus.schemas.etplus_document import EtPlusDocument
 from support import Document, assert_valid, fixture_pair, plain, read_json, shared_pair
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
 
-def linked_events(result: LinkResult) -> dict[int, int]:
-    document = result.document.to_dict()
+def linked_events(result: EtPlusDocument) -> dict[int, int]:
+    document = result.to_dict()
     assert_valid(document)
     return {node["id"]: node["kineto_event"] for node in document["nodes"] if "link" in node}
 
@@ -43,9 +44,9 @@ def test_paths_bytes_and_file_objects_give_the_same_links() -> None:
 
 def test_the_public_names() -> None:
     result = etplus.link(ET, KINETO)
-    assert isinstance(result, etplus.LinkResult) and isinstance(result.report, LinkReport)
+    assert isinstance(result, EtPlusDocument) and isinstance(result.report, LinkReport)
     assert issubclass(TraceFormatError, etplus.EtplusError) and issubclass(UsageError, EtplusError)
-    assert set(etplus.__all__) >= {"link", "LinkResult", "EtplusError"}
+    assert set(etplus.__all__) >= {"link", "EtplusError"}
     with pytest.raises(AttributeError, match="no attribute 'nonesuch'"):
         etplus.nonesuch  # noqa: B018
 
@@ -75,7 +76,7 @@ def test_each_method_alone(method: str) -> None:
     assert result.report.method in (method, "")
     if method == "ids":
         assert found == EXPECTED
-    for node in result.document.to_dict()["nodes"]:
+    for node in result.to_dict()["nodes"]:
         if node.get("link") == "certain":
             assert EXPECTED[node["id"]] == node["kineto_event"], "a certain link must be right"
 
@@ -125,7 +126,7 @@ def test_without_ids_no_certain_link_is_wrong(exact: bool) -> None:
         et, kineto = fixture_pair(name)
         expected = linked_events(link(et, kineto))
         result = link(*without_ids(read_json(et), read_json(kineto)), exact_match=exact)
-        document = result.document.to_dict()
+        document = result.to_dict()
         assert_valid(document)
         assert result.report.method != "ids" and (result.report.method != "tree" or not exact)
         linked = [node for node in document["nodes"] if "link" in node]

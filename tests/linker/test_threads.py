@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from etplus.linker import LinkResult, link
+from etplus.linker import link
+from etplus.schemas.etplus_document import EtPlusDocument
 from generate import Op, Pair, Recipe, Worker, links_of, record
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ MLP = tuple(Op(f"aten::{name}") for name in ("linear", "relu", "linear", "softma
 LOADER = tuple(Op(f"aten::{name}", advances=False) for name in ("read", "decode", "stack", "pin", "decode", "stack"))
 
 
-def linked(pair: Pair, **options: str) -> tuple[LinkResult, dict[int, tuple[int, bool]]]:
+def linked(pair: Pair, **options: str) -> tuple[EtPlusDocument, dict[int, tuple[int, bool]]]:
     result = link(pair.et, pair.kineto, **options)  # type: ignore[arg-type]
     return result, links_of(result)
 

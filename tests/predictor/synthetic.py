@@ -9,7 +9,6 @@ from etplus.linker import link
 from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
 from etplus.schemas.etplus_document import EtPlusDocument
-from etplus.schemas.etplus_reader import read_etplus
 from support import assert_valid, kineto_document
 
 __all__ = ["Timeline", "after", "ends", "starts"]
@@ -50,9 +49,9 @@ class Timeline:
 
     def document(self) -> EtPlusDocument:
         """The ET+ document, held against the schema."""
-        document = link(None, orjson.dumps(kineto_document(self.events, **self.header))).document
+        document = link(None, orjson.dumps(kineto_document(self.events, **self.header)))
         assert_valid(document.to_dict())
-        return read_etplus(document)
+        return document
 
     def graph(self) -> ReplayGraph:
         """The replay graph."""

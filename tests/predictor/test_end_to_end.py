@@ -36,9 +36,9 @@ GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
 def document(name: str) -> EtPlusDocument:
     """A linked pair; "…kineto" a Kineto trace linked alone."""
     if name.endswith(".kineto"):
-        return read_etplus(b"".join(link(None, shared_trace(f"{name}.json.gz")).document.chunks()))
+        return read_etplus(b"".join(link(None, shared_trace(f"{name}.json.gz")).chunks()))
     pair = fixture_pair(name) if name.startswith(("pairs/", "demo/")) else shared_pair(name)
-    return read_etplus(b"".join(link(*pair).document.chunks()))
+    return read_etplus(b"".join(link(*pair).chunks()))
 
 
 @cache
@@ -191,7 +191,7 @@ def test_iterations_held_out() -> None:
 
 def test_commands(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
-    file.write_bytes(b"".join(link(*fixture_pair(GPU_SHAPED)).document.chunks()))
+    file.write_bytes(b"".join(link(*fixture_pair(GPU_SHAPED)).chunks()))
     fitted = run("etplus", "fit", file, "-o", model)
     assert fitted.returncode == 0 and b"similar" in fitted.stdout and b"best over all" in fitted.stdout
     assert max(map(len, fitted.stdout.decode().splitlines())) <= 80

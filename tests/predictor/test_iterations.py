@@ -8,7 +8,6 @@ from etplus.linker import link
 from etplus.predictor.iterations import find_iterations, predict_iteration
 from etplus.predictor.replay import ReplayGraph, build_graph
 from etplus.schemas.errors import ConvertError, UsageError
-from etplus.schemas.etplus_reader import read_etplus
 from support import cpu_pairs, shared_trace
 from synthetic import Timeline
 
@@ -78,7 +77,7 @@ def test_too_few_iterations_and_none_of_that_number() -> None:
 
 def held_errors(name: str) -> tuple[list[float], float]:
     """Relative errors of all iterations, and the measured spread."""
-    graph = build_graph(read_etplus(link(None, shared_trace(name)).document))
+    graph = build_graph(link(None, shared_trace(name)))
     held = [predict_iteration(graph, k) for k in range(len(find_iterations(graph.document)))]
     return [one.error for one in held], held[0].spread
 
@@ -90,7 +89,7 @@ def test_resnet_iterations_are_predicted_from_each_other() -> None:
 
 def test_the_median_iteration_of_linear_is_predicted() -> None:
     """Its 40 iterations differ by 20% (the host's speed drifts), so that no prediction fits each of them."""
-    graph = build_graph(read_etplus(link(None, shared_trace("gpu-pairs/linear.kineto.json.gz")).document))
+    graph = build_graph(link(None, shared_trace("gpu-pairs/linear.kineto.json.gz")))
     iterations = find_iterations(graph.document)
     times = iterations.times(graph.document.ts, graph.document.finish)
     assert len(times) == 40

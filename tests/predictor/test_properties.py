@@ -61,7 +61,7 @@ def played(steps: Steps) -> Timeline:
 
 @cache
 def fixture_graph(name: str) -> ReplayGraph:
-    return build_graph(read_etplus(link(*fixture_pair(name)).document))
+    return build_graph(link(*fixture_pair(name)))
 
 
 @FEW
@@ -117,7 +117,7 @@ def test_the_same_durations_are_a_fixed_point(steps: Steps) -> None:
 def test_the_order_of_a_file_changes_nothing(steps: Steps, rng: random.Random) -> None:
     trace = played(steps)
     assume(trace.events)
-    document = link(None, orjson.dumps({"baseTimeNanoseconds": 1, "traceEvents": trace.events})).document.to_dict()
+    document = link(None, orjson.dumps({"baseTimeNanoseconds": 1, "traceEvents": trace.events})).to_dict()
     graph = build_graph(read_etplus(orjson.dumps(document)))
     for key in ("nodes", "runtime", "edges"):
         rng.shuffle(document[key])
@@ -133,7 +133,7 @@ def times_by_id(graph: ReplayGraph) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_shuffled_fixtures(name: str) -> None:
-    document = link(*fixture_pair(name)).document.to_dict()
+    document = link(*fixture_pair(name)).to_dict()
     rng = random.Random(5)
     for key in ("nodes", "runtime", "edges"):
         rng.shuffle(document[key])

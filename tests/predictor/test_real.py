@@ -11,7 +11,6 @@ from etplus.predictor.ranks import couple, match_collectives
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.summary import Summary, summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from etplus.schemas.etplus_reader import read_etplus
 from support import shared_pair, shared_trace
 from synthetic import after
 
@@ -24,12 +23,12 @@ ALONE = (
 
 @cache
 def paired(name: str) -> ReplayGraph:
-    return build_graph(read_etplus(link(*shared_pair(f"gpu-pairs/{name}")).document))
+    return build_graph(link(*shared_pair(f"gpu-pairs/{name}")))
 
 
 @cache
 def alone(name: str) -> ReplayGraph:
-    return build_graph(read_etplus(link(None, shared_trace(f"gpu-kineto/{name}.json.gz")).document))
+    return build_graph(link(None, shared_trace(f"gpu-kineto/{name}.json.gz")))
 
 
 def summary_of(graph: ReplayGraph) -> Summary:

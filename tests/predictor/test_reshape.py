@@ -53,7 +53,7 @@ def recorded(model: str, batch: int) -> EtPlusDocument:
 
 @cache
 def gpu_shaped() -> EtPlusDocument:
-    return read_etplus(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).document.chunks()))
+    return read_etplus(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).chunks()))
 
 
 @cache
@@ -63,8 +63,9 @@ def model_of_both() -> FittedModel:
 
 def edited(document: EtPlusDocument, old: bytes, new: bytes) -> EtPlusDocument:
     """The document with another text in its nodes."""
-    assert old in document.data
-    return read_etplus(document.data.replace(old, new))
+    data = b"".join(document.chunks())
+    assert old in data
+    return read_etplus(data.replace(old, new))
 
 
 def calls(trace: Trace) -> list[int]:
@@ -131,7 +132,7 @@ def test_what_cannot_be_told_is_an_error() -> None:
     one = recorded("mlp_w128_d2", 8)
     with pytest.raises(UsageError, match="no input has an extent of 77"):
         with_batch(one, BatchChange(4, 77))
-    bare = read_etplus(b"".join(link(None, fixture_pair("demo/train_cpu")[1]).document.chunks()))
+    bare = read_etplus(b"".join(link(None, fixture_pair("demo/train_cpu")[1]).chunks()))
     with pytest.raises(UsageError, match="no tensors are recorded"):
         with_batch(bare, BatchChange(4))
     other = recorded("mlp_w128_d2", 8)
@@ -147,7 +148,7 @@ def test_what_cannot_be_told_is_an_error() -> None:
 )  # fmt: skip
 def test_traces_of_gpus(pair: str, size: int, most: float) -> None:
     """All of ResNet, and all but the exchange of features of DLRM."""
-    one = read_etplus(b"".join(link(*shared_pair(pair)).document.chunks()))
+    one = read_etplus(b"".join(link(*shared_pair(pair)).chunks()))
     done = with_batch(one, BatchChange(2 * size))
     assert done.was == size and done.changed > 0.2 * done.calls
     assert np.count_nonzero(done.unknown) <= most * done.calls

@@ -217,8 +217,8 @@ def test_to_dict_and_the_file_are_the_same(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/one_of_n")
     result = link(et, kineto)
     result.write(tmp_path / "plus.json.gz")
-    assert result.document.to_dict() == orjson.loads(plain(tmp_path / "plus.json.gz"))
-    assert b"".join(result.document.chunks()) == plain(tmp_path / "plus.json.gz")
+    assert result.to_dict() == orjson.loads(plain(tmp_path / "plus.json.gz"))
+    assert b"".join(result.chunks()) == plain(tmp_path / "plus.json.gz")
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -323,7 +323,7 @@ def test_size(tmp_path: Path) -> None:
 )
 def test_the_schema_is_strict_about_what_was_added(spoil: Any, where: str) -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    document = link(et, kineto).document.to_dict()
+    document = link(et, kineto).to_dict()
     assert "kineto_event" in document["nodes"][1] and "kineto_event" not in document["nodes"][0]
     assert_valid(document)
     spoil(document)
@@ -338,7 +338,7 @@ def test_the_schema_is_permissive_about_what_the_et_brings() -> None:
     for node in document["nodes"]:
         node["colour"] = [1]
         node["attrs"].append({"name": "unheard", "type": "of", "value": {"x": 1}})
-    plus = link(orjson.dumps(document), kineto).document.to_dict()
+    plus = link(orjson.dumps(document), kineto).to_dict()
     assert_valid(plus)
     assert plus["weather"] == "fine" and all(node["colour"] == [1] for node in plus["nodes"])
 

@@ -76,13 +76,13 @@ def test_in_pieces_and_by_several_processes(name: str, tmp_path: Path) -> None:
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair(name), strict=True):
         path.write_bytes(plain(source))
-    whole = nameless(link(et.read_bytes(), kineto.read_bytes()).document.to_dict())
+    whole = nameless(link(et.read_bytes(), kineto.read_bytes()).to_dict())
     assert isinstance(read_execution_trace(et).texts._text, FileText)
     written = set()
     for jobs in (1, 2, 3):
         result = link(et, kineto, jobs=jobs)
         result.write(tmp_path / "plus.json", jobs=jobs)
-        written |= {(tmp_path / "plus.json").read_bytes(), b"".join(result.document.chunks())}
+        written |= {(tmp_path / "plus.json").read_bytes(), b"".join(result.chunks())}
     assert len(written) == 1
     assert nameless(json.loads(written.pop())) == whole
 
@@ -94,9 +94,7 @@ def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/one_of_n")
     broken = tmp_path / "kineto.json"
     broken.write_bytes(plain(kineto)[:-1000])
-    whole, *others = (
-        link(et, one, jobs=jobs).document.to_dict() for one in (broken.read_bytes(), broken) for jobs in (1, 2)
-    )
+    whole, *others = (link(et, one, jobs=jobs).to_dict() for one in (broken.read_bytes(), broken) for jobs in (1, 2))
     assert whole["etplus"]["link"]["warnings"]
     whole = nameless(whole)
     assert all(nameless(other) == whole for other in others)

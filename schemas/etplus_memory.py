@@ -1,0 +1,197 @@
+"""The columns of an ET+ document from what the linker holds in memory; no JSON is written or parsed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from .columns import IntColumn, positions
+from .etplus import EtPlus
+from .etplus_document import (
+    CERTAIN,
+    CPU,
+    EQUIVALENT,
+    GPU,
+    RUNTIME,
+    UNLINKED,
+    Comm,
+    EtPlusDocument,
+    Record,
+    threads_of_rows,
+)
+
+__all__ = ["document_of"]
+
+
+def document_of(linked: EtPlus) -> EtPlusDocument:
+    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column.
+
+    Example:
+        >>> document_of(link("et.json.gz", "kineto.json.gz").document).span  # doctest: +SKIP
+        (12000, 99310480)
+    """
+    et, events, numbering = linked.et, linked.events, linked.numbering
+    rows = _Rows.of(linked)
+    et_row, gpu_row, runtime_row = rows.et, rows.gpu, rows.runtime
+    nodes, gpu, runtime = len(et), linked.gpu_row, linked.runtime_row
+
+    def column(of_et: Any, of_gpu: Any, of_runtime: Any, dtype: Any = np.int64) -> npt.NDArray[Any]:
+        values = np.empty(len(rows.kind), dtype)
+        values[et_row], values[gpu_row], values[runtime_row] = of_et, of_gpu, of_runtime
+        return values
+
+    ids = column(numbering.node, numbering.gpu, numbering.runtime)
+    parent = column(
+        _parents(linked), numbering.node[linked.gpu_parent],
+        np.where(linked.runtime_parent >= 0, numbering.node[linked.runtime_parent], -1),
+    )  # fmt: skip
+    parent_row = positions(ids, parent)
+    parent_row[parent_row == np.arange(len(ids))] = -1
+    is_linked = linked.kineto_event >= 0
+    names, name = _interned(
+        et.names, column(et.name, -1, -1), events.names, column(-1, events.name[gpu], events.name[runtime])
+    )
+    categories, category = _interned([""], column(0, -1, 0), events.categories, column(-1, events.category[gpu], -1))
+    same_tids = linked.summary.get("nodes_from") == "kineto"
+    tids, codes = np.unique(events.thread[runtime], return_inverse=True)
+    tid_of = [events.threads[code][1] for code in tids.tolist()]
+    gpu_dur = np.maximum(events.dur[gpu], 0)
+    waits_for = np.full(nodes, -1, np.int64)
+    waits_for[list(linked.inter_thread_dep)] = list(linked.inter_thread_dep.values())
+    edges = linked.edges.copy()
+    edges[:, :2] = positions(ids, linked.edges[:, :2].reshape(-1)).reshape(-1, 2)
+    return EtPlusDocument(
+        file=et.file,
+        header=_header(linked),
+        summary=orjson.loads(orjson.dumps(linked.summary)),
+        flat=et.flat,
+        texts=_LinkedRecords(linked, rows),
+        kind=rows.kind,
+        structural=column(et.structural, False, False, np.bool_),
+        id=ids,
+        parent=parent,
+        parent_row=parent_row,
+        name=name,
+        names=names,
+        category=category,
+        categories=categories,
+        ts=column(np.where(is_linked, linked.ts, -1), events.ts[gpu], events.ts[runtime]),
+        dur=column(np.where(is_linked, np.maximum(linked.dur, 0), 0), gpu_dur, np.maximum(events.dur[runtime], 0)),
+        exclusive=column(np.where(is_linked, np.maximum(linked.exclusive, 0), 0), gpu_dur, 0),
+        rf_id=column(et.rf_id, 0, 0),
+        fw_parent=column(_new_ids(linked, et.fw_parent), 0, 0),
+        seq_id=column(et.seq_id, -1, -1),
+        scope=column(et.scope, 0, 0),
+        fw_tid=column(et.fw_tid, 0, 0),
+        thread=threads_of_rows(rows.kind, column(et.tid, 0, 0), parent_row, codes, tid_of, same_tids=same_tids),
+        link=column(np.where(is_linked, np.where(linked.certain, CERTAIN, EQUIVALENT), UNLINKED), 0, 0, np.int8),
+        stream=column(-1, events.stream[gpu], -1),
+        device=column(-1, events.device[gpu], -1),
+        correlation=column(-1, events.correlation[gpu], events.correlation[runtime]),
+        kineto_event=column(linked.kineto_event, events.index[gpu], events.index[runtime]),
+        inter_thread_dep=column(np.where(is_linked, waits_for, -1), -1, -1),
+        sync_dep={int(et_row[k]): ids for k, ids in sorted(linked.sync_dep.items()) if ids and is_linked[k]},
+        comm={int(gpu_row[k]): msgspec.convert(comm, Comm) for k, comm in sorted(linked.comm.items())},
+        edges=edges,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Where the file has what.
+
+    Attributes:
+        et, gpu, runtime: int64, row of each ET node, GPU node and runtime call.
+        kind: int8, CPU, GPU or RUNTIME, one entry a row.
+    """
+
+    et: IntColumn
+    gpu: IntColumn
+    runtime: IntColumn
+    kind: npt.NDArray[np.int8]
+
+    @staticmethod
+    def of(linked: EtPlus) -> _Rows:
+        """ET nodes, GPU nodes, runtime calls; if renumbered, the nodes of both sorts in order of their ids."""
+        nodes, gpu, runtime = len(linked.et), len(linked.gpu_row), len(linked.runtime_row)
+        row = np.arange(nodes + gpu + runtime)
+        if linked.numbering.renumbered:
+            order = np.argsort(np.concatenate([linked.numbering.node, linked.numbering.gpu]))
+            row[order] = np.arange(nodes + gpu)
+        kind = np.empty(len(row), np.int8)
+        of = row[:nodes], row[nodes : nodes + gpu], row[nodes + gpu :]
+        for rows, value in zip(of, (CPU, GPU, RUNTIME), strict=True):
+            kind[rows] = value
+        return _Rows(*of, kind)
+
+
+@dataclass(frozen=True)
+class _LinkedRecords:
+    """Makes the texts as `EtPlus.write` does."""
+
+    linked: EtPlus
+    rows: _Rows
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        kind, result = self.rows.kind[rows], np.empty(len(rows), object)
+        index = np.empty(len(self.rows.kind), np.int64)
+        for of in (self.rows.et, self.rows.gpu, self.rows.runtime):
+            index[of] = np.arange(len(of))
+        makers = (self.linked.node_texts, self.linked.gpu_texts, self.linked.runtime_texts)
+        for value, make in zip((CPU, GPU, RUNTIME), makers, strict=True):
+            at = np.flatnonzero(kind == value)
+            if len(at):
+                wanted, back = np.unique(index[rows[at]], return_inverse=True)
+                made = np.array([*make(wanted), None], object)[:-1]
+                result[at] = made[back]
+        texts: list[bytes] = result.tolist()
+        return texts
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text of the whole file."""
+        return self.linked.chunks()
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """See `EtPlus.write`."""
+        self.linked.write(path, jobs=jobs)
+
+
+def _parents(linked: EtPlus) -> IntColumn:
+    """int64, the caller's id of each ET node as the file has it; negative ones are none."""
+    return np.maximum(_new_ids(linked, linked.et.parent), -1)
+
+
+def _new_ids(linked: EtPlus, ids: IntColumn) -> IntColumn:
+    """Ids of ET nodes as they are in the file: 0 for a node that is not in it if nodes are renumbered."""
+    if not linked.numbering.renumbered:
+        return ids
+    at = positions(linked.et.id, ids)
+    return np.where(at >= 0, linked.numbering.node[at], 0)
+
+
+def _interned(
+    first_values: list[str], first: npt.NDArray[Any], second_values: list[str], second: npt.NDArray[Any]
+) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """One table of values for two columns of codes (−1 where the other column has the row), in order of appearance."""
+    codes: dict[str, int] = {}
+    both = np.where(first >= 0, first, len(first_values) + second)
+    used, at, back = np.unique(both, return_index=True, return_inverse=True)
+    values = [*first_values, *second_values]
+    new = np.empty(len(used), np.int32)
+    for k in np.argsort(at).tolist():
+        new[k] = codes.setdefault(values[used[k]], len(codes))
+    return list(codes), new[back.reshape(-1)]
+
+
+def _header(linked: EtPlus) -> Record:
+    """The root's keys of the ET but `nodes`."""
+    header = msgspec.json.decode(linked.et.before + linked.et.after, type=Record)
+    return {key: value for key, value in header.items() if key != "nodes"}
