@@ -17,8 +17,7 @@ from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.etplus import EDGE_KINDS
-from etplus.schemas.etplus_document import CPU, GPU
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.schemas.etplus_document import CPU, GPU, EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
 from hypothesis import given, settings

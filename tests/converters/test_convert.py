@@ -107,7 +107,7 @@ def test_the_rank_comes_from_the_trace_else_the_name_else_the_order(
 ) -> None:
     for name, info, rank in zip(names, infos, ranks, strict=True):
         info = {} if info is None else {"rank": info}
-        (tmp_path / name).write_bytes(etplus([cpu(3, f"op of rank {rank}", 0)], **info).data)
+        etplus([cpu(3, f"op of rank {rank}", 0)], **info).write(tmp_path / name)
     done = convert([tmp_path / name for name in names], tmp_path / "t", to="chakra")
     assert done.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))
     for rank in (0, 1):
