@@ -189,7 +189,7 @@ def test_the_command_says_in_one_line_what_is_wrong(
 
 def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     for rank in (0, 2):
-        (tmp_path / f"rank{rank}.json").write_bytes(etplus([cpu(3, "op", 0)], rank=rank).data)
+        etplus([cpu(3, "op", 0)], rank=rank).write(tmp_path / f"rank{rank}.json")
     inputs = [tmp_path / f"rank{rank}.json" for rank in (0, 2)]
     with pytest.raises(UsageError, match="rank 1 is missing; ASTRA-sim needs all ranks from 0 on"):
         convert(inputs, tmp_path / "t", to="astra-sim")
