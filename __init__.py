@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .linker import link
     from .linker.batch import link_many
     from .predictor.replay import build_graph, fit_constants, replay
-    from .schemas.errors import EtplusError
+    from .trace.errors import EtplusError
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,7 +31,7 @@ _HOMES = {
     "build_graph": ".predictor.replay",
     "fit_constants": ".predictor.replay",
     "replay": ".predictor.replay",
-    "EtplusError": ".schemas.errors",
+    "EtplusError": ".trace.errors",
 }
 
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 import msgspec
 
 from ..schemas.collector import collector_paused
-from ..schemas.columns import IntColumn
-from ..schemas.errors import TraceFormatError
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import Source, load, open_output
 from ..schemas.kineto import read_kineto
 from ..schemas.record_store import FileRecords
 from ..schemas.records import UNREADABLE, parse_records
+from ..trace.columns import IntColumn
+from ..trace.derive import from_etplus
+from ..trace.errors import TraceFormatError
+from ..trace.tables import Trace
 from .devices import Device
-from .etplus_trace import from_etplus
 from .kineto_trace import from_kineto
 from .reading import NamedBytes, is_kineto
 from .roofline import find_devices, work_of_events
-from .trace import Trace
 
 __all__ = ["ARGUMENTS", "Augmented", "augment"]
 

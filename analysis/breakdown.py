@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import PROFILER_STEP
-from .intervals import Intervals, Span, intersection, sums, union
-from .trace import ANNOTATION, Trace
+from ..trace.columns import IntColumn
+from ..trace.conventions import PROFILER_STEP
+from ..trace.intervals import Intervals, Span, intersection, sums, union
+from ..trace.tables import ANNOTATION, Trace
 
 __all__ = [
     "BreakdownRow",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..schemas.comm_kernels import collective_of
-from ..schemas.etplus_document import Comm
-from .trace import Trace
+from ..trace.comm_kernels import collective_of
+from ..trace.tables import Trace
+from ..trace.trace import Comm
 
 __all__ = ["CommunicationRow", "communication"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from .signatures import Signature
+from ..trace.tensors import Signature
 
 __all__ = ["CONVOLUTIONS", "GRADIENTS", "Convolution", "Gradient"]
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..schemas.errors import TraceFormatError
 from ..schemas.files import Source, load
+from ..trace.errors import TraceFormatError
 
 __all__ = ["Device", "find_device", "known_devices", "read_devices"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from ..trace.tensors import Signature, Tensor
 from .convolutions import CONVOLUTIONS, GRADIENTS
 from .outputs import NORMALISATIONS, POINTWISE, READS_WHAT_IT_WRITES, WRITES_ONLY, broadcast, matmul_shape
-from .signatures import Signature, Tensor
 
 __all__ = ["Operator", "bytes_moved", "flops", "operator", "register", "wants_values"]
 

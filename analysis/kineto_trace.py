@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..schemas.columns import IntColumn, positions
-from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
-from ..schemas.dtypes import itemsize
-from ..schemas.etplus_document import Comm
 from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
 from ..schemas.launches import find_launches
 from ..schemas.records import UNREADABLE
+from ..trace.columns import IntColumn, positions
+from ..trace.comm_kernels import collective_of, is_comm_kernel, kernel_comm
+from ..trace.dtypes import itemsize
+from ..trace.tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from ..trace.tensors import Signatures
+from ..trace.trace import Comm
 from .flops import wants_values
-from .signatures import Signatures
-from .trace import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace
 
 __all__ = ["device_properties", "from_kineto"]
 

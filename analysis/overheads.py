@@ -22,11 +22,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn, StringTable
-from ..schemas.errors import TraceFormatError
 from ..schemas.files import Source, load
 from ..schemas.kineto_calls import nearest
-from .trace import OP, Trace
+from ..trace.columns import IntColumn, StringTable
+from ..trace.errors import TraceFormatError
+from ..trace.tables import OP, Trace
 
 __all__ = [
     "DEFAULT_EVENT_NS",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
 from .devices import Device
 from .roofline import KernelRow
 from .summary import Analysis

@@ -9,9 +9,9 @@ from ..schemas.collector import collector_paused
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import Source, load
 from ..schemas.kineto import read_kineto
-from .etplus_trace import from_etplus
+from ..trace.derive import from_etplus
+from ..trace.tables import Trace
 from .kineto_trace import from_kineto
-from .trace import Trace
 
 __all__ = ["NamedBytes", "is_kineto", "read_trace"]
 

@@ -8,10 +8,10 @@ from pathlib import PurePath
 from typing import Any
 
 from .. import __version__
+from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .communication import CommunicationRow, communication
 from .gaps import longest_gaps
 from .html_page import page
-from .kernel_kinds import GPU_KINDS, gpu_kind
 from .summary import Analysis, json_of
 from .time_tree import time_tree
 from .timeline_lanes import KIND_COLOURS, timeline_of

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
 from ..schemas.kineto_calls import nearest
+from ..trace.columns import IntColumn
+from ..trace.intervals import sums
+from ..trace.tables import OP, Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
-from .intervals import sums
-from .trace import OP, Trace
 
 __all__ = ["KernelRow", "Work", "find_devices", "kernel_table", "work_of_events"]
 

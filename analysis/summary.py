@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..trace.intervals import sums
+from ..trace.tables import Trace
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -23,10 +25,8 @@ from .breakdown import (
     stream_use,
 )
 from .devices import Device
-from .intervals import sums
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
-from .trace import Trace
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..trace.kernel_kinds import gpu_kind
 from .breakdown import BreakdownRow
-from .kernel_kinds import gpu_kind
 
 __all__ = ["Branch", "time_tree"]
 

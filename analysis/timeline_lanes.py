@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from .intervals import Intervals, sums, union
-from .kernel_kinds import GPU_KINDS, gpu_kind
+from ..trace.columns import IntColumn
+from ..trace.intervals import Intervals, sums, union
+from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
+from ..trace.tables import OP, Trace
 from .timeline import condense, nest
-from .trace import OP, Trace
 
 __all__ = ["KIND_COLOURS", "timeline_of"]
 

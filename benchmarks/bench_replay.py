@@ -23,7 +23,7 @@ from bench_link import peak_megabytes
 from etplus.linker import link
 from etplus.predictor.critical import critical_path
 from etplus.predictor.replay import build_graph, fit_constants, replay
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.trace import EtPlusDocument
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"

@@ -17,16 +17,16 @@ from difflib import SequenceMatcher
 from itertools import permutations
 from pathlib import Path
 
-from etplus.analysis.etplus_trace import from_etplus
-from etplus.analysis.signatures import Signature
-from etplus.analysis.trace import OP, Trace
 from etplus.predictor.calibration import calibrated
 from etplus.predictor.end_to_end import predict
 from etplus.predictor.fitting import fit, measured_ns
 from etplus.predictor.lags import iterations_of
 from etplus.predictor.reshape import BatchChange, with_batch
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.derive import from_etplus
+from etplus.trace.tables import OP, Trace
+from etplus.trace.tensors import Signature
+from etplus.trace.trace import EtPlusDocument
 from predict_cpu import INNER, parts, report
 
 BATCHES, OUTER = (4, 8, 16, 32, 64, 128), (4, 128)

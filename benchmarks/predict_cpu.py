@@ -19,8 +19,8 @@ from etplus.predictor.calibration import calibrated
 from etplus.predictor.costs.crossval import score
 from etplus.predictor.end_to_end import Engine, predict
 from etplus.predictor.fitting import fit
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.trace import EtPlusDocument
 
 INNER = (8, 16, 32, 64)
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")

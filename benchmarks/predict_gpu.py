@@ -13,9 +13,7 @@ import itertools
 from pathlib import Path
 
 from etplus.analysis.devices import known_devices
-from etplus.analysis.etplus_trace import from_etplus
 from etplus.analysis.reading import read_trace
-from etplus.analysis.trace import Trace
 from etplus.cli.fit import crossval_lines
 from etplus.linker import link
 from etplus.predictor.calibration import calibrated
@@ -24,8 +22,10 @@ from etplus.predictor.costs.measured import Measured, gpu_tasks, medians
 from etplus.predictor.costs.task import Task
 from etplus.predictor.end_to_end import Engine, Prediction, predict, predict_ranks
 from etplus.predictor.fitting import fit
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.derive import from_etplus
+from etplus.trace.tables import Trace
+from etplus.trace.trace import EtPlusDocument
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")

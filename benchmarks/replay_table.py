@@ -20,7 +20,7 @@ from etplus.predictor.ranks import couple
 from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.summary import summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from etplus.schemas.errors import ConvertError, UsageError
+from etplus.trace.errors import ConvertError, UsageError
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 JOB = "dlrm.rank"

@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 from etplus.linker import link
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.files import load
+from etplus.trace.trace import EtPlusDocument
 
 __all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
 

@@ -18,8 +18,8 @@ from ..analysis.reading import read_trace
 from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
-from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "run"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..analysis.augment import ARGUMENTS, augment
 from ..analysis.devices import read_devices
-from ..schemas.errors import UsageError
+from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "run"]
 

@@ -8,7 +8,7 @@ import sys
 
 from ..converters.astra_sim import HOSTS
 from ..converters.convert import FORMATS, Conversion, convert
-from ..schemas.errors import UsageError
+from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "run"]
 

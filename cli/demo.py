@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..converters.convert import FORMATS, convert
 from ..linker import link
-from ..schemas.errors import UsageError
+from ..trace.errors import UsageError
 from .link import report_text
 
 __all__ = ["prepare_parser", "run"]

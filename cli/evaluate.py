@@ -9,8 +9,8 @@ import numpy as np
 
 from ..predictor.learned.graph_baselines import baselines, log_times, runs
 from ..predictor.learned.metrics import quality
-from ..schemas.errors import UsageError
 from ..schemas.graph_arrays import SPLITS, read_dataset
+from ..trace.errors import UsageError
 from .train import MISSING
 
 __all__ = ["prepare_parser", "run"]

@@ -13,8 +13,8 @@ import orjson
 from ..linker import LinkReport, link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
-from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "report_text", "run", "share"]
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from .. import __version__
-from ..schemas.errors import EtplusError
+from ..trace.errors import EtplusError
 
 __all__ = ["main", "trace_link"]
 

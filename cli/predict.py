@@ -12,8 +12,8 @@ from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
 from ..predictor.reshape import Reshaped, parse_change
 from ..predictor.summary import shortened
-from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "run"]
 

@@ -18,9 +18,9 @@ from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, 
 from ..predictor.summary import shortened, summarize
 from ..predictor.timeline import predicted_documents
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
+from ..trace.trace import EtPlusDocument
 
 __all__ = ["prepare_parser", "run"]
 

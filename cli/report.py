@@ -10,8 +10,8 @@ from ..analysis.devices import read_devices
 from ..analysis.reading import read_trace
 from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
-from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "run"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..schemas.errors import UsageError
 from ..schemas.graph_arrays import read_dataset
+from ..trace.errors import UsageError
 
 __all__ = ["MISSING", "prepare_parser", "run"]
 

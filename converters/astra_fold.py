@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.trace import GPU, EtPlusDocument
 from .astra_nodes import DELAY, SimNode
 from .collectives import Communication
 from .host import host_rows, issue_times

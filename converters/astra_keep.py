@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus import EDGE_KINDS
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.trace import GPU, EtPlusDocument
 from .astra_nodes import DELAY, SimNode
 from .chakra import rounded
 from .collectives import Communication

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..trace.trace import GPU, EtPlusDocument
 from .chakra import CHAKRA_VERSION, comm_attributes, comm_node_type
 from .chakra_attributes import make, shared
 from .collectives import Communication

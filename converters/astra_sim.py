@@ -14,9 +14,9 @@ from typing import Literal, get_args
 import msgspec
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.errors import ConvertError, UsageError
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.files import open_output
+from ..trace.errors import ConvertError, UsageError
+from ..trace.trace import EtPlusDocument
 from .astra_fold import fold
 from .astra_keep import keep
 from .astra_nodes import write_nodes

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
-from ..schemas.columns import IntColumn
 from ..schemas.comm_types import RECV, SEND
-from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.trace import GPU, RUNTIME, EtPlusDocument
 from .chakra_attributes import make, shared
 from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, comm_rows, survey

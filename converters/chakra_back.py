@@ -15,11 +15,11 @@ import numpy as np
 from .. import __version__
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_chakra
-from ..schemas.errors import TraceFormatError
 from ..schemas.etplus import EDGE_KINDS, FORMAT_VERSION
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import open_output
+from ..trace.errors import TraceFormatError
+from ..trace.trace import EtPlusDocument
 from .chakra_attributes import values_of
 from .chakra_foreign import foreign_kinds, foreign_record
 from .chakra_nodes import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, IOInfo
-from ..schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument, Record
+from ..trace.trace import CPU, GPU, RUNTIME, EtPlusDocument, Record
 from .chakra_attributes import make, shared
 
 __all__ = ["ET_ATTRIBUTES", "FLAT_TENSORS", "TENSOR_KEYS", "describe"]

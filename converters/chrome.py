@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 import orjson
 
-from ..schemas.columns import IntColumn
-from ..schemas.errors import ConvertError
 from ..schemas.etplus import EDGE_KINDS
-from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
 from ..schemas.files import open_output
+from ..trace.columns import IntColumn
+from ..trace.errors import ConvertError
+from ..trace.trace import GPU, RUNTIME, EtPlusDocument
 
 __all__ = ["ChromeTrace", "write_chrome"]
 

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.comm_types import (
     HOST_COLLECTIVE,
     RECV,
@@ -24,8 +22,10 @@ from ..schemas.comm_types import (
     message_bytes,
     with_inputs,
 )
-from ..schemas.conventions import MAX_RANKS
-from ..schemas.etplus_document import CPU, GPU, Comm, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.comm_kernels import is_comm_kernel
+from ..trace.conventions import MAX_RANKS
+from ..trace.trace import CPU, GPU, Comm, EtPlusDocument
 from .host import issue_times
 
 __all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TypeGuard
 
 from ..schemas.chakra.stream import read_chakra
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.job_report import JobReport, read_job_report
+from ..trace.errors import UsageError
+from ..trace.trace import EtPlusDocument
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
 from .chakra_back import read_et, write_etplus, write_messages

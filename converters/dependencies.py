@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.errors import ConvertError
 from ..schemas.etplus import EDGE_KINDS
-from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.errors import ConvertError
+from ..trace.trace import CPU, GPU, EtPlusDocument
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 

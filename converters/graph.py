@@ -14,11 +14,11 @@ import networkx as nx
 import numpy as np
 import orjson
 
-from ..schemas.columns import IntColumn
-from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus import EDGE_KINDS
-from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.files import open_output
+from ..trace.columns import IntColumn
+from ..trace.errors import ConvertError, UsageError
+from ..trace.trace import CPU, GPU, EtPlusDocument
 
 __all__ = ["GRAPH_FORMATS", "PICTURES", "select_rows", "to_networkx", "write_graph"]
 

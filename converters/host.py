@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.trace import CPU, GPU, EtPlusDocument
 
 __all__ = [
     "Coverage",

@@ -12,15 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.etplus_trace import from_etplus
 from ..analysis.flops import bytes_moved, flops
-from ..analysis.signatures import Signature
-from ..analysis.trace import Trace
-from ..schemas.columns import IntColumn
-from ..schemas.comm_kernels import is_comm_kernel
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.errors import ConvertError, UsageError
-from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.graph_arrays import (
     CONFIG_FEATURES,
     NODE_FEATURES,
@@ -31,6 +23,14 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
+from ..trace.columns import IntColumn
+from ..trace.comm_kernels import is_comm_kernel
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.derive import from_etplus
+from ..trace.errors import ConvertError, UsageError
+from ..trace.tables import Trace
+from ..trace.tensors import Signature
+from ..trace.trace import CPU, GPU, EtPlusDocument
 
 __all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
 

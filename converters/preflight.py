@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..schemas.errors import TraceFormatError, UsageError
 from ..schemas.files import load
+from ..trace.errors import TraceFormatError, UsageError
 from .preflight_comm import Groups, check_groups, compare_ranks
 from .preflight_findings import KINDS, Findings, PreflightReport, Problem, Profile
 from .preflight_rank import UNKNOWN_RANK, RankFile, RankScan, scan

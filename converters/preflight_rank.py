@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..schemas.chakra.attributes import MEMBERS
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import read_chakra
-from ..schemas.errors import TraceFormatError
+from ..trace.errors import TraceFormatError
 from .ordering import IntArray, find_cycle, issue_order
 from .preflight_findings import Findings
 

@@ -1,6 +1,6 @@
 """ET + Kineto -> ET+: one stage a module, one public function a stage."""
 
-from ..schemas.link_report import LinkReport
+from ..trace.link_report import LinkReport
 from .pipeline import link
 
 __all__ = ["LinkReport", "link"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
 from ..schemas.kineto import KinetoTrace
 from ..schemas.launches import LAUNCH_METHODS, find_launches
+from ..trace.columns import IntColumn
 from .calls import CpuCalls, nearest
 
 __all__ = ["ATTACH_METHODS", "UNATTACHED_REASONS", "Attachment", "attach_gpu_events"]

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..schemas.errors import EtplusError, UsageError
 from ..schemas.files import progress_bar
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
+from ..trace.errors import EtplusError, UsageError
 from .job.clocks import clock_offsets, stragglers, synchronising
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.foreign import foreign_ranks

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn, positions
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open, nearest, nesting
+from ..trace.columns import IntColumn, positions
 
 __all__ = ["CpuCalls", "EtCalls", "cpu_calls", "et_calls", "innermost_open", "nearest", "nesting"]
 

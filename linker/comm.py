@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
-from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable
+from ..trace.columns import IntColumn
+from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
+from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
 __all__ = ["comm_of_kernels"]

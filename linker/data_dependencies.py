@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn, distinct
-from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.execution_trace import ExecutionTrace
+from ..trace.columns import IntColumn, distinct
+from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import EtCalls
 from .tensors import MAX_STORAGE, Tensors, tensors_of
 

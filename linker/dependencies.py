@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn, positions
-from ..schemas.errors import LinkError
 from ..schemas.etplus import EDGE_KINDS
+from ..trace.columns import IntColumn, positions
+from ..trace.errors import LinkError
 from .gpu_waits import GpuOrder, Waits, find_waits
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
 from .linked import LinkedTrace
 
 __all__ = ["GpuOrder", "Waits", "find_waits"]

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Blob
 from ..schemas.kineto import KinetoTrace
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.dtypes import itemsize
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
 from .match.result import CERTAIN, Match

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..schemas.columns import IntColumn
 from ..schemas.etplus import Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
+from ..trace.columns import IntColumn
 from .calls import CpuCalls, EtCalls
 
 __all__ = ["LinkedTrace"]

@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from .. import __version__
 from ..schemas.collector import collector_paused
-from ..schemas.columns import IntColumn
-from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
-from ..schemas.link_report import LinkReport
+from ..trace.columns import IntColumn
+from ..trace.errors import UsageError
+from ..trace.link_report import LinkReport
+from ..trace.trace import EtPlusDocument
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.files import open_output
+from ..trace.errors import UsageError
+from ..trace.trace import EtPlusDocument
 from .pipeline import link as link_traces
 
 __all__ = ["Recording", "record"]

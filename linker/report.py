@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import distinct
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
-from ..schemas.link_report import LinkReport
+from ..trace.columns import distinct
+from ..trace.link_report import LinkReport
 from .attach import ATTACH_METHODS, UNATTACHED_REASONS, Attachment
 from .calls import CpuCalls, EtCalls
 from .match.result import LINK_NAMES, REASONS, Match

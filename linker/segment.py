@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import PROFILER_STEP
 from ..schemas.kineto import KinetoTrace
+from ..trace.columns import IntColumn
+from ..trace.conventions import PROFILER_STEP
 from .calls import CpuCalls
 
 __all__ = ["DEFAULT_ANNOTATION", "Iterations", "find_iterations"]

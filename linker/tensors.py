@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.records import UNREADABLE
+from ..trace.columns import IntColumn
 
 __all__ = ["MAX_STORAGE", "Tensors", "tensors_of"]
 

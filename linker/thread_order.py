@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
 from .calls import CpuCalls, nearest
 from .linked import LinkedTrace
 

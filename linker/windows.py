@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
 from .calls import CpuCalls, EtCalls
 from .match.result import Match
 from .segment import Iterations, shortened

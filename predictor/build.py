@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.errors import ConvertError
-from ..schemas.etplus_document import EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.errors import ConvertError
+from ..trace.trace import EtPlusDocument
 from .graph import DURATION, ORDER, Edges, ReplayGraph
 from .launches import find_queue, launch_edges, stream_edges, usual_latency, with_submissions
 from .order import ordered_graph

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..schemas.etplus_document import EtPlusDocument
+from ..trace.trace import EtPlusDocument
 from .end_to_end import Engine, predict
 from .model_file import FittedModel
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
 from .graph import EVENT, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
 
 __all__ = ["Constants", "fit_constants"]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
 from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, ReplayGraph
 from .replay import Replay
 

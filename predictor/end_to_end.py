@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..analysis.etplus_trace import from_etplus
-from ..analysis.trace import Trace
-from ..schemas.columns import IntColumn
-from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.derive import from_etplus
+from ..trace.tables import Trace
+from ..trace.trace import GPU, Comm, EtPlusDocument
 from .constants import Constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from ..analysis.devices import Device
-from ..analysis.etplus_trace import from_etplus
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
-from ..analysis.trace import OP, Trace
-from ..schemas.columns import IntColumn
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.derive import from_etplus
+from ..trace.errors import UsageError
+from ..trace.tables import OP, Trace
+from ..trace.trace import CPU, GPU, EtPlusDocument
 from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import MAX_NS
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.conventions import MAX_NS
+from ..trace.errors import UsageError
+from ..trace.trace import EtPlusDocument
 
 __all__ = [
     "COMM", "DURATION", "EVENT", "HANDOFF", "HOST", "LAUNCH", "LINK_KINDS", "ORDER", "PIN", "QUEUE", "STREAM", "SYNC",

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.trace import Trace
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
+from ..trace.tables import Trace
 
 __all__ = ["SYNC_COST_NS", "blocking_copies", "synchronising_calls", "without_waits"]
 

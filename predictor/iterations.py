@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE, PROFILER_STEP
-from ..schemas.errors import ConvertError, UsageError
-from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
+from ..trace.errors import ConvertError, UsageError
+from ..trace.trace import CPU, GPU, EtPlusDocument
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .replay import replay

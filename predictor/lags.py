@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.trace import Trace
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.errors import ConvertError, UsageError
-from ..schemas.etplus_document import GPU, Comm, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.errors import ConvertError, UsageError
+from ..trace.tables import Trace
+from ..trace.trace import GPU, Comm, EtPlusDocument
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.etplus_document import RUNTIME
+from ..trace.columns import IntColumn
+from ..trace.trace import RUNTIME
 from .graph import LAUNCH, PIN, QUEUE, STREAM, Edges
 from .points import Points
 

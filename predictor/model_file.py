@@ -6,8 +6,8 @@ import msgspec
 
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
-from ..schemas.errors import TraceFormatError
 from ..schemas.files import Source, load, open_output
+from ..trace.errors import TraceFormatError
 from .costs.measured import Measured
 from .costs.registry import Costs
 from .lags import LagTable

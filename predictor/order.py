@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
 from .graph import DURATION, HOST, Edges, ReplayGraph
 from .points import Points
 

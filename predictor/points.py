@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.etplus_document import GPU, EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.trace import GPU, EtPlusDocument
 
 __all__ = ["Points"]
 

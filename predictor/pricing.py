@@ -8,8 +8,8 @@ from functools import cached_property
 import msgspec
 
 from ..analysis.devices import Device
-from ..analysis.trace import Trace
-from ..schemas.errors import UsageError
+from ..trace.errors import UsageError
+from ..trace.tables import Trace
 from .costs.measured import gpu_tasks
 from .costs.task import Estimate, Task
 from .model_file import FittedModel

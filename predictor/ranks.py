@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import EtPlusDocument
+from ..trace.columns import IntColumn
+from ..trace.errors import UsageError
+from ..trace.trace import EtPlusDocument
 from .constants import Constants, fit_constants
 from .graph import COMM, DURATION, Edges, ReplayGraph
 from .order import renumbered, topological

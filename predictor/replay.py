@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.errors import UsageError
+from ..trace.columns import IntColumn
+from ..trace.errors import UsageError
 from .build import build_graph
 from .constants import Constants, fit_constants
 from .graph import PIN, ReplayGraph

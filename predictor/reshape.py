@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.etplus_trace import from_etplus
-from ..analysis.signatures import Argument, Signature, Tensor
-from ..analysis.trace import OP, Trace
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import EtPlusDocument
+from ..trace.derive import from_etplus
+from ..trace.errors import UsageError
+from ..trace.tables import OP, Trace
+from ..trace.tensors import Argument, Signature, Tensor
+from ..trace.trace import EtPlusDocument
 from .shapes.calls import Shapes, shapes_of
 from .shapes.terms import Shape
 

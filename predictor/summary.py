@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.intervals import union
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.etplus_document import GPU
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.intervals import union
+from ..trace.trace import GPU
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.etplus_document import GPU
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.trace import GPU
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 

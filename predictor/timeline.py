@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schemas.etplus_document import EtPlusDocument
+from ..trace.trace import EtPlusDocument
 from .replay import Replay
 
 __all__ = ["predicted_documents"]

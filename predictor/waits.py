@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.etplus_document import GPU, RUNTIME
+from ..trace.columns import IntColumn
+from ..trace.trace import GPU, RUNTIME
 from .graph import EVENT, SYNC, Edges
 from .host_time import SYNC_COST_NS
 from .launches import LATE_NS

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..analysis.overheads import Statistic
-from ..analysis.trace import Trace
-from ..schemas.columns import IntColumn
+from ..trace.columns import IntColumn
+from ..trace.tables import Trace
 from .host_time import blocking_copies, synchronising_calls
 from .model_file import FittedModel
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.errors import UsageError
-from ..schemas.etplus_document import CPU, GPU
+from ..trace.errors import UsageError
+from ..trace.trace import CPU, GPU
 from .constants import Constants
 from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ..trace.dtypes import itemsize
+from ..trace.trace import Comm
 from .chakra.et_def_pb2 import CollectiveCommType
-from .dtypes import itemsize
-from .etplus_document import Comm
 
 __all__ = [
     "HOST_COLLECTIVE",

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..trace.columns import IntColumn
 from .collector import collector_paused
-from .columns import IntColumn
 from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable

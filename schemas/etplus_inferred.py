@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from .columns import IntColumn
+from ..trace.columns import IntColumn
+from ..trace.trace import CPU, GPU, EtPlusDocument
 from .etplus import EDGE_KINDS
-from .etplus_document import CPU, GPU, EtPlusDocument
 
 __all__ = ["infer_edges"]
 

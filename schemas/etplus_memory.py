@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from .columns import IntColumn, positions
-from .etplus import EtPlus
-from .etplus_document import (
+from ..trace.columns import IntColumn, positions
+from ..trace.trace import (
     CERTAIN,
     CPU,
     EQUIVALENT,
@@ -26,6 +25,7 @@ from .etplus_document import (
     Record,
     threads_of_rows,
 )
+from .etplus import EtPlus
 
 __all__ = ["document_of"]
 

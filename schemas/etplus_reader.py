@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, StringTable, exact_ns, int_column, positions
-from .conventions import EXACT_US, MAX_NS, STRUCTURAL
-from .errors import TraceFormatError
+from ..trace.columns import IntColumn, StringTable, exact_ns, int_column, positions
+from ..trace.conventions import EXACT_US, MAX_NS, STRUCTURAL
+from ..trace.errors import TraceFormatError
+from ..trace.trace import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED, Comm, EtPlusDocument, Record, threads_of_rows
 from .etplus import EDGE_KINDS
-from .etplus_document import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED, Comm, EtPlusDocument, Record, threads_of_rows
 from .etplus_inferred import infer_edges
 from .files import Source, load
 from .record_store import FileRecords

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, StringTable, int_column, joined_columns
-from .conventions import STRUCTURAL
-from .errors import TraceFormatError
+from ..trace.columns import IntColumn, StringTable, int_column, joined_columns
+from ..trace.conventions import STRUCTURAL
+from ..trace.errors import TraceFormatError
 from .files import Blob, Source, open_text
 from .records import UNREADABLE, Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
 from .recover import Loss

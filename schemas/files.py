@@ -15,7 +15,7 @@ from typing import IO, BinaryIO, Generic, NoReturn, TypeVar, cast
 from isal import igzip, isal_zlib
 from tqdm import tqdm
 
-from .errors import EtplusError, TraceFormatError, UsageError
+from ..trace.errors import EtplusError, TraceFormatError, UsageError
 from .inflate import decompress_tolerant
 from .text import FileText, Text
 

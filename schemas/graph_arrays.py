@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import TraceFormatError, UsageError
+from ..trace.errors import TraceFormatError, UsageError
 from .files import Source, load, open_output
 
 __all__ = [

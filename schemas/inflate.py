@@ -6,7 +6,7 @@ import contextlib
 import zlib
 from collections.abc import Iterator
 
-from .errors import TraceFormatError
+from ..trace.errors import TraceFormatError
 
 __all__ = ["decompress_tolerant"]
 

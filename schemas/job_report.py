@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from .errors import TraceFormatError
+from ..trace.errors import TraceFormatError
 from .files import Source, load
 from .records import UNREADABLE
 

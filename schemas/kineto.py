@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, StringTable, joined_columns
-from .errors import TraceFormatError
+from ..trace.columns import IntColumn, StringTable, joined_columns
+from ..trace.errors import TraceFormatError
 from .files import Blob, Source, open_text
 from .kineto_events import CPU_CATEGORIES, PYTHON_CATEGORY, Codes, EventPart, read_events
 from .records import UNREADABLE, RecordTexts, check_utf8, locate, parse_records

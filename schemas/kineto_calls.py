@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from ..trace.columns import IntColumn
 from .kineto import CPU_CATEGORIES, KinetoTrace
 
 __all__ = ["CpuCalls", "cpu_calls", "innermost_open", "nearest", "nesting"]

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, exact_ns, int_column
-from .conventions import EXACT_US, MAX_NS
+from ..trace.columns import IntColumn, exact_ns, int_column
+from ..trace.conventions import EXACT_US, MAX_NS
 
 __all__ = ["PYTHON_CATEGORY", "Decoded", "decode_any", "decode_plain"]
 

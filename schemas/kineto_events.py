@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .columns import StringTable, joined_columns
+from ..trace.columns import StringTable, joined_columns
 from .kineto_decode import PYTHON_CATEGORY, Decoded, decode_any, decode_plain
 from .records import Block, check_utf8
 

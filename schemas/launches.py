@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, positions
+from ..trace.columns import IntColumn, positions
 from .kineto import GPU_CATEGORIES, KinetoTrace
 from .kineto_calls import CpuCalls, innermost_open, nearest
 

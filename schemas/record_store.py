@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from .columns import IntColumn
+from ..trace.columns import IntColumn
 from .files import open_output
 
 __all__ = ["FileRecords", "RecordStore"]

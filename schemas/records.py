@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from .columns import IntColumn
+from ..trace.columns import IntColumn
 from .text import Text, copy_into, find, rfind
 
 __all__ = [

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import msgspec
 import orjson
 
-from .errors import TraceFormatError
+from ..trace.errors import TraceFormatError
 from .layout import EVENT, FREE, MAX_KEY, NODE
 from .mend import Flaw, is_valid, mend
 

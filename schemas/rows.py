@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from ..trace.columns import IntColumn
 
 __all__ = ["Part", "choice", "integers", "joined_rows", "microseconds", "rows"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 
-from .errors import TraceFormatError
+from ..trace.errors import TraceFormatError
 
 __all__ = ["FileText", "Text", "copy_into", "find", "rfind"]
 

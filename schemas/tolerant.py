@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from ..trace.errors import TraceFormatError
 from .collector import collector_paused
-from .errors import TraceFormatError
 from .files import Blob, progress_bar
 from .records import UNREADABLE, Block, RecordArray
 from .recover import Loss, recover

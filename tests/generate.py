@@ -11,7 +11,7 @@ from itertools import count
 
 import numpy as np
 import orjson
-from etplus.schemas.etplus_document import CERTAIN, CPU, UNLINKED, EtPlusDocument
+from etplus.trace.trace import CERTAIN, CPU, UNLINKED, EtPlusDocument
 from hypothesis import strategies as st
 from support import Document, et_document, kineto_document
 

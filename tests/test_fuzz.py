@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.errors import EtplusError
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.inflate import decompress_tolerant
 from etplus.schemas.recover import recover
+from etplus.trace.errors import EtplusError
+from etplus.trace.trace import EtPlusDocument
 from mutations import MUTATIONS, Kind, Mutation, identity, mutate
 from support import FIXTURE_PAIRS, FIXTURES, fixture_pair, plain, read_json
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.columns import IntColumn
 from ...schemas.job_report import ClockOffset, Lateness, Wait
+from ...trace.columns import IntColumn
 from .communications import kind_name
 from .matching import Matched
 

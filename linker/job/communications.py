@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.columns import IntColumn
 from ...schemas.comm_types import (
     HOST_COLLECTIVE,
     RECV,
@@ -23,8 +22,9 @@ from ...schemas.comm_types import (
     message_bytes,
     with_inputs,
 )
-from ...schemas.conventions import MAX_RANKS
-from ...schemas.etplus_document import CPU, Comm, EtPlusDocument
+from ...trace.columns import IntColumn
+from ...trace.conventions import MAX_RANKS
+from ...trace.trace import CPU, Comm, EtPlusDocument
 
 __all__ = ["COLUMNS", "Communications", "communications", "kind_name"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-from ...schemas.errors import UsageError
+from ...trace.errors import UsageError
 
 __all__ = ["Engine", "dask_cluster", "given_executor", "local_processes", "run_all"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 from ..match.align import Calls, shortest_edit
 
 __all__ = ["LineUp", "Sequence", "line_up"]

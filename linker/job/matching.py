@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from ...schemas.columns import IntColumn
 from ...schemas.comm_types import SEND, WORLD, Group
 from ...schemas.job_report import GroupCounts, Mismatch, Pair
+from ...trace.columns import IntColumn
 from .communications import Communications, kind_name
 from .lineup import LineUp, line_up
 from .lineup import Sequence as Collectives

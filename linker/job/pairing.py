@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from ...schemas.errors import TraceFormatError, UsageError
 from ...schemas.files import load
 from ...schemas.records import UNREADABLE
+from ...trace.errors import TraceFormatError, UsageError
 from .naming import ET, KINETO, TraceFile, look_at
 from .storage import Folder
 

@@ -20,11 +20,11 @@ import orjson
 
 from ... import __version__
 from ...schemas.comm_types import Group
-from ...schemas.errors import EtplusError, TraceFormatError, UsageError
-from ...schemas.etplus_document import EtPlusDocument
 from ...schemas.files import load, open_output
 from ...schemas.job_report import RankResult
 from ...schemas.records import UNREADABLE
+from ...trace.errors import EtplusError, TraceFormatError, UsageError
+from ...trace.trace import EtPlusDocument
 from ..pipeline import link
 from .communications import COLUMNS, Communications, communications
 from .storage import Folder, is_url, open_folder

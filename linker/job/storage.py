@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, cast
 
-from ...schemas.errors import TraceFormatError, UsageError
+from ...trace.errors import TraceFormatError, UsageError
 
 __all__ = ["Folder", "is_url", "open_folder"]
 

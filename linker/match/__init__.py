@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...schemas.columns import distinct
-from ...schemas.conventions import PROFILER_STEP
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
+from ...trace.columns import distinct
+from ...trace.conventions import PROFILER_STEP
 from ..calls import CpuCalls, EtCalls
 from .doubt import doubt
 from .ids import match_ids

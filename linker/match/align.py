@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 
 __all__ = ["Alignment", "Calls", "align_at_anchors", "align_from", "occurrences", "shortest_edit", "unique_anchors"]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.columns import IntColumn, distinct
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
+from ...trace.columns import IntColumn, distinct
 from ..calls import CpuCalls, EtCalls, nearest
 from .result import EQUIVALENT, Match
 

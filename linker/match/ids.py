@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...schemas.columns import IntColumn, positions
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
+from ...trace.columns import IntColumn, positions
 from ..calls import CpuCalls, EtCalls
 from .result import CERTAIN, REASONS, Match, unmatched
 

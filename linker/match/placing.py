@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 from .align import Alignment, Calls, align_at_anchors, align_from, occurrences, unique_anchors
 
 __all__ = ["DISAGREE", "NAMES", "NUMBERS", "Placement", "places_by_order", "places_by_sequence"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.columns import IntColumn
-from ...schemas.etplus_document import CERTAIN, EQUIVALENT, LINK_NAMES, UNLINKED
+from ...trace.columns import IntColumn
+from ...trace.trace import CERTAIN, EQUIVALENT, LINK_NAMES, UNLINKED
 
 __all__ = ["CERTAIN", "EQUIVALENT", "LINK_NAMES", "REASONS", "UNLINKED", "Match", "unmatched"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls
 from .placing import places_by_sequence
 from .result import Match

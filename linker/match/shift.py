@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls
 from .align import Calls
 from .placing import Placement, places_by_order, places_by_sequence

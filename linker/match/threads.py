@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls
 from .align import Calls
 from .placing import NAMES, NUMBERS, Placement

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls, nearest
 from .align import Calls, shortest_edit
 from .placing import places_by_order

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import inf, prod
 from typing import Literal
 
-from ...schemas.errors import UsageError
+from ...trace.errors import UsageError
 from .task import Estimate, Task
 
 __all__ = ["GemmTable", "gemm_size"]

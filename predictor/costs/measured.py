@@ -11,9 +11,9 @@ import numpy as np
 from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
 from ...analysis.roofline import find_devices, work_of_events
-from ...analysis.signatures import Signature
-from ...analysis.trace import OP, Trace
-from ...schemas.columns import IntColumn
+from ...trace.columns import IntColumn
+from ...trace.tables import OP, Trace
+from ...trace.tensors import Signature
 from .task import Bag, Task
 
 __all__ = ["CPU_OP", "Measured", "cpu_tasks", "gpu_tasks", "medians"]

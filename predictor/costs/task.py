@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ...analysis.signatures import Tensor
+from ...trace.tensors import Tensor
 
 __all__ = ["Bag", "CostModel", "Estimate", "Task"]
 

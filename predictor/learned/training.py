@@ -16,9 +16,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from ...schemas.errors import TraceFormatError, UsageError
 from ...schemas.files import load, open_output
 from ...schemas.graph_arrays import GraphArrays
+from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .networks import INPUTS, KINDS, Batch, GraphNet, batch_of, raw_features
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...schemas.etplus_document import CPU, EtPlusDocument
 from ...schemas.records import UNREADABLE
+from ...trace.trace import CPU, EtPlusDocument
 from .extents import Extents
 from .layer_rules import LAYER_RULES
 from .tensor_rules import FREE_SIZED, TENSOR_RULES

@@ -9,7 +9,7 @@ from typing import IO, cast
 from google.protobuf.message import DecodeError, Message
 from isal import igzip, isal_zlib
 
-from ..errors import ConvertError, TraceFormatError
+from ...trace.errors import ConvertError, TraceFormatError
 from ..files import open_output
 from .et_def_pb2 import GlobalMetadata, Node
 

@@ -12,7 +12,7 @@ import pytest
 from etplus.analysis.augment import ARGUMENTS, augment
 from etplus.analysis.reading import read_trace
 from etplus.analysis.roofline import kernel_table, work_of_events
-from etplus.schemas.errors import TraceFormatError
+from etplus.trace.errors import TraceFormatError
 from perfetto_ui import open_in_perfetto, why_not
 from support import assert_valid, plain, shared_trace
 from traces import GPU_SHAPED, kernel, kineto_of, launch, op, trace_of, written

@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from etplus.analysis.breakdown import breakdown, device_use, host_use, iterations, stream_use
-from etplus.analysis.intervals import intersection, union
 from etplus.analysis.reading import read_trace
-from etplus.analysis.trace import OP
+from etplus.trace.intervals import intersection, union
+from etplus.trace.tables import OP
 from traces import REAL, kernel, kineto_of, launch, op, trace_of
 
 

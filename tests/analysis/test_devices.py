@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.devices import find_device, known_devices, read_devices
-from etplus.schemas.errors import TraceFormatError
+from etplus.trace.errors import TraceFormatError
 
 NAMES = {
     "Tesla V100-SXM2-32GB": "V100 SXM2",

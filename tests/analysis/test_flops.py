@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.flops import bytes_moved, flops, operator, register
-from etplus.analysis.signatures import Argument, Signature, Tensor
+from etplus.trace.tensors import Argument, Signature, Tensor
 
 Shape = tuple[int, ...]
 SETS = 300

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from etplus.analysis.overheads import OverheadRows, overhead_rows, pool, read_overheads, summarise
 from etplus.analysis.reading import read_trace
-from etplus.analysis.trace import OP
-from etplus.schemas.errors import TraceFormatError
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.tables import OP
 from traces import GPU_SHAPED, kernel, kineto_of, launch, op, trace_of
 
 DLRM = "gpu-pairs/dlrm.rank0.kineto"

@@ -9,7 +9,7 @@ import pytest
 from etplus.analysis.flops import flops
 from etplus.analysis.reading import read_trace
 from etplus.analysis.roofline import find_devices, kernel_table, work_of_events
-from etplus.analysis.trace import Trace
+from etplus.trace.tables import Trace
 from support import Document
 from traces import REAL, kernel, kineto_of, launch, op, trace_of
 

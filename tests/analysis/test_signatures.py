@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from etplus.analysis.signatures import Argument, Signature, Signatures, Tensor
-from etplus.schemas.dtypes import standard_dtype
+from etplus.trace.dtypes import standard_dtype
+from etplus.trace.tensors import Argument, Signature, Signatures, Tensor
 from traces import trace_of
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from etplus.analysis.communication import CommunicationRow
 from etplus.analysis.gaps import longest_gaps
-from etplus.analysis.kernel_kinds import GPU_KINDS, gpu_kind
 from etplus.analysis.reading import read_trace
 from etplus.analysis.time_tree import Branch, time_tree
 from etplus.analysis.timeline import Blocks, condense, nest
 from etplus.analysis.timeline_lanes import timeline_of
+from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, trace_of

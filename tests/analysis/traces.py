@@ -9,8 +9,8 @@ from typing import Any
 
 from etplus.analysis.reading import read_trace
 from etplus.analysis.summary import Analysis, analyse
-from etplus.analysis.trace import Trace
 from etplus.linker import link
+from etplus.trace.tables import Trace
 from support import Document, fixture_pair, kineto_document, shared_pair, shared_trace
 
 __all__ = ["GPU_SHAPED", "REAL", "analysis_of", "kernel", "kineto_of", "launch", "op", "trace_of", "written"]

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from etplus.linker import link
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.trace import EtPlusDocument
 from support import Document, fixture_pair, shared_pair
 
 __all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime"]

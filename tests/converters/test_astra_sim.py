@@ -15,8 +15,8 @@ from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
-from etplus.schemas.errors import ConvertError, UsageError
-from etplus.schemas.etplus_document import GPU, EtPlusDocument
+from etplus.trace.errors import ConvertError, UsageError
+from etplus.trace.trace import GPU, EtPlusDocument
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st

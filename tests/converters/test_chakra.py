@@ -16,9 +16,9 @@ import pytest
 from etplus.converters.chakra import rounded, write_et
 from etplus.converters.preflight import check
 from etplus.linker import link
-from etplus.schemas.errors import ConvertError, UsageError
 from etplus.schemas.etplus import EDGE_KINDS
-from etplus.schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
+from etplus.trace.errors import ConvertError, UsageError
+from etplus.trace.trace import CPU, GPU, RUNTIME, EtPlusDocument
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from hypothesis import given
 from hypothesis import strategies as st

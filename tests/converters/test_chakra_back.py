@@ -15,10 +15,10 @@ from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.etplus import EDGE_KINDS
-from etplus.schemas.etplus_document import CPU, GPU, EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.trace import CPU, GPU, EtPlusDocument
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st

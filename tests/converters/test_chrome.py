@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.converters.chrome import ChromeTrace, write_chrome
-from etplus.schemas.errors import ConvertError
 from etplus.schemas.etplus import EDGE_KINDS
-from etplus.schemas.etplus_document import GPU, EtPlusDocument
+from etplus.trace.errors import ConvertError
+from etplus.trace.trace import GPU, EtPlusDocument
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, runtime
 from perfetto_ui import open_in_perfetto, why_not
 

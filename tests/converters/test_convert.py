@@ -16,8 +16,8 @@ import pytest
 from etplus.converters.chakra import write_et
 from etplus.converters.convert import FORMATS, convert, open_document
 from etplus.linker import link
-from etplus.schemas.errors import EtplusError, UsageError
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.errors import EtplusError, UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
 from plain_chakra import read_plain
 from support import assert_valid, fixture_pair, run

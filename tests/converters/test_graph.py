@@ -12,9 +12,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from etplus.converters.graph import GRAPH_FORMATS, select_rows, to_networkx, write_graph
-from etplus.schemas.errors import UsageError
 from etplus.schemas.etplus import EDGE_KINDS
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import EtPlusDocument
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 
 EVIL = 'a"b\\<&>\n\t\0\x01\x1b é \u2028 ]]> </label> \ufffe'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from etplus.converters.collectives import comm_rows
 from etplus.converters.host import Coverage, host_rows, host_work, issue_times, stretches, waits
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.trace import EtPlusDocument
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,9 +10,9 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.npz import NODE_NAMES, graph_arrays, split_of, write_dataset
 from etplus.linker import link
-from etplus.schemas.errors import TraceFormatError, UsageError
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
+from etplus.trace.errors import TraceFormatError, UsageError
 from support import fixture_pair, run
 
 

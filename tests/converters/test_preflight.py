@@ -18,7 +18,7 @@ from etplus.converters.preflight import KINDS, PreflightReport, Profile, check
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
-from etplus.schemas.errors import TraceFormatError, UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

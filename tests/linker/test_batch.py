@@ -19,9 +19,9 @@ from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.linker.batch import Batch, link_many
 from etplus.linker.job.report_text import report_text
-from etplus.schemas.errors import UsageError
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.job_report import read_job_report
+from etplus.trace.errors import UsageError
 from job_files import outputs, write_job
 from support import assert_valid, command, read_json, shared_trace
 

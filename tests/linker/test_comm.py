@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.dtypes import itemsize
+from etplus.trace.dtypes import itemsize
 from support import Document, assert_valid, et_document, fixture_pair, kineto_document, read_json, shared_pair
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from etplus.linker.job.engines import dask_cluster, given_executor, local_processes, run_all
-from etplus.schemas.errors import UsageError
+from etplus.trace.errors import UsageError
 from job_files import die_at
 
 

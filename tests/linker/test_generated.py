@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import orjson
 from etplus.linker import link
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.trace import EtPlusDocument
 from generate import Op, Pair, Recipe, Worker, links_of, recipes, record
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ import pytest
 from etplus.linker.job.naming import ET, KINETO, look_at
 from etplus.linker.job.pairing import find_pairs, from_manifest, ranges, to_manifest
 from etplus.linker.job.storage import open_folder
-from etplus.schemas.errors import TraceFormatError, UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 
 
 def kineto(rank: int | None = None) -> bytes:

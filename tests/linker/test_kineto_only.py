@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.errors import TraceFormatError
 from support import (
     FIXTURE_PAIRS,
     GPU_CATEGORIES,

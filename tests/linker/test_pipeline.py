@@ -15,8 +15,8 @@ import orjson
 import pytest
 from etplus.linker import LinkReport, link
 from etplus.linker.match import METHODS
-from etplus.schemas.errors import EtplusError, TraceFormatError, UsageError
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
+from etplus.trace.trace import EtPlusDocument
 from support import Document, assert_valid, fixture_pair, plain, read_json, shared_pair
 
 ET, KINETO = fixture_pair("pairs/one_of_n")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from etplus.linker.recording import record
-from etplus.schemas.errors import UsageError
+from etplus.trace.errors import UsageError
 
 PAIR = ["rank-0.et.json.gz", "rank-0.kineto.json.gz"]
 SET = ["rank-0.et.json.gz", "rank-0.etplus.json.gz", "rank-0.kineto.json.gz"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.trace import EtPlusDocument
 from generate import Op, Pair, Recipe, Worker, links_of, record
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,7 +8,7 @@ import orjson
 from etplus.linker import link
 from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from etplus.schemas.etplus_document import EtPlusDocument
+from etplus.trace.trace import EtPlusDocument
 from support import assert_valid, kineto_document
 
 __all__ = ["Timeline", "after", "ends", "starts"]

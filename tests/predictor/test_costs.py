@@ -7,7 +7,6 @@ from math import exp
 
 import pytest
 from etplus.analysis.devices import Device
-from etplus.analysis.signatures import Tensor
 from etplus.predictor.costs.crossval import cross_validate, score
 from etplus.predictor.costs.embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from etplus.predictor.costs.gemm import GemmTable
@@ -15,7 +14,8 @@ from etplus.predictor.costs.measured import Measured, medians
 from etplus.predictor.costs.registry import MODELS, Costs, fit_model
 from etplus.predictor.costs.task import Bag, Task
 from etplus.predictor.costs.transfer import SizeCurve, fit_curve, wire_factor
-from etplus.schemas.errors import UsageError
+from etplus.trace.errors import UsageError
+from etplus.trace.tensors import Tensor
 
 V100 = Device(
     name="V100", tflops={"float32": 12.2}, memory_gb_s=809, multiprocessors=80, l2_bytes=6 * 2**20 * 4, l2_gb_s=2888

@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.analysis.devices import known_devices
-from etplus.analysis.etplus_trace import from_etplus
 from etplus.analysis.overheads import Overheads, Statistic
 from etplus.analysis.reading import read_trace
-from etplus.analysis.trace import Trace
 from etplus.linker import link
 from etplus.predictor.calibration import calibrated
 from etplus.predictor.costs.crossval import cross_validate
@@ -22,9 +20,11 @@ from etplus.predictor.fitting import fit
 from etplus.predictor.host_time import synchronising_calls, without_waits
 from etplus.predictor.model_file import FittedModel, read_model, write_model
 from etplus.predictor.walk import _launches, walk
-from etplus.schemas.errors import TraceFormatError, UsageError
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.derive import from_etplus
+from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.tables import Trace
+from etplus.trace.trace import EtPlusDocument
 from msgspec.structs import replace
 from support import fixture_pair, run, shared_pair, shared_trace
 from synthetic import Timeline

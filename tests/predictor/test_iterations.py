@@ -7,7 +7,7 @@ import pytest
 from etplus.linker import link
 from etplus.predictor.iterations import find_iterations, predict_iteration
 from etplus.predictor.replay import ReplayGraph, build_graph
-from etplus.schemas.errors import ConvertError, UsageError
+from etplus.trace.errors import ConvertError, UsageError
 from support import cpu_pairs, shared_trace
 from synthetic import Timeline
 

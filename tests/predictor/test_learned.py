@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from etplus.predictor.learned.graph_baselines import baselines, log_times
 from etplus.predictor.learned.metrics import kendall_tau, ordered_pairs, quality, top_slowdown
-from etplus.schemas.errors import TraceFormatError, UsageError
 from etplus.schemas.graph_arrays import GraphArrays, read_dataset, read_graph
+from etplus.trace.errors import TraceFormatError, UsageError
 from support import FIXTURES, run
 
 SWEEP = FIXTURES / "sweep"

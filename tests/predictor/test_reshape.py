@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.etplus_trace import from_etplus
-from etplus.analysis.signatures import Signature, Tensor
-from etplus.analysis.trace import OP, Trace
 from etplus.linker import link
 from etplus.predictor.costs.grown import Grown
 from etplus.predictor.costs.measured import Measured
@@ -27,9 +24,12 @@ from etplus.predictor.shapes.extents import Extents
 from etplus.predictor.shapes.layer_rules import LAYER_RULES
 from etplus.predictor.shapes.tensor_rules import TENSOR_RULES
 from etplus.predictor.shapes.terms import OpCall, Operand, Shape
-from etplus.schemas.errors import UsageError
-from etplus.schemas.etplus_document import EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.derive import from_etplus
+from etplus.trace.errors import UsageError
+from etplus.trace.tables import OP, Trace
+from etplus.trace.tensors import Signature, Tensor
+from etplus.trace.trace import EtPlusDocument
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import FIXTURES, fixture_pair, plain, run, shared_pair

@@ -11,7 +11,7 @@ from etplus.predictor.graph import QUEUE
 from etplus.predictor.ranks import couple
 from etplus.predictor.replay import build_graph, replay
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from etplus.schemas.errors import UsageError
+from etplus.trace.errors import UsageError
 from synthetic import Timeline, after, ends, starts
 
 

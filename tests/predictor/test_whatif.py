@@ -7,7 +7,7 @@ import pytest
 from etplus.predictor.constants import fit_constants
 from etplus.predictor.replay import replay
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if, select
-from etplus.schemas.errors import UsageError
+from etplus.trace.errors import UsageError
 from synthetic import Timeline, after, starts
 
 

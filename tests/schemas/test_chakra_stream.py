@@ -14,7 +14,7 @@ import pytest
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, GlobalMetadata, IOInfo, Node
 from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, read_chakra, write_chakra
-from etplus.schemas.errors import ConvertError, TraceFormatError, UsageError
+from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from etplus.schemas.columns import distinct, positions
+from etplus.trace.columns import distinct, positions
 from hypothesis import given
 from hypothesis import strategies as st
 

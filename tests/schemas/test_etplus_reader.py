@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from etplus.linker import link
 from etplus.schemas import etplus_reader
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.etplus import EDGE_KINDS
-from etplus.schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.trace import CPU, GPU, RUNTIME, EtPlusDocument
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Document, attr_of, fixture_pair, ns, shared_pair

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
+from etplus.trace.errors import TraceFormatError
 from support import (
     FIXTURE_PAIRS,
     Document,

@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from etplus.schemas.errors import EtplusError, TraceFormatError, UsageError
 from etplus.schemas.files import load, open_output
+from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
 TEXT = b'{"schema": "1.0.1", "nodes": []}\n' * 1000
 
@@ -167,7 +167,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     """A file size limit stands for the full disk: the write fails with an OSError."""
     code = (
         "import resource, signal, sys; from etplus.schemas.files import open_output\n"
-        "from etplus.schemas.errors import EtplusError\n"
+        "from etplus.trace.errors import EtplusError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "try:\n"
         "    with open_output(sys.argv[1]) as file:\n"

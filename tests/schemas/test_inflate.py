@@ -7,8 +7,8 @@ import random
 
 import pytest
 from broken_records import fixture
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.inflate import decompress_tolerant
+from etplus.trace.errors import TraceFormatError
 
 
 def test_whole_streams_of_one_and_of_several_members() -> None:

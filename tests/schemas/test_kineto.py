@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.kineto import KinetoTrace, is_runtime, read_kineto
 from etplus.schemas.kineto_decode import Decoded, decode_any, decode_plain
+from etplus.trace.errors import TraceFormatError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import FIXTURE_PAIRS, Document, fixture_pair, kineto_document, plain, shared_trace

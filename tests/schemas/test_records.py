@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from etplus.schemas.columns import StringTable, int_column
 from etplus.schemas.records import RecordArray, locate, parse_records
+from etplus.trace.columns import StringTable, int_column
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 from broken_records import KEY, SOUND, document, event, fixture, kinds, node, records, recovered, spans, three
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.recover import Recovered, recover
+from etplus.trace.errors import TraceFormatError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import plain, shared_trace

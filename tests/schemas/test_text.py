@@ -13,9 +13,9 @@ import pytest
 from etplus.linker import link
 from etplus.schemas import files, records, tolerant, turns
 from etplus.schemas import kineto as kineto_module
-from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.text import FileText, find, rfind
+from etplus.trace.errors import TraceFormatError
 from support import FIXTURE_PAIRS, fixture_pair, plain
 
 PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
+from ..analysis.flops import wants_values
+from ..analysis.kineto_trace import device_properties, size_of_copy
 from ..schemas.kineto_calls import nearest
-from .flops import wants_values
-from .kineto_trace import device_properties, size_of_copy
-from .signatures import Signatures
-from .trace import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from .columns import IntColumn
+from .conventions import ANNOTATION_SCOPE
+from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from .tensors import Signatures
+from .trace import CPU, GPU, RUNTIME, EtPlusDocument
 
 __all__ = ["from_etplus"]
 

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.dtypes import itemsize, standard_dtype
 from ..schemas.records import UNREADABLE
+from .dtypes import itemsize, standard_dtype
 
 __all__ = ["Argument", "Signature", "Signatures", "Tensor"]
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
-from ..schemas.comm_kernels import is_comm_kernel
-from ..schemas.conventions import PROFILER_STEP
-from ..schemas.etplus_document import Comm
-from .hierarchy import Hierarchy, place_calls
+from .call_tree import Hierarchy, place_calls
+from .columns import IntColumn
+from .comm_kernels import is_comm_kernel
+from .conventions import PROFILER_STEP
 from .intervals import Span
-from .signatures import Signature
+from .tensors import Signature
+from .trace import Comm
 
 __all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Trace"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.columns import IntColumn
+from .columns import IntColumn
 
 __all__ = ["Hierarchy", "levels", "place_calls"]
 

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..schemas.etplus import EDGE_KINDS
+from ..schemas.record_store import RecordStore
 from .columns import IntColumn
 from .conventions import MAX_NS, MAX_RANKS
 from .errors import ConvertError
-from .etplus import EDGE_KINDS
 from .link_report import LinkReport
-from .record_store import RecordStore
 
 __all__ = [
     "CERTAIN", "CPU", "EQUIVALENT", "GPU", "LINK_NAMES", "RUNTIME", "UNLINKED", "Comm", "EtPlusDocument", "Record",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schemas.columns import IntColumn
+from .columns import IntColumn
 
 __all__ = ["Intervals", "Span", "intersection", "sums", "union"]
 
