@@ -1,0 +1,299 @@
+"""Row views: operators and device events as light objects over a trace's columns, made when they are asked for."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import msgspec
+import numpy as np
+
+from .columns import IntColumn
+from .frames import Frame, to_arrow, to_pandas
+from .tables import ANNOTATION, MODULE, OP, DeviceIndex, OpIndex
+
+if TYPE_CHECKING:
+    from .trace import Comm, Trace
+
+__all__ = ["DeviceEvents", "DeviceEvent", "Op", "Ops", "View"]
+
+_SHOWN = 8
+_KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}
+
+
+@dataclass(frozen=True)
+class View:
+    """One row of a table of a trace.
+
+    Attributes:
+        trace: the trace that it belongs to.
+        index: its position in the table.
+    """
+
+    trace: Trace
+    index: int
+
+
+class Op(View):
+    """A call on the host: an operator, an annotation, or a module's forward.
+
+    Example:
+        >>> op = trace.ops.named("aten::addmm")[0]
+        >>> op.shapes[1], op.parent.name, [kernel.category for kernel in op.kernels]
+        ((8, 32), 'aten::linear', ['kernel'])
+    """
+
+    @property
+    def name(self) -> str:
+        """The operator's or annotation's name."""
+        return self.trace.names[self.trace.calls.name[self.index]]
+
+    @property
+    def kind(self) -> str:
+        """ "operator", "annotation" or "module"."""
+        return _KINDS[int(self.trace.calls.kind[self.index])]
+
+    @property
+    def start_ns(self) -> int:
+        """Start, ns on the trace's clock (`Trace.base_time_ns` is added for wall-clock time)."""
+        return int(self.trace.calls.ts[self.index])
+
+    @property
+    def duration_ns(self) -> int:
+        """Duration on the host, callees included."""
+        return int(self.trace.calls.end[self.index] - self.trace.calls.ts[self.index])
+
+    @property
+    def self_ns(self) -> int:
+        """Duration on the host without the calls directly below it on the same thread."""
+        return int(self.trace.self_times[self.index])
+
+    @property
+    def thread(self) -> int:
+        """Number of the thread."""
+        return int(self.trace.calls.thread[self.index])
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the input tensors; () where they are not recorded."""
+        signature = self.trace.signature_of(self.index)
+        return tuple(tensor.shape for tensor in signature.tensors) if signature else ()
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Element types of the input tensors, in torch's spelling; "" where a type is not recorded."""
+        signature = self.trace.signature_of(self.index)
+        return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
+
+    @property
+    def parent(self) -> Op | None:
+        """The call that it runs in, None for an outermost one."""
+        above = int(self.trace.calls.parent[self.index])
+        return Op(self.trace, above) if above >= 0 else None
+
+    @property
+    def children(self) -> Ops:
+        """The calls directly below it, in order of their starts."""
+        return Ops(self.trace, self.trace.call_children.of(self.index))
+
+    @property
+    def kernels(self) -> DeviceEvents:
+        """The device events launched by it or by calls below it, in order of their starts."""
+        calls = self.trace.call_children.below(self.index)
+        return DeviceEvents(self.trace, DeviceIndex(np.flatnonzero(np.isin(self.trace.gpu.call, calls))))
+
+    @property
+    def device_ns(self) -> int:
+        """Sum of the durations of `kernels`."""
+        return int(self.trace.device_times[self.index])
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Named regions around it (`## … ##`, `nn.Module: …`), outermost first."""
+        tree = self.trace.hierarchy
+        return tuple(self.trace.names[code] for code in tree.regions(int(tree.path[self.index])))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The node as the ET+ file has it, decoded."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.trace.record_text(int(self.trace.calls.source[self.index])))
+        return decoded
+
+    def __repr__(self) -> str:
+        shapes = f" {list(map(list, self.shapes))}" if self.shapes else ""
+        return f"<{self.kind} {self.name}{shapes} {self.duration_ns / 1000:,.1f} us>"
+
+
+class DeviceEvent(View):
+    """Work on a device: a kernel, a copy or a memset."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.trace.names[self.trace.gpu.name[self.index]]
+
+    @property
+    def category(self) -> str:
+        """Kineto's category: "kernel", "gpu_memcpy", "gpu_memset", …"""
+        return self.trace.categories[self.trace.gpu.category[self.index]]
+
+    @property
+    def start_ns(self) -> int:
+        """Start, ns on the trace's clock."""
+        return int(self.trace.gpu.ts[self.index])
+
+    @property
+    def duration_ns(self) -> int:
+        """Duration on the device."""
+        return int(self.trace.gpu.dur[self.index])
+
+    @property
+    def device(self) -> int:
+        """Number of the device, −1 where it is not recorded."""
+        return int(self.trace.gpu.device[self.index])
+
+    @property
+    def stream(self) -> int:
+        """Number of the stream, −1 where it is not recorded."""
+        return int(self.trace.gpu.stream[self.index])
+
+    @property
+    def op(self) -> Op | None:
+        """The innermost call that launched it, None if that is not known."""
+        call = int(self.trace.gpu.call[self.index])
+        return Op(self.trace, call) if call >= 0 else None
+
+    @property
+    def comm(self) -> Comm | None:
+        """What a communication kernel communicates, None for other work."""
+        return self.trace.gpu.comm.get(self.index)
+
+    def __repr__(self) -> str:
+        name = self.name if len(self.name) <= 60 else self.name[:59] + "…"
+        return f"<{self.category} {name} {self.duration_ns / 1000:,.1f} us>"
+
+
+Row = TypeVar("Row", bound=View)
+
+
+class _Rows(Sequence[Row], Generic[Row]):
+    """Some rows of a table, in order; slices and filters give the same kind."""
+
+    _row: type[Row]
+
+    def __init__(self, trace: Trace, index: IntColumn) -> None:
+        self.trace, self.index = trace, index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> _Rows[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | _Rows[Row]:
+        if isinstance(at, slice):
+            return type(self)(self.trace, self.index[at])
+        return self._row(self.trace, int(self.index[at]))
+
+    def __iter__(self) -> Iterator[Row]:
+        for index in self.index.tolist():
+            yield self._row(self.trace, index)
+
+    def _codes(self) -> Any:
+        raise NotImplementedError
+
+    def _columns(self) -> Frame:
+        raise NotImplementedError
+
+    def _where(self, wanted: Sequence[bool]) -> Any:
+        return type(self)(self.trace, self.index[np.array(wanted, np.bool_)[self._codes()]])
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas(self._columns())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row each; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns())
+
+    def __repr__(self) -> str:
+        shown = [repr(row) for row in self[:_SHOWN]]
+        more = [f"… {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
+        return "\n".join([f"{len(self):,} rows", *shown, *more])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+class Ops(_Rows[Op]):
+    """Calls on the host, in order of their starts."""
+
+    _row = Op
+
+    def named(self, name: str) -> Ops:
+        """Those of exactly this name."""
+        found: Ops = self._where([one == name for one in self.trace.names])
+        return found
+
+    def matching(self, pattern: str) -> Ops:
+        """Those whose name contains a match of a regular expression."""
+        search = re.compile(pattern).search
+        found: Ops = self._where([search(one) is not None for one in self.trace.names])
+        return found
+
+    def _codes(self) -> Any:
+        return self.trace.calls.name[self.index]
+
+    def _columns(self) -> Frame:
+        trace, calls, at = self.trace, self.trace.calls, self.index
+        signatures = [trace.signature_of(i) for i in at.tolist()]
+        return {
+            "name": [trace.names[code] for code in calls.name[at].tolist()],
+            "kind": [_KINDS[kind] for kind in calls.kind[at].tolist()],
+            "thread": calls.thread[at],
+            "start_ns": calls.ts[at],
+            "duration_ns": calls.end[at] - calls.ts[at],
+            "self_ns": trace.self_times[at],
+            "device_ns": trace.device_times[at],
+            "parent": calls.parent[at],
+            "shapes": [one.label if one is not None else "" for one in signatures],
+            "index": at,
+        }
+
+
+class DeviceEvents(_Rows[DeviceEvent]):
+    """Kernels, copies and memsets, in order of their starts."""
+
+    _row = DeviceEvent
+
+    def named(self, name: str) -> DeviceEvents:
+        """Those of exactly this name."""
+        found: DeviceEvents = self._where([one == name for one in self.trace.names])
+        return found
+
+    def matching(self, pattern: str) -> DeviceEvents:
+        """Those whose name contains a match of a regular expression."""
+        search = re.compile(pattern).search
+        found: DeviceEvents = self._where([search(one) is not None for one in self.trace.names])
+        return found
+
+    def _codes(self) -> Any:
+        return self.trace.gpu.name[self.index]
+
+    def _columns(self) -> Frame:
+        trace, gpu, at = self.trace, self.trace.gpu, self.index
+        return {
+            "name": [trace.names[code] for code in gpu.name[at].tolist()],
+            "category": [trace.categories[code] for code in gpu.category[at].tolist()],
+            "device": gpu.device[at],
+            "stream": gpu.stream[at],
+            "start_ns": gpu.ts[at],
+            "duration_ns": gpu.dur[at],
+            "op": gpu.call[at],
+            "op_name": [trace.names[trace.calls.name[call]] if call >= 0 else "" for call in gpu.call[at].tolist()],
+            "index": at,
+        }
