@@ -15,6 +15,7 @@ from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import Source, load, open_output
 from ..schemas.kineto import read_kineto
 from ..schemas.records import UNREADABLE, parse_records
+from ..schemas.transaction import transaction
 from .devices import Device
 from .etplus_trace import from_etplus
 from .kineto_trace import from_kineto
@@ -41,6 +42,7 @@ class Augmented:
     with_bytes: int
 
 
+@transaction()
 @collector_paused()
 def augment(
     source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *, progress: bool = False
@@ -55,6 +57,7 @@ def augment(
 
     Raises:
         TraceFormatError: neither Kineto nor ET+, or a broken file.
+        UsageError: the output cannot be written, or is the input.
     """
     blob = load(source, progress=progress)
     data = NamedBytes(blob.name, blob.data)

@@ -13,6 +13,7 @@ from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.summary import shortened
+from ..schemas.transaction import check_outputs
 
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
@@ -43,6 +44,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
+    check_outputs([arguments.output], [*arguments.files, arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
     documents = [open_document(file) for file in arguments.files]
     model = fit(documents, iterations=arguments.iterations, devices=own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 
 __all__ = ["prepare_parser", "report_text", "run", "share"]
 
@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.et_file == arguments.kineto_file == "-":
         raise UsageError("only one of the two files can come from standard input")
     inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
-    output = arguments.output or _default_output(inputs[0], arguments.rank)
-    _refuse_overwriting([output, arguments.report], inputs)
+    output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
+    check_outputs([output, arguments.report], inputs)
     result = link(
         arguments.et_file,
         arguments.kineto_file,
@@ -117,16 +117,15 @@ def run(arguments: argparse.Namespace) -> int:
         data_dependencies=arguments.data_dependencies,
         jobs=arguments.jobs,
     )
-    with contextlib.ExitStack() as stack:  # both files or none
-        if arguments.report:
-            file = stack.enter_context(open_output(arguments.report))
+    if arguments.report is not None:
+        with open_output(arguments.report) as file:
             file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
-        if output.endswith((".et", ".et.gz")):
-            from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
+    if output.endswith((".et", ".et.gz")):
+        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
-            convert(result.document, output, to="chakra", as_prefix=False)
-        else:
-            result.write(output, jobs=arguments.jobs)
+        convert(result.document, output, to="chakra", as_prefix=False)
+    else:
+        result.write(output, jobs=arguments.jobs)
     print(report_text(result.report, output), file=sys.stderr)
     alone = arguments.et_file is None  # nothing had to be matched
     if not alone and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
@@ -137,18 +136,6 @@ def run(arguments: argparse.Namespace) -> int:
 def report_text(report: LinkReport, output: str) -> str:
     """The report's screen of text with a last line on what was written."""
     return f"{report.to_text()}\nwrote   {output}"
-
-
-def _refuse_overwriting(outputs: list[str | None], inputs: list[str]) -> None:
-    """No output may replace an input or the other output."""
-    used = {os.path.realpath(name): "an input" for name in inputs if name != "-"}
-    for output in outputs:
-        if output is None or output == "-":
-            continue
-        place = os.path.realpath(output)
-        if place in used:
-            raise UsageError(f"{output}: would replace {used[place]}; choose another name")
-        used[place] = "the other output"
 
 
 def _default_output(first: str, rank: int | None) -> str:

@@ -14,6 +14,7 @@ from ..predictor.reshape import Reshaped, parse_change
 from ..predictor.summary import shortened
 from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 
 __all__ = ["prepare_parser", "run"]
 
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple and arguments.iterations is not None:
         raise UsageError("--rank-couple takes whole files, no --iterations")
     batch = None if arguments.change is None else parse_change(arguments.change)
+    check_outputs([arguments.json], [*arguments.files, arguments.model])
     model = read_model(arguments.model)
     documents = [open_document(file) for file in arguments.files]
     if arguments.rank_couple:
@@ -68,13 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
         ]  # fmt: skip
     plain = [one.to_dict() for one in done]
     numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if arguments.json == "-":
-        print(numbers.decode(), end="")
-        return 0
     if arguments.json is not None:
         with open_output(arguments.json) as out:
             out.write(numbers)
-    print("\n\n".join("\n".join(_lines(one)) for one in done))
+    if arguments.json != "-":
+        print("\n\n".join("\n".join(_lines(one)) for one in done))
     return 0
 
 

@@ -21,6 +21,7 @@ from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 
 __all__ = ["prepare_parser", "run"]
 
@@ -62,8 +63,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print; returns the exit status."""
     what_ifs = [parse_what_if(text) for text in arguments.what_if]
-    if arguments.predict_iteration is not None and (what_ifs or arguments.rank_couple or arguments.chrome):
+    if arguments.predict_iteration is not None and (what_ifs or arguments.rank_couple or arguments.chrome is not None):
         raise UsageError("--predict-iteration goes with --json alone")
+    check_outputs([arguments.json, arguments.chrome], arguments.files)
     graphs = [_graph(file) for file in arguments.files]
     if arguments.predict_iteration is not None:
         held = [one for graph in graphs for one in _held_out(graph, arguments.predict_iteration)]
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         after = replay(apply_what_ifs(graph, what_ifs, constants), constants) if what_ifs else before
         summary = summarize(after, constants, before=before if what_ifs else None, what_ifs=arguments.what_if)
         results.append((after, summary))
-    if arguments.chrome:
+    if arguments.chrome is not None:
         documents, titles = _timelines([result for result, _ in results])
         write_chrome(documents, arguments.chrome, titles)
     plain = [summary.to_dict() for _, summary in results]
@@ -143,10 +145,8 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, EtPlusDocument], di
 def _put(file: str | None, plain: list[dict[str, Any]], text: str) -> None:
     """Write the numbers where asked, one object or a list of several; the table goes to standard output."""
     numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if file == "-":
-        print(numbers.decode(), end="")
-        return
     if file is not None:
         with open_output(file) as out:
             out.write(numbers)
-    print(text)
+    if file != "-":
+        print(text)

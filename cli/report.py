@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ..analysis.devices import read_devices
 from ..analysis.reading import read_trace
@@ -12,6 +11,7 @@ from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
 from ..schemas.errors import UsageError
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 
 __all__ = ["prepare_parser", "run"]
 
@@ -41,8 +41,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
-    if any(_same(file, arguments.output) for file in arguments.files):
-        raise UsageError(f"{arguments.output}: is an input, too; choose another name for the page (-o)")
+    check_outputs([arguments.output], arguments.files)
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
@@ -57,7 +56,3 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output != "-":
         print(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)", file=sys.stderr)
     return 0
-
-
-def _same(one: str, other: str) -> bool:
-    return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)

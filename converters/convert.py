@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.job_report import JobReport, read_job_report
+from ..schemas.transaction import check_outputs, protect, transaction
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
 from .chakra_back import read_et, write_etplus, write_messages
@@ -26,7 +27,7 @@ from .collectives import RankComms, agree, survey
 from .jsonize import write_json
 from .npz import Split, graph_arrays, write_dataset
 
-__all__ = ["FORMATS", "Conversion", "convert", "open_document"]
+__all__ = ["EXTENSIONS", "FORMATS", "PACKED", "Conversion", "convert", "format_of", "names_a_file", "open_document"]
 
 FORMATS = {
     "chakra": "Chakra protobuf (.et) with all that the ET+ holds",
@@ -42,6 +43,13 @@ FORMATS = {
     "npz": "arrays in the form of TpuGraphs for learning; of several files a folder with a split",
 }
 """Name of each output format, and what it is."""
+
+EXTENSIONS = {
+    ".et": "chakra", ".jsonl": "jsonl", ".etplus.json": "etplus", ".perfetto.json": "chrome", ".chrome.json": "chrome",
+    ".graphml": "graphml", ".gexf": "gexf", ".dot": "dot", ".svg": "dot", ".pdf": "dot", ".png": "dot", ".npz": "npz",
+}  # fmt: skip
+"""Extension of a file to the format that it gets where none is asked for; all but `PACKED` with ".gz", too."""
+PACKED = (".svg", ".pdf", ".png", ".npz")
 
 _PER_RANK = ("chakra", "astra-sim")
 _ONE_ONLY = ("json", "jsonl", "etplus")
@@ -69,11 +77,35 @@ class Conversion:
     notes: tuple[str, ...] = ()
 
 
+def format_of(output: str | os.PathLike[str]) -> str:
+    """The format of `FORMATS` that a file's extension stands for: "dot" for "step.svg".
+
+    Raises:
+        UsageError: the extension stands for none.
+    """
+    name = Path(output).name.lower()
+    for extension, form in EXTENSIONS.items():
+        if name.removesuffix("" if extension in PACKED else ".gz").endswith(extension):
+            return form
+    known = ", ".join(EXTENSIONS)
+    raise UsageError(f"{os.fspath(output)}: unknown extension; choose a format with --to, or one of {known}")
+
+
+def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
+    """Whether an output of the command is the name of a file, not a prefix or folder for several: it has the format's
+    extension, or is "-" or a device."""
+    extensions = (".et", ".et.gz") if to in _PER_RANK else tuple(one for one, form in EXTENSIONS.items() if form == to)
+    path = Path(output)
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return os.fspath(output) == "-" or path.name.lower().endswith(extensions) or special
+
+
+@transaction()
 def convert(
     sources: Input | Sequence[Input],
     output: str | os.PathLike[str],
     *,
-    to: str = "chakra",
+    to: str | None = None,
     as_prefix: bool | None = None,
     host: Host = "fold",
     memory_nodes: bool = False,
@@ -87,12 +119,17 @@ def convert(
     """Convert ET+ or Chakra files.
 
     Several files are the ranks of one job. A file's rank is what Kineto's `distributedInfo` in it tells, else the
-    number in its name ("rank3", ".3.et"), else its place among the files.
+    number in its name ("rank3", ".3.et"), else its place among the files. ::
+
+        convert("et_plus.json.gz", "trace.0.et")
+        convert(["rank0.json.gz", "rank1.json.gz"], "job", to="astra-sim")     # job.0.et, job.1.et, ...
+
+    All files that are written appear together, or none of them does.
 
     Args:
         sources: files, or the document that `link` returned.
         output: the file to write; for several ranks of "chakra" and "astra-sim" a prefix, to which ".<rank>.et" is put.
-        to: one of FORMATS.
+        to: one of FORMATS; by default the one that the output's extension stands for, see `format_of`.
         as_prefix: take `output` for a prefix (True) or a file (False); by default by the number of files.
         host: for "astra-sim", see `write_astra_sim`.
         memory_nodes: for "chakra", see `write_et`.
@@ -103,10 +140,11 @@ def convert(
         split, config: for "npz", see `write_dataset` and `graph_arrays`.
 
     Raises:
-        UsageError: a combination that makes no sense, or a file that cannot be written.
+        UsageError: a combination that makes no sense, or a file that cannot be written or is an input.
         TraceFormatError: an input that is not what it should be.
         ConvertError: an input that the format cannot express.
     """
+    to = format_of(output) if to is None else to
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
     if host not in HOSTS:
@@ -114,6 +152,9 @@ def convert(
     inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlus)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
+    for source in inputs:
+        if not isinstance(source, EtPlus):
+            protect(source)
     known = None if job is None else read_job_report(os.fspath(job))
     if to in _ONE_ONLY:
         return _one(_only(inputs, rank, to), output, to)
@@ -125,7 +166,7 @@ def convert(
         return _per_rank(inputs, rank, os.fspath(output), write, known, prefix=prefix, simulator=to == "astra-sim")
     if to == "npz":
         return _arrays(inputs, rank, Path(os.fspath(output)), as_prefix, split, config)
-    _refuse_overwriting(inputs, [output])
+    check_outputs([output])
     documents = dict(_documents(inputs, rank, known))
     notes = tuple(f"{one.file}: {note}" for one in documents.values() for note in one.notes)
     if to == "chrome":
@@ -150,6 +191,8 @@ def _arrays(
     config: Mapping[str, float] | None,
 ) -> Conversion:
     """One file, or a dataset: its files need not be ranks of one job."""
+    if rank is None and as_prefix is False and len(inputs) > 1:
+        raise UsageError(f"{len(inputs)} graphs make a dataset; give a folder's name, without .npz, as the output")
     if rank is None and (len(inputs) > 1 or as_prefix):
         nodes = 0
 
@@ -161,7 +204,7 @@ def _arrays(
                 yield graph
 
         return Conversion(tuple(write_dataset(graphs(), output, split)), nodes)
-    _refuse_overwriting(inputs, [output])
+    check_outputs([output])
     (document,) = dict(_documents(inputs, rank, None)).values()
     graph = graph_arrays(document, config=config)
     write_graph_arrays(graph, output)
@@ -218,7 +261,7 @@ def _only(inputs: Sequence[Input], rank: int | None, to: str) -> Input:
 
 
 def _one(source: Input, output: str | os.PathLike[str], to: str) -> Conversion:
-    _refuse_overwriting([source], [output])
+    check_outputs([output])
     files = (os.fspath(output),)
     if _is_chakra(source):
         if to == "etplus":
@@ -250,7 +293,7 @@ def _per_rank(
         notes += [f"{last[1].file}: {note}" for note in last[1].notes]
     ranks = sorted(one.rank for one in found)
     if len(ranks) > 1 and not prefix:
-        raise UsageError(f"{len(ranks)} ranks make as many files; give a prefix for their names (--out PREFIX)")
+        raise UsageError(f"{len(ranks)} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
     if simulator and len(ranks) > 1 and ranks != list(range(len(ranks))):
         missing = next(one for one in range(len(ranks)) if one not in ranks)
         raise UsageError(f"rank {missing} is missing; ASTRA-sim needs all ranks from 0 on")
@@ -259,7 +302,7 @@ def _per_rank(
         agreement = for_simulator(agreement)
     stem = output if prefix else _SUFFIX.sub("", output)
     paths = {one: f"{output}.{one}.et" if prefix else output for one in ranks}
-    _refuse_overwriting(inputs, paths.values())
+    check_outputs(paths.values())
     counts: Counter[str] = Counter()
     nodes = 0
     for own, document in [last] if len(ranks) == 1 and last else _documents(inputs, rank, job):
@@ -270,10 +313,3 @@ def _per_rank(
     if agreement.groups or (prefix and simulator):
         files += write_groups(agreement, stem)
     return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes))
-
-
-def _refuse_overwriting(inputs: Sequence[Input], outputs: Iterable[str | os.PathLike[str]]) -> None:
-    for output in map(Path, outputs):
-        for source in inputs:
-            if not isinstance(source, EtPlus) and output.exists() and Path(source).exists() and output.samefile(source):
-                raise UsageError(f"{output}: the output would replace an input; choose another name")

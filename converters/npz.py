@@ -31,6 +31,7 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
+from ..schemas.transaction import make_folder
 
 __all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
 
@@ -217,11 +218,8 @@ def write_dataset(graphs: Iterable[GraphArrays], folder: Path, by: Split = "mode
         UsageError: two graphs of one name, or a folder that cannot be made.
     """
     written: dict[str, str] = {}
-    try:
-        for split in SPLITS:
-            (folder / split).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another name") from None
+    for split in SPLITS:
+        make_folder(folder / split)
     for graph in graphs:
         if graph.name in written:
             raise UsageError(f"two graphs are called {graph.name}; rename one of the files")

@@ -18,6 +18,7 @@ from .. import __version__
 from ..schemas.errors import EtplusError, UsageError
 from ..schemas.files import progress_bar
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
+from ..schemas.transaction import check_outputs
 from .job.clocks import clock_offsets, stragglers, synchronising
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.foreign import foreign_ranks
@@ -25,7 +26,7 @@ from .job.matching import match_collectives, match_messages
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
-from .job.storage import is_url, open_folder
+from .job.storage import Folder, is_url, open_folder
 from .pipeline import link
 
 __all__ = ["ENGINES", "Batch", "find_job", "link_many"]
@@ -122,6 +123,7 @@ def link_many(
         for one in pairing.ranks
         if not one.problem
     ]
+    _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
     report, offsets = _report(pairing, states, failures)
     if apply_clock_offsets:
@@ -155,6 +157,18 @@ def find_job(
         told = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
         raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {told}")
     return pairing
+
+
+def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
+    """Refuse a job of which an output would replace an input, wherever they are."""
+    inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
+    inputs |= {os.fspath(manifest)} if manifest is not None else set()
+    outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
+    outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
+    for name in filter(is_url, outputs):
+        if name in inputs:
+            raise UsageError(f"{name}: the output would replace an input; choose another --output")
+    check_outputs([name for name in outputs if not is_url(name)], sorted(name for name in inputs if not is_url(name)))
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:

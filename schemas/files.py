@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +18,7 @@ from tqdm import tqdm
 from .errors import EtplusError, TraceFormatError, UsageError
 from .inflate import decompress_tolerant
 from .text import FileText, Text
+from .transaction import Transaction, protect, transaction
 
 __all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "write_all"]
 
@@ -81,6 +82,7 @@ def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
         with contextlib.suppress(OSError):  # `load` says what is wrong
             if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY:
                 text = FileText(path)
+                protect(path)
                 start = text[:_BLOCK]
                 if not start.startswith(_GZIP_MAGIC) and start.strip(_EMPTY):
                     return Blob(str(path), text)
@@ -96,8 +98,9 @@ def _read(source: Source) -> tuple[str, bytes]:
             raise UsageError("a file object must be opened in binary mode ('rb')")
         return str(getattr(source, "name", "<stream>")), data
     if source == "-":
-        return "<stdin>", sys.stdin.buffer.read()
+        return "<stdin>", _standard_input()
     path = Path(source)
+    protect(path)
     try:
         return str(path), path.read_bytes()
     except IsADirectoryError:
@@ -106,6 +109,16 @@ def _read(source: Source) -> tuple[str, bytes]:
         raise TraceFormatError(str(path), "", "no such file", "check the path") from None
     except OSError as error:
         raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
+    except ValueError:
+        raise TraceFormatError(str(path), "", "cannot be read (a null byte in its name)", "check the path") from None
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise TraceFormatError("<stdin>", "", "standard input is closed", "give the name of a file")
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file behind it
+        protect(sys.stdin.fileno())
+    return sys.stdin.buffer.read()
 
 
 def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
@@ -162,41 +175,72 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing that appears under its name only when the block ends without an error.
+    """Open a file for writing, which appears under its name whole or not at all: when the block ends without an error.
 
     The bytes go to a temporary file beside it, which is renamed at the end and removed on any exception,
-    KeyboardInterrupt included. A name that ends in ".gz" is gzipped (no time stamp, no name: the same input gives
-    the same bytes). "-" is standard output; a device, a pipe or a link's target is written through.
+    KeyboardInterrupt included. Inside a `transaction` the end is that of the transaction, and the file may not be
+    one of its inputs. A file that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time
+    stamp, no name: the same input gives the same bytes). "-" is standard output; a device, a pipe or a link's target
+    is written through. ::
+
+        with open_output("numbers.json.gz") as file:
+            file.write(b"[1, 2, 3]")
 
     Raises:
-        UsageError: the folder does not exist or cannot be written to.
+        UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
+        EtplusError: writing failed.
     """
-    if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    target = Path(os.path.realpath(path))
-    try:
-        if target.is_dir():
-            raise UsageError(f"{target}: is a directory; give the name of the file to write")
-        if target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
-            with target.open("wb") as stream:
+    with transaction() as run:
+        target = run.claim(path)
+        if target is None:
+            yield _standard_output()
+            sys.stdout.buffer.flush()
+        elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
+            with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
-            return
-        if not os.access(target.parent, os.W_OK | os.X_OK):
+        elif not os.access(target.parent, os.W_OK | os.X_OK):
             raise UsageError(f"{target}: cannot be written; create the folder or choose another")
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written ({error.strerror}); choose another name") from None
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:  # the name is known before the file is there, so that no signal can leave it behind
-        with temporary.open("xb") as file:
+        else:
+            with _written_beside(target, run) as file:
+                yield file
+
+
+@contextlib.contextmanager
+def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
+    """The temporary file that becomes `target` when the transaction ends."""
+    mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
+    temporary = run.temporary(target)
+
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o666 if mode is None else 0o600)
+
+    try:
+        with _failing_as(target, temporary), open(temporary, "xb", opener=create) as file:
+            if mode is not None:
+                temporary.chmod(mode)
             if target.name.endswith(".gz"):
                 with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
                     yield cast("IO[bytes]", packed)
             else:
                 yield file
-        temporary.replace(target)
+    except BaseException:
+        run.drop(target)
+        raise
+
+
+def _standard_output() -> IO[bytes]:
+    sys.stdout.flush()  # what was printed before comes first
+    return sys.stdout.buffer
+
+
+@contextlib.contextmanager
+def _failing_as(target: Path, opened: Path) -> Iterator[None]:
+    """Report errors of writing as those of `target`; a closed pipe, and errors of other files, pass through."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
+        if error.filename not in (None, str(opened)):
+            raise
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
-    finally:
-        temporary.unlink(missing_ok=True)

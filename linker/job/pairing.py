@@ -204,7 +204,12 @@ def from_manifest(source: str) -> Pairing:
     if not rows:
         raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
     ordered = sorted(rows, key=lambda row: row.rank)
-    return Pairing(tuple(RankFiles(row.rank, row.et, row.kineto, _lacking(row)) for row in ordered))
+    return Pairing(tuple(_files(row) for row in ordered))
+
+
+def _files(row: _Row) -> RankFiles:
+    et, kineto = row.et.removeprefix("./"), row.kineto.removeprefix("./")
+    return RankFiles(row.rank, et, kineto, _lacking(row))
 
 
 def _lacking(row: _Row) -> str:
@@ -217,8 +222,13 @@ def to_manifest(pairing: Pairing) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["rank", "et", "kineto"])
-    rows.writerows([one.rank, one.et, one.kineto] for one in pairing.ranks)
+    rows.writerows([one.rank, _cell(one.et), _cell(one.kineto)] for one in pairing.ranks)
     return text.getvalue()
+
+
+def _cell(name: str) -> str:
+    """A file name that no spreadsheet takes for a formula; `from_manifest` reads it as the same."""
+    return f"./{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
 def ranges(numbers: Iterable[int]) -> str:

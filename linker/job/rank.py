@@ -24,6 +24,7 @@ from ...schemas.errors import EtplusError, TraceFormatError, UsageError
 from ...schemas.files import load, open_output
 from ...schemas.job_report import RankResult
 from ...schemas.records import UNREADABLE
+from ...schemas.transaction import transaction
 from ..pipeline import LinkResult, link
 from .communications import COLUMNS, Communications, communications
 from .storage import Folder, is_url, open_folder
@@ -211,7 +212,7 @@ def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState
         given: the rank's task and state, and the offset, ns.
     """
     task, state, offset = given
-    with TemporaryDirectory(prefix="etplus-") as scratch:
+    with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
         blob = load(task.target.fetch(task.output, Path(scratch)))
     try:
         raw = bytes(msgspec.json.decode(blob.data, type=dict[str, msgspec.Raw])["etplus"])
