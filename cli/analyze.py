@@ -18,7 +18,7 @@ from ..analysis.reading import read_trace
 from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
-from ..schemas.files import open_output
+from ..schemas.files import open_output, shown_name
 from ..schemas.transaction import check_outputs, make_folder
 
 __all__ = ["prepare_parser", "run"]
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         _gather(tables, analysis)
         if plots_folder is not None:
             _plot(analysis, plots_folder, arguments.plot_format, len(arguments.files) > 1)
-    pooled = summarise(pool(rows), event_ns, arguments.files)
+    pooled = summarise(pool(rows), event_ns, list(map(shown_name, arguments.files)))
     if arguments.overheads is not None:
         with open_output(arguments.overheads) as out:
             out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")

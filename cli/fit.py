@@ -49,11 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
     documents = [open_document(file) for file in arguments.files]
     model = fit(documents, iterations=arguments.iterations, devices=own)
     model = calibrated(model, documents, arguments.iterations)
+    write_model(model, arguments.output)
     if not arguments.no_table:
         for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
             if measured:
                 print("\n".join(crossval_lines(title, cross_validate(measured, model.records()))))
-    write_model(model, arguments.output)
+    sys.stdout.flush()
     factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
     print(f"calibration {factors}", f"wrote {arguments.output}", sep="\n", file=sys.stderr)
     return 0

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import __version__
 from ..schemas.errors import EtplusError
@@ -44,6 +44,7 @@ _COMMANDS = {
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _SIGPIPE = 128 + 13
+_STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
 
@@ -112,7 +113,8 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
     level = "WARNING"
     with _signals(program, alone) as imported:
         try:
-            _mend_streams()
+            if alone:
+                _mend_streams()
             arguments = parse()
             level = arguments.log_level
             imported()
@@ -121,7 +123,7 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
             lost = _lost_output()
             if lost is None or end.code:
                 raise
-            line, status = f"error: standard output: writing failed ({lost.strerror})", _BAD_INPUT
+            line, status = f"error: {_explained(lost)}", _BAD_INPUT
         except KeyboardInterrupt:
             line, status = _INTERRUPTED, _SIGINT
         except Exception as error:
@@ -149,10 +151,6 @@ def _run(arguments: Namespace) -> int:
         except BrokenPipeError:  # the reader of our output is gone, as in `… | head`; files that are whole are kept
             _lost_output()
             return _SIGPIPE
-        except OSError as error:
-            if error.filename is None and _lost_output() is not None:
-                raise EtplusError(f"standard output: writing failed ({error.strerror}); nothing was written") from error
-            raise
     return status
 
 
@@ -162,6 +160,8 @@ def _explained(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return "not enough memory; give smaller or fewer files, or run it on a machine with more"
+    if isinstance(error, OSError) and error.filename == _STDOUT:
+        return f"{_STDOUT}: writing failed ({error.strerror}); nothing was written"
     if isinstance(error, OSError):
         file = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return f"{file}cannot be read or written ({error.strerror or error}); check the path and its permissions"
@@ -183,17 +183,30 @@ def _lost_output() -> OSError | None:
 
 
 def _mend_streams() -> None:
-    """Streams that exist and take any text of a trace.
+    """Streams that exist, take any text of a trace, and report errors of writing as their own.
 
     Where a descriptor was closed (`>&-`) Python has no stream. Standard output then is one that cannot be written to,
     so that what a command prints there is reported as lost.
     """
-    if sys.stdout is None:
-        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    old = sys.stdout
+    raw = _StandardOutput(os.open(os.devnull, os.O_RDONLY) if old is None else old.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding="utf-8" if old is None else old.encoding, errors="backslashreplace",
+        line_buffering=raw.isatty(),
+    )  # fmt: skip
+
+
+class _StandardOutput(io.FileIO):
+    """Its errors name it, as those of opening a file name the file."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _STDOUT
+            raise
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from ..schemas.errors import TraceFormatError
 from ..schemas.etplus import EDGE_KINDS, FORMAT_VERSION
 from ..schemas.etplus_document import EtPlusDocument
 from ..schemas.etplus_reader import read_etplus
-from ..schemas.files import open_output
+from ..schemas.files import open_output, shown_name
 from .chakra_attributes import values_of
 from .chakra_foreign import foreign_kinds, foreign_record
 from .chakra_nodes import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
@@ -39,7 +39,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 def read_et(path: str | os.PathLike[str]) -> EtPlusDocument:
     """Read an .et file as an ET+ document; raises as `etplus_chunks` does."""
-    return replace(read_etplus(b"".join(etplus_chunks(path))), file=os.fspath(path))
+    return replace(read_etplus(b"".join(etplus_chunks(path))), file=shown_name(path))
 
 
 def write_etplus(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> int:

@@ -144,11 +144,11 @@ def convert(
         TraceFormatError: an input that is not what it should be.
         ConvertError: an input that the format cannot express.
     """
+    if host not in HOSTS:
+        raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
     to = format_of(output) if to is None else to
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
-    if host not in HOSTS:
-        raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
     inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlus)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")

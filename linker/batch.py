@@ -104,6 +104,8 @@ def link_many(
         UsageError: nothing was found to link, or an option that makes no sense.
         TraceFormatError: a manifest that is none.
     """
+    if output is not None and not os.fspath(output):
+        raise UsageError("the name of the output folder is empty; give a folder")
     folder = open_folder(source)
     runner = _engine(engine, jobs, scheduler)
     target = open_folder(output if output is not None else _below(folder.root))

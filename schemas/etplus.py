@@ -19,6 +19,7 @@ from .columns import IntColumn
 from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
+from .records import UNREADABLE
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
 from .turns import write_in_order
 
@@ -339,19 +340,31 @@ def _edge_text(edges: IntColumn) -> bytes:
 def _renumber(text: bytes, ids: dict[int, int]) -> bytes:
     """A node's text with its own id and those it refers to replaced, and the old id kept as `et_id`."""
     node = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    old = int(bytes(node["id"]))
+    old = node["id"]
     for key in ("id", "parent", "ctrl_deps", "fw_parent"):
         if key in node:
             node[key] = _new_id(node[key], ids)
     if "attrs" in node:
-        attrs = msgspec.json.decode(node["attrs"], type=list[dict[str, msgspec.Raw]])
-        for attr in attrs:
-            if bytes(attr.get("name", b"")) == b'"fw_parent"':
-                attr["value"] = _new_id(attr["value"], ids)
-        node["attrs"] = msgspec.Raw(msgspec.json.encode(attrs))
+        node["attrs"] = _renumbered_attrs(node["attrs"], ids)
     return msgspec.json.encode({**node, "et_id": old})
 
 
+def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
+    """A node's attributes with the id of its forward operator replaced; what is no list of attributes stays."""
+    try:
+        attrs = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return raw
+    for attr in attrs:
+        if "value" in attr and bytes(attr.get("name", b"")) == b'"fw_parent"':
+            attr["value"] = _new_id(attr["value"], ids)
+    return msgspec.Raw(msgspec.json.encode(attrs))
+
+
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """The new id in place of an old one; 0, which no node has, for a node that is not in the file."""
-    return msgspec.Raw(b"%d" % ids.get(int(bytes(raw)), 0))
+    """The new id in place of an old one; 0, which no node has, for a node that is not in the file. Text, null and the
+    like name no node and stay."""
+    try:
+        return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
+    except UNREADABLE:
+        return raw

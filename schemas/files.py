@@ -20,7 +20,7 @@ from .inflate import decompress_tolerant
 from .text import FileText, Text
 from .transaction import Transaction, protect, transaction
 
-__all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "write_all"]
+__all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "shown_name", "write_all"]
 
 D = TypeVar("D", bound=Text, covariant=True)
 
@@ -85,8 +85,13 @@ def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
                 protect(path)
                 start = text[:_BLOCK]
                 if not start.startswith(_GZIP_MAGIC) and start.strip(_EMPTY):
-                    return Blob(str(path), text)
+                    return Blob(shown_name(path), text)
     return load(source, progress=progress)
+
+
+def shown_name(path: str | os.PathLike[str]) -> str:
+    """A file's name as text that any encoding of Unicode holds: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _read(source: Source) -> tuple[str, bytes]:
@@ -102,7 +107,7 @@ def _read(source: Source) -> tuple[str, bytes]:
     path = Path(source)
     protect(path)
     try:
-        return str(path), path.read_bytes()
+        return shown_name(path), path.read_bytes()
     except IsADirectoryError:
         raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it") from None
     except FileNotFoundError:

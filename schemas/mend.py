@@ -80,10 +80,12 @@ def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
 
     Args:
         data: the broken text.
-        start: offset of the object's "{".
+        start: offset of the object's "{"; None is returned for any other character.
         limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
         layout: what is known of the object.
     """
+    if data[start : start + 1] != b"{":
+        return None
     for reading in _READINGS:
         if reading.known and not layout.keys:
             continue

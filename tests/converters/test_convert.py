@@ -155,7 +155,7 @@ def test_a_document_is_opened_by_its_name(pair: tuple[Path, Path], tmp_path: Pat
     [
         (["{json}"], "no output; give it with -o OUTPUT"),
         (["{json}", "{json}"], "exists, it may be a second input; give the output with -o OUTPUT"),
-        (["{json}", "-o", "{json}", "--to", "chakra"], "the output would replace an input"),
+        (["{json}", "-o", "{json}", "--to", "chrome"], "the output would replace an input"),
         (["{json}", "{et}", "other"], "3 FILEs and no output; give it with -o OUTPUT"),
         (["{json}", "-o", "foo.bar"], "foo.bar: unknown extension; choose a format with --to, or one of .et, .jsonl"),
         (["{json}", "-o", "foo.json"], "foo.json: unknown extension"),
@@ -164,7 +164,7 @@ def test_a_document_is_opened_by_its_name(pair: tuple[Path, Path], tmp_path: Pat
         (["{json}", "-o", "", "--to", "chrome"], "the name of an output is empty"),
         (["{json}", "{et}", "-o", "x.npz"], "2 graphs make a dataset; give a folder's name"),
         (["{et}", "-o", "{et}", "--to", "json"], "the output would replace an input"),
-        (["{et}", "--out", "{dir}/in", "--to", "chakra"], "the output would replace the input"),
+        (["{et}", "--out", "{dir}/in", "--to", "chakra"], "the output would replace an input"),
         (
             ["{json}", "{et}", "-o", "out", "--to", "json"],
             "json holds one rank; give one file, or choose one with --rank",
