@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
+import numpy as np
 
 from ..schemas.collector import collector_paused
 from ..schemas.columns import IntColumn
@@ -68,6 +69,7 @@ def augment(
     else:
         document = read_etplus(data)
         trace = from_etplus(document)
+        trace = replace(trace, gpu=trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0)))  # the others are no nodes
         start, end = document.start[trace.gpu.source], document.end[trace.gpu.source]
     values = _values(trace, own_devices)
     with open_output(path) as out:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import PROFILER_STEP
+from ..schemas.etplus import UNATTACHED_REASONS
 from .intervals import Intervals, Span, intersection, sums, union
 from .trace import ANNOTATION, Trace
 
@@ -40,9 +41,11 @@ class BreakdownRow:
     Attributes:
         device, stream: −1 where the trace has none.
         modules: named regions around the operator, outermost first; () without any.
-        op: topmost operator, "" for events that nothing launched. shapes: of its inputs, "" if not recorded.
+        op: topmost operator, "" for events that no operator is known to have launched. shapes: of its inputs, "" if
+            not recorded.
         kernel: the event's name. category: "kernel", "gpu_memcpy", "gpu_memset".
         count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
+        reason: why no call is known to have launched them, one of `UNATTACHED_REASONS`; "" where one is.
     """
 
     device: int
@@ -55,11 +58,17 @@ class BreakdownRow:
     count: int
     total_ns: int
     share: float
+    reason: str = ""
 
     @property
     def mean_ns(self) -> float:
         """Mean duration."""
         return self.total_ns / self.count
+
+    @property
+    def label(self) -> str:
+        """The operator, or in brackets why there is none."""
+        return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
 @dataclass(frozen=True)
@@ -158,6 +167,7 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
             label_of[signature],
             gpu.name.astype(np.int64),
             gpu.category.astype(np.int64),
+            gpu.reason.astype(np.int64),
         ],
         axis=1,
     )
@@ -172,8 +182,9 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
         BreakdownRow(
             device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
+            UNATTACHED_REASONS[reason] if reason else "",
         )
-        for row, (device, stream, where, name, label, kernel, category) in enumerate(distinct.tolist())
+        for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
     ]  # fmt: skip
     return sorted(rows, key=_order)
 

@@ -102,7 +102,7 @@ def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
 def _ops(analysis: Analysis, by_shape: bool) -> dict[str, Side]:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in analysis.breakdown:
-        name = row.op or "(launched by no operator)"
+        name = row.label
         groups[f"{name} {row.shapes}".rstrip() if by_shape else name].append((row.count, row.total_ns))
     return {name: Side(sum(n for n, _ in of), sum(t for _, t in of)) for name, of in groups.items()}
 

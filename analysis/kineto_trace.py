@@ -17,12 +17,13 @@ from ..schemas.launches import find_launches
 from ..schemas.records import UNREADABLE
 from .flops import wants_values
 from .signatures import Signatures
-from .trace import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from .trace import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace, reasons
 
-__all__ = ["device_properties", "from_kineto"]
+__all__ = ["NO_GPU", "comm_of", "device_properties", "from_kineto", "size_of_copy"]
 
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
-_NO_GPU = "the trace has no GPU events"
+NO_GPU = "the trace has no GPU events"
+"""A note, where there are none."""
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -37,7 +38,7 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
     gpu = _gpu_events(events, launches.row, launches.op, positions(runtime_row, launches.launcher))
     distributed = kineto.header_value("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    notes = [] if len(gpu) else [_NO_GPU]
+    notes = [] if len(gpu) else [NO_GPU]
     if len(gpu) and not table.values:
         notes.append(_NO_SHAPES)
     return Trace(
@@ -95,12 +96,13 @@ def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: I
     told = np.flatnonzero(communicates | copies)
     for position, args in zip(told.tolist(), events.args_of(rows[told]), strict=True):
         if communicates[position]:
-            comm[position] = _comm(args, events.names[events.name[rows[position]]])
+            comm[position] = comm_of(args, events.names[events.name[rows[position]]])
         else:
             sizes[position] = size_of_copy(args)
     return GpuEvents(
         events.name[rows], events.category[rows], events.ts[rows], np.maximum(events.dur[rows], 0),
-        events.device[rows], events.stream[rows], call, runtime, sizes, comm, events.index[rows],
+        events.device[rows], events.stream[rows], call, runtime, reasons(call, runtime), sizes, comm,
+        events.index[rows],
     )  # fmt: skip
 
 
@@ -113,7 +115,8 @@ def size_of_copy(args: bytes) -> int:
     return size if type(size) is int and 0 <= size < 2**62 else -1
 
 
-def _comm(args: bytes, kernel: str) -> Comm:
+def comm_of(args: bytes, kernel: str) -> Comm:
+    """What a communication kernel communicates, from its `args` and, for the collective, its name."""
     try:
         told = kernel_comm(args)
     except UNREADABLE:

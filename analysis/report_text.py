@@ -124,7 +124,7 @@ def _operators(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in analysis.breakdown:
         shapes = f" {row.shapes}" if by_shape and row.shapes else ""
-        groups[(row.op or "(launched by no operator)") + shapes].append((row.count, row.total_ns))
+        groups[row.label + shapes].append((row.count, row.total_ns))
     return _grouped("device time by operator", "operator", groups, width, top)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -14,18 +14,21 @@ import numpy.typing as npt
 from ..schemas.columns import IntColumn
 from ..schemas.comm_kernels import is_comm_kernel
 from ..schemas.conventions import PROFILER_STEP
+from ..schemas.etplus import UNATTACHED_REASONS
 from ..schemas.etplus_document import Comm
 from .hierarchy import Hierarchy, place_calls
 from .intervals import Span
 from .signatures import Signature
 
-__all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Trace"]
+__all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Trace", "reasons"]
 
 OP, ANNOTATION, MODULE = 0, 1, 2
 """Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
 
 Codes = npt.NDArray[np.int32]
 
+_NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
+_OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
@@ -92,9 +95,10 @@ class GpuEvents:
         device, stream: int64, −1 for none.
         call: int64, position in `Calls` of the call that launched it, −1 if unknown.
         runtime: int64, position in `RuntimeCalls` of the call that launched it, −1 if unknown.
-        bytes: int64, size of a copy or memset, −1 if not told.
+        reason: int8, why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 where one is.
+        bytes: int64, size of a copy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
-        source: int64, as in `Calls`.
+        source: int64, as in `Calls`; −1 for an event that is no row of the `EtPlusDocument`.
     """
 
     name: Codes
@@ -105,6 +109,7 @@ class GpuEvents:
     stream: IntColumn
     call: IntColumn
     runtime: IntColumn
+    reason: npt.NDArray[np.int8]
     bytes: IntColumn
     comm: dict[int, Comm]
     source: IntColumn
@@ -116,6 +121,19 @@ class GpuEvents:
     def end(self) -> IntColumn:
         """int64 ns, ts + dur."""
         return self.ts + self.dur
+
+    def take(self, rows: IntColumn) -> GpuEvents:
+        """Those of some positions, in that order."""
+        kept = {old: new for new, old in enumerate(rows.tolist())}
+        columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "comm"}
+        comm = {kept[old]: comm for old, comm in self.comm.items() if old in kept}
+        return GpuEvents(comm=comm, **{name: column[rows] for name, column in columns.items()})
+
+
+def reasons(call: IntColumn, runtime: IntColumn) -> npt.NDArray[np.int8]:
+    """`GpuEvents.reason` where nothing else is known than the other two columns."""
+    reason = np.where(runtime >= 0, _OUTSIDE_OPS, _NO_LAUNCHER)
+    return np.where(call >= 0, 0, reason).astype(np.int8)
 
 
 @dataclass(frozen=True)

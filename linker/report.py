@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import distinct
+from ..schemas.etplus import UNATTACHED_REASONS
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
-from .attach import ATTACH_METHODS, UNATTACHED_REASONS, Attachment
+from .attach import ATTACH_METHODS, Attachment
 from .calls import CpuCalls, EtCalls
 from .match.result import LINK_NAMES, REASONS, Match
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from .columns import IntColumn
 from .conventions import MAX_NS, MAX_RANKS
 from .etplus import EDGE_KINDS
+from .etplus_unattached import UnattachedEvents, read_unattached
 
 __all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record", "process_groups_of"]
 
@@ -51,7 +52,7 @@ class EtPlusDocument:
 
     Attributes:
         file: name for messages.
-        header: the root's keys but `nodes`, `runtime`, `edges` and `etplus`, undecoded.
+        header: the root's keys but `nodes`, `runtime`, `edges` and `etplus`, undecoded; `unattached` is one of them.
         summary: the root's `etplus`, {} in a file of another linker.
         flat: layout of schema 1.0.1 (`parent`, other fields in the node), not `ctrl_deps` and `attrs`.
         data: the file's text.
@@ -173,6 +174,22 @@ class EtPlusDocument:
         if len(gpu):
             lane[gpu] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         return lane
+
+    @cached_property
+    def unattached(self) -> UnattachedEvents:
+        """GPU events of the ET's window that have no row here; none in files of format 1.0 and of other linkers.
+
+        Raises:
+            TraceFormatError: the file's list cannot be read.
+        """
+        return read_unattached(self.file, bytes(self.header.get("unattached", b"[]")))
+
+    @property
+    def unattached_counts(self) -> dict[str, int]:
+        """By reason, how many GPU events of the Kineto trace have no row here (`etplus.unattached`)."""
+        listed = self.summary.get("unattached")
+        given = listed.items() if isinstance(listed, dict) else ()
+        return {reason: len(events) for reason, events in given if isinstance(events, list)}
 
     @property
     def outputs_recorded(self) -> bool:
