@@ -48,7 +48,8 @@ def from_etplus(document: EtPlusDocument) -> Trace:
         runtime=_runtime_calls(document, runtime_rows, caller, runtime[gpu_rows]),
         gpu=_gpu_events(document, gpu_rows, caller, runtime[gpu_rows]),
         properties={}, rank=document.rank, base_time_ns=document.base_time_ns,
-        coverage=link if isinstance(link, dict) else {}, notes=document.notes,
+        coverage=link if isinstance(link, dict) else {}, notes=document.notes, damage=document.damage,
+        distributed_info=document.distributed_info,
     )  # fmt: skip
     trace = with_unattached(nodes, document)
     notes = trace.notes if len(trace.gpu) else (*trace.notes, NO_GPU)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..schemas.columns import IntColumn, positions
 from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
+from ..schemas.damage import damage_of
 from ..schemas.dtypes import itemsize
 from ..schemas.etplus_document import Comm
 from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
@@ -37,7 +38,8 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
     call_columns = _calls(events, calls, table)
     gpu = _gpu_events(events, launches.row, launches.op, positions(runtime_row, launches.launcher))
     distributed = kineto.header_value("distributedInfo")
-    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    info = distributed if isinstance(distributed, dict) else {}
+    rank = info.get("rank")
     notes = [] if len(gpu) else [NO_GPU]
     if len(gpu) and not table.values:
         notes.append(_NO_SHAPES)
@@ -46,6 +48,7 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
         calls=call_columns, runtime=_runtime_calls(events, calls, runtime_row, launches.launcher), gpu=gpu,
         properties=device_properties(kineto.header_value("deviceProperties"), gpu.device),
         rank=rank if type(rank) is int else None, base_time_ns=kineto.base_time_ns, coverage={}, notes=tuple(notes),
+        damage=damage_of(kineto), distributed_info=info,
     )  # fmt: skip
 
 

@@ -74,6 +74,7 @@ def _head(analysis: Analysis, width: int) -> str:
         f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
         f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
     )
+    lines += [f"warning {sentence}" for sentence in trace.damage]
     lines += [f"note    {note}" for note in analysis.notes]
     return "\n".join(
         part

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -125,7 +126,7 @@ class GpuEvents:
     def take(self, rows: IntColumn) -> GpuEvents:
         """Those of some positions, in that order."""
         kept = {old: new for new, old in enumerate(rows.tolist())}
-        columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "comm"}
+        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "comm"}
         comm = {kept[old]: comm for old, comm in self.comm.items() if old in kept}
         return GpuEvents(comm=comm, **{name: column[rows] for name, column in columns.items()})
 
@@ -148,6 +149,8 @@ class Trace:
         base_time_ns: what is added to times for wall-clock ns.
         coverage: what the linker reported, {} for Kineto alone.
         notes: what is missing from the trace and makes results poorer, in sentences.
+        distributed_info: what Kineto records of the job, {} where it records nothing.
+        damage: what is wrong with the file, or with those that were linked, in sentences.
     """
 
     file: str
@@ -162,6 +165,8 @@ class Trace:
     base_time_ns: int
     coverage: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
+    distributed_info: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def span(self) -> Span:
@@ -169,6 +174,14 @@ class Trace:
         starts = [part.ts.min() for part in (self.calls, self.runtime, self.gpu) if len(part)]
         ends = [part.end.max() for part in (self.calls, self.runtime, self.gpu) if len(part)]
         return Span(int(min(starts, default=0)), int(max(ends, default=0)))
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of when its calls and GPU events began and ended: that of another recording is another one."""
+        found = hashlib.blake2b(str(self.base_time_ns).encode(), digest_size=16)
+        for part in (self.calls, self.runtime, self.gpu):
+            found.update(part.ts.tobytes() + part.end.tobytes())
+        return found.digest()
 
     @cached_property
     def hierarchy(self) -> Hierarchy:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..analysis.augment import ARGUMENTS, augment
 from ..analysis.devices import read_devices
 from ..schemas.errors import UsageError
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if output.is_file() and Path(arguments.input).is_file() and output.samefile(arguments.input):
         raise UsageError(f"{arguments.output}: is the input; choose another output")
     done = augment(arguments.input, arguments.output, own, progress=True)
+    warn_of_damage([done])
     print(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes", file=sys.stderr)
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0

@@ -13,6 +13,7 @@ from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.summary import shortened
+from .damage import warn_of_damage
 
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
     documents = [open_document(file) for file in arguments.files]
+    warn_of_damage(documents)
     model = fit(documents, iterations=arguments.iterations, devices=own)
     model = calibrated(model, documents, arguments.iterations)
     if not arguments.no_table:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from .. import __version__
 from ..schemas.collector import collector_paused
 from ..schemas.columns import IntColumn
+from ..schemas.damage import damage_of
 from ..schemas.errors import UsageError
 from ..schemas.etplus import FORMAT_VERSION, OUTSIDE_WINDOW, UNATTACHED_REASONS, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
@@ -125,7 +126,7 @@ def _link(
     data = data_edges(et, nodes) if data_dependencies else (none, none)
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
-    summary = _summary(kineto, report, attachment, dependencies)
+    summary = _summary(et, kineto, report, attachment, dependencies)
     return LinkResult(_document(trace, found, attachment, comm, dependencies, summary), report)
 
 
@@ -150,7 +151,7 @@ def _link_alone(kineto: KinetoTrace, annotation: str | None) -> LinkResult:
     report = make_report(
         side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
     )
-    summary = {**_summary(kineto, report, attachment, dependencies), "nodes_from": "kineto"}
+    summary = {**_summary(side.trace, kineto, report, attachment, dependencies), "nodes_from": "kineto"}
     return LinkResult(_document(trace, side.match, attachment, comm, dependencies, summary), report)
 
 
@@ -237,7 +238,7 @@ def _runtime_calls(
 
 
 def _summary(
-    kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
+    et: ExecutionTrace, kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
 ) -> dict[str, Any]:
     """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
     events = kineto.events
@@ -256,6 +257,7 @@ def _summary(
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
+        "damage": list(damage_of(et, kineto)),
         "unattached": unattached,
         "inferred_edges": dependencies.inferred,
         "link": report.to_dict(),

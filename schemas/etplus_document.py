@@ -185,6 +185,12 @@ class EtPlusDocument:
         return read_unattached(self.file, bytes(self.header.get("unattached", b"[]")))
 
     @property
+    def damage(self) -> tuple[str, ...]:
+        """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
+        listed = self.summary.get("damage")
+        return tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
+
+    @property
     def unattached_counts(self) -> dict[str, int]:
         """By reason, how many GPU events of the Kineto trace have no row here (`etplus.unattached`)."""
         listed = self.summary.get("unattached")
@@ -228,15 +234,17 @@ class EtPlusDocument:
     @property
     def process_groups(self) -> dict[str, list[int]]:
         """Name and ranks of the process groups that Kineto's `distributedInfo` lists."""
-        return process_groups_of(self._info())
+        return process_groups_of(self.distributed_info)
 
-    def _info(self) -> dict[str, Any]:
+    @property
+    def distributed_info(self) -> dict[str, Any]:
+        """What Kineto records of the job, {} where it records nothing."""
         kineto = self.summary.get("kineto")
         info = kineto.get("distributed_info") if isinstance(kineto, dict) else None
         return info if isinstance(info, dict) else {}
 
     def _distributed(self, key: str) -> int | None:
-        value = self._info().get(key)
+        value = self.distributed_info.get(key)
         return value if type(value) is int and 0 <= value < MAX_RANKS else None
 
 
