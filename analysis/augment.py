@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
+import numpy as np
 
 from ..schemas.collector import collector_paused
 from ..schemas.columns import IntColumn
 from ..schemas.errors import TraceFormatError
-from ..schemas.etplus_reader import read_etplus
+from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Source, load, open_output
-from ..schemas.kineto import read_kineto
+from ..schemas.kineto import parse_kineto
 from ..schemas.records import UNREADABLE, parse_records
 from ..schemas.transaction import transaction
 from .devices import Device
 from .etplus_trace import from_etplus
 from .kineto_trace import from_kineto
-from .reading import NamedBytes, is_kineto
+from .reading import is_kineto
 from .roofline import find_devices, work_of_events
 from .trace import Trace
 
@@ -29,17 +30,23 @@ ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved
 """What is written into the `args` of GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks."""
 
 _DECIMALS = 6
+_WHOLE = "record it again; all other commands read what is left of it"
 _Object = dict[str, msgspec.Raw]
 _decode = msgspec.json.Decoder(_Object).decode
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """What was written: number of GPU events, of those with FLOPs and of those with bytes."""
+    """What was written: number of GPU events, of those with FLOPs and of those with bytes.
+
+    Attributes:
+        damage: what was wrong with the traces that an ET+ file was made of, in sentences.
+    """
 
     events: int
     with_flops: int
     with_bytes: int
+    damage: tuple[str, ...] = ()
 
 
 @transaction()
@@ -60,25 +67,29 @@ def augment(
         UsageError: the output cannot be written, or is the input.
     """
     blob = load(source, progress=progress)
-    data = NamedBytes(blob.name, blob.data)
     if is_kineto(blob.data):
-        trace = from_kineto(read_kineto(data, strict=True, progress=progress))
+        kineto = parse_kineto(blob, progress=progress)
+        if kineto.losses:
+            raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {kineto.losses[0]}", _WHOLE)
+        trace = from_kineto(kineto)
         try:
             _, records, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
         start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
     else:
-        document = read_etplus(data)
+        document = parse_etplus(blob)
         trace = from_etplus(document)
+        trace = replace(trace, gpu=trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0)))  # the others are no nodes
         start, end = document.start[trace.gpu.source], document.end[trace.gpu.source]
     values = _values(trace, own_devices)
     with open_output(path) as out:
         for piece in _pieces(blob.data, start, end, values):
             out.write(piece)
     return Augmented(
-        len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values)
-    )
+        len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values),
+        trace.damage,
+    )  # fmt: skip
 
 
 def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import PROFILER_STEP
+from ..schemas.etplus import UNATTACHED_REASONS
 from .intervals import Intervals, Span, intersection, sums, union
 from .trace import ANNOTATION, Trace
 
@@ -40,9 +41,11 @@ class BreakdownRow:
     Attributes:
         device, stream: −1 where the trace has none.
         modules: named regions around the operator, outermost first; () without any.
-        op: topmost operator, "" for events that nothing launched. shapes: of its inputs, "" if not recorded.
+        op: topmost operator, "" for events that no operator is known to have launched. shapes: of its inputs, "" if
+            not recorded.
         kernel: the event's name. category: "kernel", "gpu_memcpy", "gpu_memset".
         count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
+        reason: why no call is known to have launched them, one of `UNATTACHED_REASONS`; "" where one is.
     """
 
     device: int
@@ -55,11 +58,17 @@ class BreakdownRow:
     count: int
     total_ns: int
     share: float
+    reason: str = ""
 
     @property
     def mean_ns(self) -> float:
         """Mean duration."""
         return self.total_ns / self.count
+
+    @property
+    def label(self) -> str:
+        """The operator, or in brackets why there is none."""
+        return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
 @dataclass(frozen=True)
@@ -158,6 +167,7 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
             label_of[signature],
             gpu.name.astype(np.int64),
             gpu.category.astype(np.int64),
+            gpu.reason.astype(np.int64),
         ],
         axis=1,
     )
@@ -165,19 +175,18 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     inverse = inverse.reshape(-1)
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
-    order = np.lexsort((np.arange(len(distinct)), -total))
     modules = {
         number: tuple(trace.names[code] for code in tree.regions(number)) for number in set(distinct[:, 2].tolist())
     }
-    return [
+    rows = [
         BreakdownRow(
             device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
+            UNATTACHED_REASONS[reason] if reason else "",
         )
-        for row, (device, stream, where, name, label, kernel, category) in zip(
-            order.tolist(), distinct[order].tolist(), strict=True
-        )
+        for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
     ]  # fmt: skip
+    return sorted(rows, key=_order)
 
 
 def stream_use(trace: Trace) -> list[StreamUse]:
@@ -251,6 +260,11 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
         names = [str(number) for number in range(1, len(spans) + 1)]
     busy = union(trace.gpu.ts, trace.gpu.end)
     return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+
+
+def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:
+    """The longest first; of equal ones an order that does not depend on the file's."""
+    return -row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel
 
 
 def _labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:

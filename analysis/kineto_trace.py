@@ -9,6 +9,7 @@ import numpy as np
 
 from ..schemas.columns import IntColumn, positions
 from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
+from ..schemas.damage import damage_of
 from ..schemas.dtypes import itemsize
 from ..schemas.etplus_document import Comm
 from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
@@ -17,12 +18,13 @@ from ..schemas.launches import find_launches
 from ..schemas.records import UNREADABLE
 from .flops import wants_values
 from .signatures import Signatures
-from .trace import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from .trace import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace, reasons
 
-__all__ = ["device_properties", "from_kineto"]
+__all__ = ["NO_GPU", "comm_of", "device_properties", "from_kineto", "size_of_copy"]
 
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
-_NO_GPU = "the trace has no GPU events"
+NO_GPU = "the trace has no GPU events"
+"""A note, where there are none."""
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -36,8 +38,9 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
     call_columns = _calls(events, calls, table)
     gpu = _gpu_events(events, launches.row, launches.op, positions(runtime_row, launches.launcher))
     distributed = kineto.header_value("distributedInfo")
-    rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    notes = [] if len(gpu) else [_NO_GPU]
+    info = distributed if isinstance(distributed, dict) else {}
+    rank = info.get("rank")
+    notes = [] if len(gpu) else [NO_GPU]
     if len(gpu) and not table.values:
         notes.append(_NO_SHAPES)
     return Trace(
@@ -45,6 +48,7 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
         calls=call_columns, runtime=_runtime_calls(events, calls, runtime_row, launches.launcher), gpu=gpu,
         properties=device_properties(kineto.header_value("deviceProperties"), gpu.device),
         rank=rank if type(rank) is int else None, base_time_ns=kineto.base_time_ns, coverage={}, notes=tuple(notes),
+        damage=damage_of(kineto), distributed_info=info,
     )  # fmt: skip
 
 
@@ -95,12 +99,13 @@ def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: I
     told = np.flatnonzero(communicates | copies)
     for position, args in zip(told.tolist(), events.args_of(rows[told]), strict=True):
         if communicates[position]:
-            comm[position] = _comm(args, events.names[events.name[rows[position]]])
+            comm[position] = comm_of(args, events.names[events.name[rows[position]]])
         else:
             sizes[position] = size_of_copy(args)
     return GpuEvents(
         events.name[rows], events.category[rows], events.ts[rows], np.maximum(events.dur[rows], 0),
-        events.device[rows], events.stream[rows], call, runtime, sizes, comm, events.index[rows],
+        events.device[rows], events.stream[rows], call, runtime, reasons(call, runtime), sizes, comm,
+        events.index[rows],
     )  # fmt: skip
 
 
@@ -113,7 +118,8 @@ def size_of_copy(args: bytes) -> int:
     return size if type(size) is int and 0 <= size < 2**62 else -1
 
 
-def _comm(args: bytes, kernel: str) -> Comm:
+def comm_of(args: bytes, kernel: str) -> Comm:
+    """What a communication kernel communicates, from its `args` and, for the collective, its name."""
     try:
         told = kernel_comm(args)
     except UNREADABLE:

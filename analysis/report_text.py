@@ -74,6 +74,7 @@ def _head(analysis: Analysis, width: int) -> str:
         f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
         f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
     )
+    lines += [f"warning {sentence}" for sentence in trace.damage]
     lines += [f"note    {note}" for note in analysis.notes]
     return "\n".join(
         part
@@ -124,7 +125,7 @@ def _operators(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in analysis.breakdown:
         shapes = f" {row.shapes}" if by_shape and row.shapes else ""
-        groups[(row.op or "(launched by no operator)") + shapes].append((row.count, row.total_ns))
+        groups[row.label + shapes].append((row.count, row.total_ns))
     return _grouped("device time by operator", "operator", groups, width, top)
 
 

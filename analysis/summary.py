@@ -150,6 +150,7 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
     return {
         "file": trace.file,
         "rank": trace.rank,
+        "damage": list(trace.damage),
         "notes": list(analysis.notes),
         "devices": {
             str(number): {

@@ -20,6 +20,7 @@ from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
 from ..schemas.files import open_output, shown_name
 from ..schemas.transaction import check_outputs, make_folder
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -77,8 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
     for file in arguments.files:
+        trace = read_trace(file, progress=True)
+        warn_of_damage([trace])
         analysis = analyse(
-            read_trace(file, progress=True),
+            trace,
             own,
             annotation=arguments.iteration_annotation,
             event_ns=event_ns,

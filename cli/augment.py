@@ -8,6 +8,7 @@ import sys
 from ..analysis.augment import ARGUMENTS, augment
 from ..analysis.devices import read_devices
 from ..schemas.transaction import check_outputs
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     check_outputs([arguments.output], [arguments.input])
     done = augment(arguments.input, arguments.output, own, progress=True)
+    warn_of_damage([done])
     print(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes", file=sys.stderr)
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0

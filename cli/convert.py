@@ -10,6 +10,7 @@ import sys
 from ..converters.astra_sim import HOSTS
 from ..converters.convert import EXTENSIONS, FORMATS, PACKED, Conversion, convert, format_of, names_a_file
 from ..schemas.errors import UsageError
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -83,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         split=arguments.split,
         config=dict(map(_setting, arguments.config)),
     )
+    warn_of_damage([done])
     print("\n".join(_lines(done)), file=sys.stderr)
     return 0
 

@@ -14,6 +14,7 @@ from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.summary import shortened
 from ..schemas.transaction import check_outputs
+from .damage import warn_of_damage
 
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs([arguments.output], [*arguments.files, arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
     documents = [open_document(file) for file in arguments.files]
+    warn_of_damage(documents)
     model = fit(documents, iterations=arguments.iterations, devices=own)
     model = calibrated(model, documents, arguments.iterations)
     write_model(model, arguments.output)

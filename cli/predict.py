@@ -15,6 +15,7 @@ from ..predictor.summary import shortened
 from ..schemas.errors import UsageError
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs([arguments.json], [*arguments.files, arguments.model])
     model = read_model(arguments.model)
     documents = [open_document(file) for file in arguments.files]
+    warn_of_damage(documents)
     if arguments.rank_couple:
         done = [predict_ranks(documents, model, engine=arguments.engine, device=arguments.device, batch=batch)]
     else:
@@ -68,7 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
             )
             for document in documents
         ]  # fmt: skip
-    plain = [one.to_dict() for one in done]
+    made_of = [documents] if arguments.rank_couple else [[document] for document in documents]
+    plain = [
+        one.to_dict() | {"damage": [sentence for document in of for sentence in document.damage]}
+        for one, of in zip(done, made_of, strict=True)
+    ]
     numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
     if arguments.json is not None:
         with open_output(arguments.json) as out:

@@ -69,12 +69,14 @@ class Conversion:
         nodes: how many nodes (for "chrome": slices) they have together.
         counts: what was changed or given up on the way, in words, and how often.
         notes: what else there is to know.
+        damage: what was wrong with the traces that the inputs were made of, in sentences.
     """
 
     files: tuple[str, ...]
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
     notes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
 
 
 def format_of(output: str | os.PathLike[str]) -> str:
@@ -169,17 +171,18 @@ def convert(
     check_outputs([output])
     documents = dict(_documents(inputs, rank, known))
     notes = tuple(f"{one.file}: {note}" for one in documents.values() for note in one.notes)
+    damage = tuple(sentence for one in documents.values() for sentence in one.damage)
     if to == "chrome":
         trace = write_chrome(documents, output)
         counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
-        return Conversion((os.fspath(output),), trace.slices, counts, notes)
+        return Conversion((os.fspath(output),), trace.slices, counts, notes, damage)
     from .graph import write_graph  # networkx takes longer to import than all the rest
 
     graph = write_graph(documents, output, to, subtree=subtree, max_nodes=max_nodes)
     total = sum(map(len, documents.values()))
     if len(graph) < total:
         notes += (f"{len(graph)} of {total} nodes were taken",)
-    return Conversion((os.fspath(output),), len(graph), notes=notes)
+    return Conversion((os.fspath(output),), len(graph), notes=notes, damage=damage)
 
 
 def _arrays(
@@ -194,21 +197,24 @@ def _arrays(
     if rank is None and as_prefix is False and len(inputs) > 1:
         raise UsageError(f"{len(inputs)} graphs make a dataset; give a folder's name, without .npz, as the output")
     if rank is None and (len(inputs) > 1 or as_prefix):
-        nodes = 0
+        nodes, damage = 0, list[str]()
 
         def graphs() -> Iterator[GraphArrays]:
             nonlocal nodes
             for source in inputs:
-                graph = graph_arrays(open_document(source), config=config)
+                document = open_document(source)
+                damage.extend(document.damage)
+                graph = graph_arrays(document, config=config)
                 nodes += len(graph)
                 yield graph
 
-        return Conversion(tuple(write_dataset(graphs(), output, split)), nodes)
+        files = tuple(write_dataset(graphs(), output, split))
+        return Conversion(files, nodes, damage=tuple(damage))
     check_outputs([output])
     (document,) = dict(_documents(inputs, rank, None)).values()
     graph = graph_arrays(document, config=config)
     write_graph_arrays(graph, output)
-    return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes))
+    return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes), damage=document.damage)
 
 
 def open_document(source: Input) -> EtPlusDocument:
@@ -270,8 +276,10 @@ def _one(source: Input, output: str | os.PathLike[str], to: str) -> Conversion:
     document = open_document(source)
     metadata, nodes, counts = chakra_messages(document)
     if to == "etplus":
-        return Conversion(files, write_messages(document.file, metadata, nodes, output), counts, document.notes)
-    return Conversion(files, write_json(output, metadata, nodes, lines=to == "jsonl"), counts, document.notes)
+        written = write_messages(document.file, metadata, nodes, output)
+    else:
+        written = write_json(output, metadata, nodes, lines=to == "jsonl")
+    return Conversion(files, written, counts, document.notes, document.damage)
 
 
 def _per_rank(
@@ -287,10 +295,12 @@ def _per_rank(
     """Read every rank for what ranks have to agree on, then (unless there is only one) again to write it."""
     found: list[RankComms] = []
     notes: list[str] = []
+    damage: list[str] = []
     last: tuple[int, EtPlusDocument] | None = None
     for last in _documents(inputs, rank, job):
         found.append(survey(last[1], last[0], job.unmatched(last[0]) if job else ()))
         notes += [f"{last[1].file}: {note}" for note in last[1].notes]
+        damage += last[1].damage
     ranks = sorted(one.rank for one in found)
     if len(ranks) > 1 and not prefix:
         raise UsageError(f"{len(ranks)} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
@@ -312,4 +322,4 @@ def _per_rank(
     files = [paths[one] for one in ranks]
     if agreement.groups or (prefix and simulator):
         files += write_groups(agreement, stem)
-    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes))
+    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes), tuple(damage))

@@ -14,12 +14,13 @@ import numpy.typing as npt
 from .. import __version__
 from ..schemas.collector import collector_paused
 from ..schemas.columns import IntColumn
+from ..schemas.damage import damage_of
 from ..schemas.errors import UsageError
-from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
+from ..schemas.etplus import FORMAT_VERSION, OUTSIDE_WINDOW, UNATTACHED_REASONS, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
-from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
+from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
@@ -125,8 +126,8 @@ def _link(
     data = data_edges(et, nodes) if data_dependencies else (none, none)
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
-    summary = _summary(kineto, report, attachment, dependencies)
-    return LinkResult(_document(trace, found, comm, dependencies, summary), report)
+    summary = _summary(et, kineto, report, attachment, dependencies)
+    return LinkResult(_document(trace, found, attachment, comm, dependencies, summary), report)
 
 
 def _link_alone(kineto: KinetoTrace, annotation: str | None) -> LinkResult:
@@ -150,13 +151,14 @@ def _link_alone(kineto: KinetoTrace, annotation: str | None) -> LinkResult:
     report = make_report(
         side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
     )
-    summary = {**_summary(kineto, report, attachment, dependencies), "nodes_from": "kineto"}
-    return LinkResult(_document(trace, side.match, comm, dependencies, summary), report)
+    summary = {**_summary(side.trace, kineto, report, attachment, dependencies), "nodes_from": "kineto"}
+    return LinkResult(_document(trace, side.match, attachment, comm, dependencies, summary), report)
 
 
 def _document(
     trace: LinkedTrace,
     found: Match,
+    attachment: Attachment,
     comm: dict[int, dict[str, Any]],
     dependencies: Dependencies,
     summary: dict[str, Any],
@@ -164,6 +166,7 @@ def _document(
     nodes, calls, events, size = trace.nodes, trace.calls, trace.kineto.events, len(trace.et)
     at = np.flatnonzero(found.call >= 0)
     node, call = nodes.node[at], found.call[at]
+    unattached = (attachment.reason != 0) & (attachment.reason != OUTSIDE_WINDOW)
     return EtPlus(
         et=trace.et,
         events=events,
@@ -179,6 +182,8 @@ def _document(
         gpu_row=trace.gpu_row,
         gpu_parent=nodes.node[trace.gpu_parent],
         comm=comm,
+        unattached_row=attachment.row[unattached],
+        unattached_reason=attachment.reason[unattached],
         runtime_row=trace.runtime_row,
         runtime_parent=np.where(trace.runtime_parent >= 0, nodes.node[trace.runtime_parent], -1),
         edges=dependencies.edges,
@@ -233,7 +238,7 @@ def _runtime_calls(
 
 
 def _summary(
-    kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
+    et: ExecutionTrace, kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
 ) -> dict[str, Any]:
     """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
     events = kineto.events
@@ -252,6 +257,7 @@ def _summary(
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
+        "damage": list(damage_of(et, kineto)),
         "unattached": unattached,
         "inferred_edges": dependencies.inferred,
         "link": report.to_dict(),

@@ -22,10 +22,10 @@ from .errors import TraceFormatError
 from .etplus import EDGE_KINDS, EtPlus
 from .etplus_document import CPU, GPU, RUNTIME, Comm, EtPlusDocument, Record
 from .etplus_inferred import infer_edges
-from .files import Source, load
+from .files import Blob, Source, load
 from .records import UNREADABLE
 
-__all__ = ["read_etplus"]
+__all__ = ["parse_etplus", "read_etplus"]
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
@@ -118,11 +118,19 @@ def read_etplus(source: Source | EtPlus) -> EtPlusDocument:
     if isinstance(source, EtPlus):
         name, data = source.et.file, b"".join(source.chunks())
     else:
-        blob = load(source)
-        name, data = blob.name, blob.data
-        if blob.broken_at is not None:
-            raise TraceFormatError(name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
+        return parse_etplus(load(source))
     return _Reader(name, data).read()
+
+
+def parse_etplus(blob: Blob[bytes]) -> EtPlusDocument:
+    """Read an ET+ file that has been loaded.
+
+    Raises:
+        TraceFormatError: see `read_etplus`.
+    """
+    if blob.broken_at is not None:
+        raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
+    return _Reader(blob.name, blob.data).read()
 
 
 class _Reader:

@@ -115,6 +115,7 @@ function overviewSection(report, rank) {
     "overview",
     "Overview",
     null,
+    warnings(report),
     el("div", { class: "tiles" }, tiles),
     bar,
     el(
@@ -124,6 +125,24 @@ function overviewSection(report, rank) {
       el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attributed)),
     ),
   );
+}
+
+/** What is wrong with the inputs, of all ranks: numbers of a broken trace are not those of the whole run. */
+function warnings(report) {
+  const several = report.ranks.length > 1;
+  const found = [
+    ...report.warnings,
+    ...report.ranks.flatMap((rank) =>
+      rank.analysis.damage.map((text) => (several ? `Rank ${rank.label}: ${text}` : text)),
+    ),
+  ];
+  return found.length
+    ? el(
+        "ul",
+        { class: "warnings" },
+        found.map((text) => el("li", {}, text)),
+      )
+    : null;
 }
 
 function facts(rank) {
