@@ -14,6 +14,7 @@ from typing import BinaryIO, Final, Literal
 
 from isal import isal_zlib
 
+from ..ranks import RANK
 from .storage import Folder
 
 __all__ = ["ET", "KINETO", "TraceFile", "look_at"]
@@ -25,7 +26,6 @@ KINETO: Final[Kind] = "Kineto trace"
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
-_RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
 _MAYBE_RANK = re.compile(
     r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|^(\d{1,6})$|"
     r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:\.pt\.trace)?\.json"
@@ -90,7 +90,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
     if not kind and len(by_name) == 1:
         kind = by_name[0]
-    named, inside = _number(_RANK, lower), None
+    named, inside = _number(RANK, lower), None
     if not kind or (kind == KINETO and named is None):
         kind, inside = _look_inside(folder, name, kind, named is None)
     process = _PROCESS.search(base)
