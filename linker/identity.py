@@ -116,12 +116,15 @@ class Identity:
         }  # fmt: skip
 
     @property
+    def doubts(self) -> list[str]:
+        """Why it is refuted, or what is not known; [] if it is proved."""
+        shown: dict[str, Weight] = {"refuted": "refutes", "unknown": "unknown"}
+        return [one.says for one in self.evidence if one.weight == shown.get(self.verdict)]
+
+    @property
     def sentences(self) -> list[str]:
-        """What a user should read: why it is refuted, what is not known, or which rank was proved by what."""
-        if self.verdict == "proved":
-            return [one.says for one in self.evidence if one.by in _RANK and one.weight == "proves"]
-        shown = "refutes" if self.verdict == "refuted" else "unknown"
-        return [one.says for one in self.evidence if one.weight == shown]
+        """What a user should read: the doubts, or by what the rank is proved."""
+        return self.doubts or [one.says for one in self.evidence if one.by in _RANK and one.weight == "proves"]
 
 
 def said_rank(et: Source, kineto: Source, rank: int | None) -> Word | None:
@@ -161,8 +164,7 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> C
         for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
             if claim.ranks is not None and word.rank not in claim.ranks:
                 raise TraceFormatError(
-                    file, "", f"recorded by {_ranks(claim)}, not by rank {word.rank} as was asked for",
-                    "give the files of one rank, or another --rank",
+                    file, "", f"recorded by {_ranks(claim)}, not by rank {word.rank}", "give the two files of one rank",
                 )  # fmt: skip
     return claims
 

@@ -16,7 +16,7 @@ _APART_S = 3600
 
 
 def foreign_ranks(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
-    """Find ranks whose Kineto trace tells of another rank, of a job of another size or backend, or of another time.
+    """Find ranks whose Kineto trace is of a job of another size or backend, or of another time.
 
     Where no majority tells what the job is, that is a note and not a finding.
 
@@ -25,10 +25,6 @@ def foreign_ranks(states: Mapping[int, RankState]) -> tuple[dict[int, str], list
     """
     found: dict[int, str] = {}
     notes: list[str] = []
-    for rank, state in states.items():
-        told = state.info.get("rank")
-        if type(told) is int and told != rank:
-            found[rank] = f"{state.result.kineto} is of rank {told}, as its distributedInfo tells"
     for key, what in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
         values = {rank: _told(state.info.get(key)) for rank, state in states.items()}
         usual, often = Counter(values.values()).most_common(1)[0] if values else (None, 0)
