@@ -23,7 +23,7 @@ from ..schemas.kineto import KinetoTrace
 from .calls import CpuCalls, EtCalls
 from .ranks import Claim, file_rank, rank_of_et, rank_of_kineto
 
-__all__ = ["Claims", "Evidence", "Identity", "Word", "identify", "read_claims", "said_rank"]
+__all__ = ["Claims", "Evidence", "Identity", "Word", "identify", "linked_pids", "read_claims", "said_rank"]
 
 Kind = Literal["pid", "time", "world_size", "rank", "names", "option", "calls"]
 Weight = Literal["proves", "refutes", "unknown"]
@@ -141,7 +141,7 @@ def said_rank(et: Source, kineto: Source, rank: int | None) -> Word | None:
         if not 0 <= rank < MAX_RANKS:
             raise UsageError(f"invalid rank {rank}; give a number from 0")
         return Word(rank, "option")
-    files = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in (et, kineto)]
+    files = [_name(source) for source in (et, kineto)]
     ranks = list(map(file_rank, files))
     if None in ranks:
         return None
@@ -151,6 +151,12 @@ def said_rank(et: Source, kineto: Source, rank: int | None) -> Word | None:
             "give the two files of one rank, or pass --rank if the names are wrong"
         )
     return Word(ranks[0], "names") if ranks[0] is not None else None
+
+
+def _name(source: Source) -> str:
+    """The path of an input, "" for what has none."""
+    named = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "")
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else ""
 
 
 def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> Claims:

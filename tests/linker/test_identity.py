@@ -106,6 +106,11 @@ def test_exchanged_ranks_are_never_certain(job: str) -> None:
         report = linked(*documents(job, et_rank, kineto_rank))
         assert report.ops["linked"] > 0 and report.ops["certain"] == 0, (et_rank, kineto_rank)
         assert report.identity is not None and report.identity.verdict != "proved"
+        real = TRACES / f"{job}rank{et_rank}.et.json.gz", TRACES / f"{job}rank{kineto_rank}.kineto.json.gz"
+        with pytest.raises(UsageError, match=f"of rank {et_rank} and .* of rank {kineto_rank}"):
+            link(*real)
+        with pytest.raises(TraceFormatError, match=f"recorded by rank {kineto_rank}, not by rank {et_rank}"):
+            link(*real, rank=et_rank)
 
 
 @pytest.mark.parametrize("job", [job for job in recorded_jobs() if "dlrm" not in str(job)])
@@ -185,6 +190,15 @@ def test_the_option_counts(plain_ddp: Callable[..., tuple[Path, Path]], tmp_path
     assert run("trace-link", *arguments).returncode == 0
     assert read_json(told)["ops"]["certain"] == 0
     assert_valid(read_json(out))
+
+
+def test_the_option_decides_whatever_the_names_are(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
+    et, kineto = plain_ddp(("rank7.et.json.gz", "rank9.kineto.json.gz"))
+    with et.open("rb") as file, pytest.raises(UsageError, match=r"rank7\.et\.json\.gz is of rank 7"):
+        link(file, kineto)
+    report = link(et, kineto, rank=0).report
+    assert report.ops["certain"] == report.ops["linked"] > 1000
+    assert says(report, "as was given (--rank)")
 
 
 def refused(tmp_path: Path, *arguments: str | Path) -> str:
