@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 from etplus.linker import LinkResult, link
+from etplus.linker.ranks import file_rank
 from etplus.schemas.files import load
 
 __all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
@@ -123,7 +124,8 @@ def cpu_scores() -> list[Score]:
         if known["links"] is None:
             continue
         et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
-        scores += [_score(known, v, link(strip(et, v), strip(kineto, v))) for v in VARIANTS]
+        rank = file_rank(known["et"])  # bytes have no name that says it
+        scores += [_score(known, v, link(strip(et, v), strip(kineto, v), rank=rank)) for v in VARIANTS]
     return scores
 
 
@@ -144,7 +146,7 @@ def _score(known: dict[str, Any], variant: str, result: LinkResult) -> Score:
 
 def _note(result: LinkResult) -> str:
     """What the report says about the windows: iteration, numbers, whether it is one run; else what it says first."""
-    notes = result.report.windows["notes"]
+    notes = _notes(result)
     return next((note for note in notes if note.startswith(("the ET ", "two runs"))), next(iter(notes), ""))
 
 
@@ -233,7 +235,12 @@ def _gpu(name: str, bar: str, met: Callable[[LinkResult], bool], variant: str = 
 
 
 def _says(result: LinkResult, part: str) -> bool:
-    return any(part in note for note in result.report.windows["notes"])
+    return any(part in note for note in _notes(result))
+
+
+def _notes(result: LinkResult) -> list[str]:
+    refuted = result.report.to_dict()["identity"]["refutes"]
+    return [*(one["says"] for one in refuted), *result.report.windows["notes"]]
 
 
 def _is_next_iteration(result: LinkResult) -> bool:

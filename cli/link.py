@@ -85,7 +85,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
     add("--report", metavar="FILE", help="write the report as JSON")
-    add("--rank", type=int, metavar="N", help="rank of the pair, put into the default output name")
+    add("--rank", type=int, metavar="N",
+        help="rank of the job that both files are of, where their names do not say it; also put into the default "
+        "output name")  # fmt: skip
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes to read and write large files with (default: the cores)")  # fmt: skip
     add(
@@ -116,6 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress=not arguments.no_progress,
         data_dependencies=arguments.data_dependencies,
         jobs=arguments.jobs,
+        rank=arguments.rank,
     )
     if arguments.report is not None:
         with open_output(arguments.report) as file:

@@ -119,7 +119,7 @@ def link_many(
             folder,
             target,
             min_match,
-            given,
+            {**given, "rank": one.rank} if one.settled else given,
             may_have_offset=apply_clock_offsets,
         )
         for one in pairing.ranks
@@ -176,7 +176,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say something, so that outputs are the same whether or not a default was spelt out."""
     known = signature(link).parameters
-    unknown = sorted(options.keys() - (known.keys() - {"et", "kineto", "progress", "jobs"}))
+    unknown = sorted(options.keys() - (known.keys() - {"et", "kineto", "progress", "jobs", "rank"}))
     if unknown:
         raise UsageError(f"link has no option {unknown[0]!r}")
     return {name: value for name, value in options.items() if value != known[name].default}

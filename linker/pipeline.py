@@ -25,6 +25,7 @@ from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, neare
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
+from .identity import Claims, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
@@ -71,6 +72,7 @@ def link(
     data_dependencies: bool = False,
     progress: bool = False,
     jobs: int = 1,
+    rank: int | None = None,
 ) -> LinkResult:
     """Join an Execution Trace with a Kineto trace.
 
@@ -86,10 +88,12 @@ def link(
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
         jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
         progress: show bars on a terminal for what takes over two seconds.
+        rank: rank of the job that both files are of; in a job of several ranks links are `certain` only if this, the
+            names of both files or their contents say so.
 
     Raises:
-        TraceFormatError: a file that is not what it should be.
-        UsageError: an unknown method or iteration.
+        TraceFormatError: a file that is not what it should be, or of another rank.
+        UsageError: an unknown method or iteration, an invalid rank, or files that are named as of two ranks.
     """
     if match != "auto" and match not in METHODS:
         raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
@@ -97,22 +101,25 @@ def link(
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
     if et is None:
         return _link_alone(read_kineto(kineto, strict=strict, progress=progress, jobs=jobs), annotation)
+    word = said_rank(et, kineto, rank)
     et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
     _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
     _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
+    claims = read_claims(et_trace, kineto_trace, word)
     return _link(
-        et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies, jobs
-    )
+        et_trace, kineto_trace, claims, annotation, match, exact_match, strict, iteration, renumber,
+        data_dependencies, jobs,
+    )  # fmt: skip
 
 
 def _link(
-    et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
-    iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
+    et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, annotation: str | None, method: str, exact: bool,
+    strict: bool, iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
 ) -> LinkResult:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
-    found, considered = match_calls(
-        et, kineto, nodes, calls, method=method, exact=exact, strict=strict, iteration=iteration
+    found, identity, considered = match_calls(
+        et, kineto, nodes, calls, claims, method=method, exact=exact, strict=strict, iteration=iteration
     )
     _LOG.info("%d of %d calls linked by %s", found.linked, len(nodes), found.method or "no method")
     windows = describe_windows(nodes, calls, found, iterations)
@@ -125,7 +132,9 @@ def _link(
     none = np.zeros(0, np.int64)
     data = data_edges(et, nodes) if data_dependencies else (none, none)
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
-    report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
+    report = make_report(
+        et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity
+    )
     summary = _summary(et, kineto, report, attachment, dependencies)
     return LinkResult(_document(trace, found, attachment, comm, dependencies, summary), report)
 

@@ -18,6 +18,7 @@ from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
 from .attach import ATTACH_METHODS, Attachment
 from .calls import CpuCalls, EtCalls
+from .identity import Identity
 from .match.result import LINK_NAMES, REASONS, Match
 
 __all__ = ["LinkReport", "make_report"]
@@ -33,9 +34,10 @@ class LinkReport:
         et, kineto: what each file holds (counts by kind, window, pid, schema).
         ops: how many ET ops there are, and how many are certain, equivalent, unlinked by reason.
         method: the matching method whose links stand; considered: what each method found, in words.
-        windows: iterations, sequence numbers, pids, and what they say about "same run".
+        windows: iterations and sequence numbers of both files.
         gpu: per category, attached by method and unattached by reason; and coverage of GPU time.
         dependencies: edges by kind, those that the measured order contradicts, inferred ones, unresolved records.
+        identity: whether both files are of one process and one time; None where no ET was given.
         warnings: sentences a user should read.
     """
 
@@ -49,6 +51,7 @@ class LinkReport:
     dependencies: dict[str, Any]
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    identity: Identity | None = None
 
     @property
     def linked_share(self) -> float:
@@ -61,7 +64,8 @@ class LinkReport:
         """The report as JSON-ready values; its keys are documented in docs/report.md."""
         return {
             "et": self.et, "kineto": self.kineto, "ops": self.ops, "method": self.method,
-            "considered": list(self.considered), "windows": self.windows, "gpu": self.gpu,
+            "considered": list(self.considered), "windows": self.windows,
+            "identity": None if self.identity is None else self.identity.to_dict(), "gpu": self.gpu,
             "dependencies": self.dependencies,
             "warnings": list(self.warnings), "facts": self.facts,
         }  # fmt: skip
@@ -92,6 +96,7 @@ class LinkReport:
             for k, n in self.dependencies["contradicted"].items()
         ]
         for title, sentences in (
+            ("run", [] if self.identity is None else self.identity.sentences),
             ("window", self.windows["notes"]),
             ("tried", self.considered),
             ("warning", self.warnings),
@@ -114,6 +119,7 @@ def make_report(
     considered: Sequence[str],
     windows: dict[str, Any],
     dependencies: dict[str, Any],
+    identity: Identity | None = None,
 ) -> LinkReport:
     """Gather the stages' findings."""
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
@@ -150,6 +156,7 @@ def make_report(
         dependencies=dependencies,
         warnings=tuple(warnings),
         facts=match.facts,
+        identity=identity,
     )  # fmt: skip
 
 

@@ -11,18 +11,13 @@ __all__ = ["foreign_ranks"]
 
 
 def foreign_ranks(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
-    """Find ranks whose Kineto trace tells of another rank, of a job of another size or backend, or of another time.
+    """Find ranks whose Kineto trace is of a job of another size or backend, or of another time.
 
     Where no majority tells what the job is, that is a note and not a finding.
 
     Returns:
         by rank, why it does not belong; and notes.
     """
-    found: dict[int, str] = {}
-    for rank, state in states.items():
-        told = state.info.get("rank")
-        if type(told) is int and told != rank:
-            found[rank] = f"{state.result.kineto} is of rank {told}, as its distributedInfo tells"
     others, notes = foreign_traces(
         {
             rank: RankFacts(
@@ -31,4 +26,4 @@ def foreign_ranks(states: Mapping[int, RankState]) -> tuple[dict[int, str], list
             for rank, state in states.items()
         }
     )
-    return {rank: f"not of this job: {reason}" for rank, reason in sorted((others | found).items())}, notes
+    return {rank: f"not of this job: {reason}" for rank, reason in sorted(others.items())}, notes

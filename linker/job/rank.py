@@ -179,7 +179,8 @@ def _rank_result(task: RankTask, linked: LinkResult) -> RankResult:
         ops=report.ops["total"], linked=report.ops["linked"],
         certain=report.ops["certain"], equivalent=report.ops["equivalent"],
         window_ns=(base + window[0], base + window[1]) if window else None,
-        iterations=tuple(report.windows["linked_iterations"]), warnings=report.warnings,
+        iterations=tuple(report.windows["linked_iterations"]),
+        warnings=(*report.warnings, *(report.identity.doubts if report.identity else ())),
     )  # fmt: skip
 
 
