@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import PROFILER_STEP
+from ..schemas.kineto import KERNEL_CATEGORIES
 from .intervals import Intervals, Span, intersection, sums, union
 from .trace import ANNOTATION, Trace
 
@@ -41,7 +42,7 @@ class BreakdownRow:
         device, stream: −1 where the trace has none.
         modules: named regions around the operator, outermost first; () without any.
         op: topmost operator, "" for events that nothing launched. shapes: of its inputs, "" if not recorded.
-        kernel: the event's name. category: "kernel", "gpu_memcpy", "gpu_memset".
+        kernel: the event's name. category: one of `GPU_CATEGORIES`.
         count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
     """
 
@@ -195,7 +196,7 @@ def stream_use(trace: Trace) -> list[StreamUse]:
 def device_use(trace: Trace) -> list[DeviceUse]:
     """Busy, idle and overlapped time of every device, and how much of the communication nothing hides."""
     window, gpu = trace.span, trace.gpu
-    kernels = gpu.category == (trace.categories.index("kernel") if "kernel" in trace.categories else -1)
+    kernels = np.isin(gpu.category, [code for code, name in enumerate(trace.categories) if name in KERNEL_CATEGORIES])
     found = []
     for device in np.unique(gpu.device).tolist():
         mine = gpu.device == device

@@ -11,7 +11,7 @@ from ..schemas.columns import IntColumn, positions
 from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
 from ..schemas.dtypes import itemsize
 from ..schemas.etplus_document import Comm
-from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
+from ..schemas.kineto import COPY_CATEGORIES, CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
 from ..schemas.launches import find_launches
 from ..schemas.records import UNREADABLE
@@ -91,7 +91,7 @@ def _runtime_calls(events: EventTable, calls: CpuCalls, rows: IntColumn, launche
 def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: IntColumn) -> GpuEvents:
     sizes, comm = np.full(len(rows), -1, np.int64), {}
     communicates = np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]]
-    copies = events.mask(frozenset({"gpu_memcpy", "gpu_memset"}))[rows] & ~communicates
+    copies = events.mask(COPY_CATEGORIES)[rows] & ~communicates
     told = np.flatnonzero(communicates | copies)
     for position, args in zip(told.tolist(), events.args_of(rows[told]), strict=True):
         if communicates[position]:

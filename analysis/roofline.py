@@ -10,20 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
+from ..schemas.kineto import COPY_CATEGORIES
 from ..schemas.kineto_calls import nearest
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
 from .intervals import sums
+from .kernel_kinds import computes_products
 from .trace import OP, Trace
 
 __all__ = ["KernelRow", "Work", "find_devices", "kernel_table", "work_of_events"]
 
-_MAIN = re.compile(
-    r"gemm|gemv|conv|wgrad|dgrad|winograd|cijk|xmma|cutlass|flash|fmha|attention|implicit|direct|sm\d+_|nvjet"
-    r"|igemm|naive_conv|mm_kernel|dot_kernel",
-    re.IGNORECASE,
-)
-_NEVER_MAIN = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
 
@@ -168,13 +164,12 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 def _copies(trace: Trace) -> list[int]:
-    return [code for code, name in enumerate(trace.categories) if name in ("gpu_memcpy", "gpu_memset")]
+    return [code for code, name in enumerate(trace.categories) if name in COPY_CATEGORIES]
 
 
 def _named_main(trace: Trace) -> Mask:
     """Which GPU events have the name of a main kernel."""
-    named = [bool(_MAIN.search(name)) and not _NEVER_MAIN.search(name) for name in trace.names]
-    main: Mask = np.array(named, np.bool_)[trace.gpu.name]
+    main: Mask = np.array([computes_products(name) for name in trace.names], np.bool_)[trace.gpu.name]
     return main
 
 
