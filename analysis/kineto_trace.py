@@ -23,6 +23,7 @@ __all__ = ["device_properties", "from_kineto"]
 
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 _NO_GPU = "the trace has no GPU events"
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -51,11 +52,11 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
     """What is known of each device number that GPU events have.
 
-    AMD's numbers are not those of `deviceProperties`: where all that are listed have one name, it holds for any number.
+    AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
     """
     records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     by_id = {one.get("id"): one for one in records}
-    alike = len({one.get("name") for one in records}) == 1
+    alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
     found = {}
     for number in np.unique(device).tolist():
         if number in by_id or alike:

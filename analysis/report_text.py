@@ -68,7 +68,7 @@ def _head(analysis: Analysis, width: int) -> str:
         f" {trace.span.length / _MS:,.3f} ms",
     ]
     for use in analysis.device_use:
-        name = trace.properties.get(use.device, {}).get("name", "no name")
+        name = trace.properties.get(use.device, {}).get("name") or "no name"
         lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
     lines.append(
         f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"

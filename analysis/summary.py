@@ -22,7 +22,7 @@ from .breakdown import (
     iterations,
     stream_use,
 )
-from .devices import Device
+from .devices import Device, why_unknown
 from .intervals import sums
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
@@ -30,7 +30,7 @@ from .trace import Trace
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
-_UNKNOWN_DEVICE = "device {number} ({name}) is in no table of devices: no shares of peaks; give --device-spec"
+_UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"
 _NOT_TOLD = ("flops_ns", "bytes_ns")
 
 
@@ -114,7 +114,11 @@ def analyse(
     devices = find_devices(trace, own_devices)
     work = work_of_events(trace)
     unknown = [
-        _UNKNOWN_DEVICE.format(number=number, name=trace.properties.get(number, {}).get("name", "no name"))
+        _UNKNOWN_DEVICE.format(
+            number=number,
+            name=trace.properties.get(number, {}).get("name") or "no name",
+            reason=why_unknown(trace.properties.get(number), own_devices),
+        )
         for number in np.unique(trace.gpu.device).tolist()
         if number not in devices
     ]

@@ -16,10 +16,11 @@ from traces import REAL, kernel, kineto_of, launch, op, trace_of
 DEVICES = {
     "gpu-kineto/h100_bert": {0: "H100 SXM"},
     "gpu-kineto/mi300_bert": {2: "MI300X"},
-    "gpu-kineto/mi250_minitoy": {2: "MI250 (one die)"},
+    "gpu-kineto/mi250_minitoy": {2: "MI210 or MI250 (one die)"},
     "gpu-kineto/alexnet": {0: "A100 40 GB"},
     "gpu-pairs/resnet103.kineto": {0: "A100 40 GB"},
     "gpu-pairs/linear.kineto": {0: "RTX 2080 Ti"},
+    "graph-capture/vllm_piecewise.replay": {2: "MI300X"},
     "gpu-pairs/dlrm.rank0.kineto": {0: "V100 SXM2"},
 }
 WITH_SHAPES = [name for name in REAL if "linked gpu" in name or name in list(DEVICES)[:3] or "dlrm" in name]
