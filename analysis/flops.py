@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS
 from .outputs import NORMALISATIONS, POINTWISE, READS_WHAT_IT_WRITES, WRITES_ONLY, broadcast, matmul_shape
 from .signatures import Signature, Tensor
@@ -165,69 +166,8 @@ register("linear", Operator(_linear_flops, _linear_outputs))
 
 # Attention
 
-
-@dataclass(frozen=True)
-class _Attention:
-    """Scaled dot-product attention.
-
-    Attributes:
-        query: position of query; key and value stand behind it.
-        heads_last: tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension).
-        packed: position of the offsets of sequences that are packed into one, with the longest lengths two behind
-            it; −1 if it has none.
-        backward: counts the gradients.
-    """
-
-    query: int = 0
-    heads_last: bool = False
-    packed: int = -1
-    backward: bool = False
-
-    def flops(self, signature: Signature) -> int | None:
-        shapes = [signature.shape(self.query + i) for i in range(3)]
-        if any(shape is None or len(shape) < 2 for shape in shapes):
-            return None
-        query, key, value = (shape for shape in shapes if shape is not None)
-        offsets = signature.shape(self.packed) if self.packed >= 0 else None
-        if offsets is not None:  # lengths are not recorded: every sequence counts as the longest one
-            longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
-            pairs = (offsets[0] - 1) * query[-2] * prod(longest)
-        else:
-            pairs = prod(query[:-1]) * key[-3 if self.heads_last else -2]
-        dim, dim_v = query[-1], value[-1]
-        return 2 * pairs * (3 * dim + 2 * dim_v if self.backward else dim + dim_v)
-
-    def outputs(self, signature: Signature) -> list[Shape] | None:
-        shapes = [signature.shape(self.query + i) for i in range(3)]
-        if any(not shape for shape in shapes):
-            return None
-        query, key, value = (shape for shape in shapes if shape is not None)
-        return [query, key, value] if self.backward else [(*query[:-1], value[-1])]
-
-    def entry(self) -> Operator:
-        """Its row in the table."""
-        return Operator(self.flops, self.outputs, values=self.packed >= 0)
-
-
-register(
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"
-    " _scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu"
-    " _scaled_dot_product_fused_attention_overrideable",
-    _Attention().entry(),
-)
-register(
-    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward"
-    " _scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward"
-    " _scaled_dot_product_fused_attention_overrideable_backward",
-    _Attention(1, backward=True).entry(),
-)
-register("_flash_attention_forward", _Attention(heads_last=True, packed=3).entry())
-register("_efficient_attention_forward", _Attention(heads_last=True, packed=4).entry())
-register("_flash_attention_backward", _Attention(1, heads_last=True, packed=6, backward=True).entry())
-register("_efficient_attention_backward", _Attention(1, heads_last=True, packed=6, backward=True).entry())
-register("_cudnn_attention_forward", _Attention(packed=4).entry())
-register("flash_attn::_flash_attn_forward", _Attention(heads_last=True).entry())
-register("flash_attn::_flash_attn_backward", _Attention(1, heads_last=True, backward=True).entry())
+for _name, _attention in ATTENTION.items():
+    register(_name, Operator(_attention.flops, _attention.outputs, values=True))
 
 
 # Convolutions
