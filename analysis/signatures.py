@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
@@ -17,13 +17,17 @@ import numpy.typing as npt
 from ..schemas.dtypes import itemsize, standard_dtype
 from ..schemas.records import UNREADABLE
 
-__all__ = ["Argument", "Signature", "Signatures", "Tensor"]
+__all__ = ["Argument", "Signature", "Signatures", "Tensor", "total_bytes"]
 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
 _NO_TENSOR = "nullptr"
 _NUMBERS_ONLY = frozenset({"", "Scalar", "ScalarList"})
 """Kineto's types of what is no tensor; "" for None and for what it does not record."""
+_LISTS = frozenset({"TensorList", "GenericList"})
+"""Kineto's types of lists, which do not name the type of their elements."""
+_KINETO_ONLY = (_NUMBERS_ONLY - {""}) | _LISTS
+"""Types that the ET never writes: those of nodes that were made from a Kineto trace alone."""
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 
@@ -48,6 +52,17 @@ class Tensor(NamedTuple):
         return None if size is None else self.numel * size
 
 
+def total_bytes(tensors: Iterable[Tensor]) -> int | None:
+    """Size of tensors together, bytes; None if the type of one is unknown.
+
+    Example:
+        >>> total_bytes([Tensor((2, 3), "float32"), Tensor((4,), "bfloat16")])
+        32
+    """
+    sizes = [tensor.nbytes for tensor in tensors]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
 class Argument(NamedTuple):
     """One argument: its tensors (one, those of a list, or none) and, of what is no tensor, the value if recorded."""
 
@@ -61,7 +76,8 @@ class Signature:
 
     Attributes:
         inputs: the arguments in the order of the operator's schema.
-        outputs: the tensors it returned; None where that is not recorded (Kineto alone).
+        outputs: the tensors it returned, () for none; None where that is not recorded (Kineto alone; an ET node without
+            the field, or with null).
     """
 
     inputs: tuple[Argument, ...]
@@ -111,9 +127,10 @@ class _Values(msgspec.Struct, gc=False):
 
 class _Nested(msgspec.Struct, gc=False):
     inputs: _Values = msgspec.field(default_factory=_Values)
-    outputs: _Values = msgspec.field(default_factory=_Values)
+    outputs: _Values | None = msgspec.field(default_factory=_Values)
 
 
+_NO_VALUES = _Values()
 _Key = tuple[bytes, ...]
 
 
@@ -184,7 +201,8 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types, one.inputs)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
         else:
-            raws = (one.inputs.shapes, one.inputs.types, one.outputs.shapes, one.outputs.types, one.inputs.values)
+            outputs = one.outputs or _NO_VALUES
+            raws = (one.inputs.shapes, one.inputs.types, outputs.shapes, outputs.types, one.inputs.values)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
 
 
@@ -199,7 +217,7 @@ def _of_kineto(key: _Key) -> Signature:
 def _kineto_argument(shape: Any, kind: str, value: Any) -> Argument:
     if kind in _NUMBERS_ONLY:
         return Argument((), _number(value) if isinstance(value, str) else None)
-    if kind in ("TensorList", "GenericList") or any(isinstance(extent, list) for extent in shape):
+    if kind in _LISTS or any(isinstance(extent, list) for extent in shape):
         return Argument(tuple(Tensor(leaf, "") for leaf in _leaves(shape)))
     return Argument((Tensor(_checked(shape), standard_dtype(kind)),))
 
@@ -210,12 +228,21 @@ def _of_et(key: _Key) -> Signature:
     if len(values) != len(shapes):
         values = [None] * len(shapes)
     inputs = tuple(_et_argument(*one) for one in zip(shapes, types, values, strict=True))
-    out_shapes, out_types = _decode(key[2] or b"[]", type=list[Any]), _decode(key[3] or b"[]", type=list[str])
+    if not _is_list(key[2]) or not _is_list(key[3]):
+        return Signature(inputs)
+    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3], type=list[str])
     outputs = (_et_argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
     return Signature(inputs, tuple(tensor for argument in outputs for tensor in argument.tensors))
 
 
+def _is_list(text: bytes) -> bool:
+    """Whether a field is recorded: neither absent nor null."""
+    return text.startswith(b"[")
+
+
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
+    if kind in _KINETO_ONLY:
+        return _kineto_argument(shape, kind, value)
     dtypes = _ELEMENT.findall(kind)  # "" for what is no tensor, which has a place among the shapes, too
     tensors = [bool(dtype) and not dtype.startswith(_NO_TENSOR) for dtype in dtypes]
     if not any(tensors):
