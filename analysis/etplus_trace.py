@@ -9,6 +9,7 @@ import numpy as np
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import CPU, GPU, RUNTIME, EtPlusDocument
+from ..schemas.kineto import COPY_CATEGORIES
 from ..schemas.kineto_calls import nearest
 from .flops import wants_values
 from .kineto_trace import NO_GPU, device_properties, size_of_copy
@@ -101,7 +102,7 @@ def _gpu_events(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, ru
     sizes = np.full(len(rows), -1, np.int64)
     copies = np.isin(
         document.category[rows],
-        [c for c, name in enumerate(document.categories) if name in ("gpu_memcpy", "gpu_memset")],
+        [c for c, name in enumerate(document.categories) if name in COPY_CATEGORIES],
     )
     for position in np.flatnonzero(copies).tolist():
         record = document.record(int(rows[position]))

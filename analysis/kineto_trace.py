@@ -12,7 +12,7 @@ from ..schemas.comm_kernels import collective_of, is_comm_kernel, kernel_comm
 from ..schemas.damage import damage_of
 from ..schemas.dtypes import itemsize
 from ..schemas.etplus_document import Comm
-from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
+from ..schemas.kineto import COPY_CATEGORIES, CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
 from ..schemas.launches import find_launches
 from ..schemas.records import UNREADABLE
@@ -25,6 +25,7 @@ __all__ = ["NO_GPU", "comm_of", "device_properties", "from_kineto", "size_of_cop
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 NO_GPU = "the trace has no GPU events"
 """A note, where there are none."""
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -55,11 +56,11 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
     """What is known of each device number that GPU events have.
 
-    AMD's numbers are not those of `deviceProperties`: where all that are listed have one name, it holds for any number.
+    AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
     """
     records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     by_id = {one.get("id"): one for one in records}
-    alike = len({one.get("name") for one in records}) == 1
+    alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
     found = {}
     for number in np.unique(device).tolist():
         if number in by_id or alike:
@@ -95,7 +96,7 @@ def _runtime_calls(events: EventTable, calls: CpuCalls, rows: IntColumn, launche
 def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: IntColumn) -> GpuEvents:
     sizes, comm = np.full(len(rows), -1, np.int64), {}
     communicates = np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]]
-    copies = events.mask(frozenset({"gpu_memcpy", "gpu_memset"}))[rows] & ~communicates
+    copies = events.mask(COPY_CATEGORIES)[rows] & ~communicates
     told = np.flatnonzero(communicates | copies)
     for position, args in zip(told.tolist(), events.args_of(rows[told]), strict=True):
         if communicates[position]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from ..schemas.dtypes import itemsize, standard_dtype
 from ..schemas.kineto_inputs import NOT_TENSORS, concrete_value, is_tensor_list
 from ..schemas.records import UNREADABLE
 
-__all__ = ["Argument", "Signature", "Signatures", "Tensor"]
+__all__ = ["Argument", "Signature", "Signatures", "Tensor", "total_bytes"]
 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
@@ -49,6 +49,17 @@ class Tensor(NamedTuple):
         return None if size is None else self.numel * size
 
 
+def total_bytes(tensors: Iterable[Tensor]) -> int | None:
+    """Size of tensors together, bytes; None if the type of one is unknown.
+
+    Example:
+        >>> total_bytes([Tensor((2, 3), "float32"), Tensor((4,), "bfloat16")])
+        32
+    """
+    sizes = [tensor.nbytes for tensor in tensors]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
 class Argument(NamedTuple):
     """One argument: its tensors (one, those of a list, or none) and, of what is no tensor, the value if recorded."""
 
@@ -62,7 +73,8 @@ class Signature:
 
     Attributes:
         inputs: the arguments in the order of the operator's schema.
-        outputs: the tensors it returned, () for none; None where that is not recorded (by Kineto).
+        outputs: the tensors it returned, () for none; None where that is not recorded (by Kineto; in an ET node without
+            the field, or with null).
     """
 
     inputs: tuple[Argument, ...]
@@ -112,9 +124,10 @@ class _Values(msgspec.Struct, gc=False):
 
 class _Nested(msgspec.Struct, gc=False):
     inputs: _Values = msgspec.field(default_factory=_Values)
-    outputs: _Values = msgspec.field(default_factory=_Values)
+    outputs: _Values | None = msgspec.field(default_factory=_Values)
 
 
+_NO_VALUES = _Values()
 _Key = tuple[bytes, ...]
 
 
@@ -199,7 +212,8 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types, one.inputs)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
         else:
-            raws = (one.inputs.shapes, one.inputs.types, one.outputs.shapes, one.outputs.types, one.inputs.values)
+            outputs = one.outputs or _NO_VALUES
+            raws = (one.inputs.shapes, one.inputs.types, outputs.shapes, outputs.types, one.inputs.values)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
 
 
@@ -225,11 +239,16 @@ def _of_et(key: _Key) -> Signature:
     if len(values) != len(shapes):
         values = [None] * len(shapes)
     inputs = tuple(_et_argument(*one) for one in zip(shapes, types, values, strict=True))
-    if not key[2]:
+    if not _is_list(key[2]) or not _is_list(key[3]):
         return Signature(inputs)
-    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
+    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3], type=list[str])
     outputs = (_et_argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
     return Signature(inputs, tuple(tensor for argument in outputs for tensor in argument.tensors))
+
+
+def _is_list(text: bytes) -> bool:
+    """Whether a field is recorded: neither absent nor null."""
+    return text.startswith(b"[")
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:

@@ -15,6 +15,7 @@ from ..schemas.chakra.stream import write_chakra
 from ..schemas.columns import IntColumn
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
+from ..schemas.kineto import COPY_CATEGORIES
 from .chakra_attributes import make, shared
 from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, comm_rows, survey
@@ -26,7 +27,6 @@ __all__ = ["CHAKRA_VERSION", "Written", "chakra_messages", "comm_attributes", "c
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
 _LEFT_OUT = "dependencies by order of threads and streams left out, since edges contradict them"
-_COPIES = ("gpu_memcpy", "gpu_memset")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _node_type(document: EtPlusDocument, row: int, comm: Communication | None, m
         return comm_node_type(comm)
     if document.structural[row]:
         return NodeType.METADATA_NODE
-    if memory_nodes and document.categories[document.category[row]] in _COPIES:
+    if memory_nodes and document.categories[document.category[row]] in COPY_CATEGORIES:
         to_host = "DtoH" in document.name_of(row) or "Device -> Host" in document.name_of(row)
         return NodeType.MEM_STORE_NODE if to_host else NodeType.MEM_LOAD_NODE
     return NodeType.COMP_NODE

@@ -32,6 +32,7 @@ from ..schemas.graph_arrays import (
     write_vocabulary,
 )  # fmt: skip
 from ..schemas.transaction import make_folder
+from ..schemas.kineto import COPY_CATEGORIES
 
 __all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
 
@@ -54,7 +55,6 @@ CONFIG_NAMES = ("log2 threads", "log2 batch")
 """The columns of `node_config_feat` that are used; those behind are 0."""
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
-    ("<kernel communication>", re.compile(r"nccl|rccl|allreduce|alltoall", re.I)),
     ("<kernel attention>", re.compile(r"flash|fmha|attention", re.I)),
     ("<kernel conv>", re.compile(r"conv|wgrad|dgrad|winograd|implicit", re.I)),
     ("<kernel gemm>", re.compile(r"gemm|gemv|cijk|cutlass|nvjet|sm\d+_xmma", re.I)),
@@ -117,7 +117,7 @@ def _opcode(document: EtPlusDocument, row: int) -> int:
     if document.kind[row] != GPU:
         return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
     category = document.categories[document.category[row]]
-    if category in ("gpu_memcpy", "gpu_memset"):
+    if category in COPY_CATEGORIES:
         return opcodes()[f"<{category}>"]
     if is_comm_kernel(name):
         return opcodes()["<kernel communication>"]

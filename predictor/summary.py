@@ -14,6 +14,7 @@ from ..analysis.intervals import union
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import GPU
+from ..schemas.kineto import KERNEL_CATEGORIES
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay
@@ -223,7 +224,7 @@ def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
 
 def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
     document = replay.graph.documents[rank]
-    kernel = np.array([category == "kernel" for category in document.categories], np.bool_)
+    kernel = np.array([category in KERNEL_CATEGORIES for category in document.categories], np.bool_)
     found: npt.NDArray[np.bool_] = kernel[document.category] & document.timed & (document.kind == GPU)
     return found
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..schemas.errors import UsageError
 from ..schemas.etplus_document import CPU, GPU
+from ..schemas.kineto import KERNEL_CATEGORIES
 from .constants import Constants
 from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
 
@@ -144,7 +145,7 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
     for document in graph.documents:
         wanted = np.array([one == name if exact else name in one for one in document.names], np.bool_)
         named = wanted[document.name] if name else np.ones(len(document), np.bool_)
-        categories = {"kernel": ("kernel",), "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
+        categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
         category = np.array([one in categories for one in document.categories], np.bool_)[document.category]
         of_kind = {
             "gpu": document.kind == GPU, "cpu": document.kind != GPU, "op": document.kind == CPU,

@@ -19,7 +19,17 @@ from .columns import IntColumn, StringTable, joined_columns
 from .conventions import MAX_NS
 from .errors import TraceFormatError
 from .files import Blob, Source, open_text
-from .kineto_events import CPU_CATEGORIES, PYTHON_CATEGORY, Codes, EventPart, read_events
+from .kineto_events import (
+    COPY_CATEGORIES,
+    CPU_CATEGORIES,
+    GPU_CATEGORIES,
+    KERNEL_CATEGORIES,
+    PYTHON_CATEGORY,
+    Codes,
+    EventPart,
+    is_runtime,
+    read_events,
+)
 from .records import UNREADABLE, RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
 from .side_by_side import in_order
@@ -27,8 +37,10 @@ from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = [
+    "COPY_CATEGORIES",
     "CPU_CATEGORIES",
     "GPU_CATEGORIES",
+    "KERNEL_CATEGORIES",
     "PYTHON_CATEGORY",
     "EventTable",
     "FlowTable",
@@ -38,15 +50,8 @@ __all__ = [
     "read_kineto",
 ]
 
-GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-"""Categories of work on a device."""
 _WORTH_A_PROCESS = 500
 """Events whose arguments are read."""
-
-
-def is_runtime(category: str) -> bool:
-    """Whether events of a category are calls into a device runtime or driver (launches, copies, synchronisation)."""
-    return category.endswith(("_runtime", "_driver")) or category.startswith("hip")
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ SHARED = ROOT.parent / "shared"
 """Traces and tools that lie beside the repository on some machines; tests that need them are skipped elsewhere."""
 
 FIXTURE_PAIRS = ("demo/train_cpu", "pairs/one_of_n", "pairs/two_threads", "pairs/gpu_shaped_from_cpu")
-GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events")
 
 
 def plain(path: Path) -> bytes:

@@ -202,7 +202,9 @@ def test_every_kind_of_gpu_work_counts(category: str) -> None:
     assert (report.gpu["time_ns"], report.gpu["attached_time_ns"]) == (10_000, 5_000)
 
 
-@pytest.mark.parametrize("category", ["gpu_user_annotation", "cuda_sync", "overhead", "python_function"])
+@pytest.mark.parametrize(
+    "category", ["gpu_user_annotation", "cuda_sync", "overhead", "python_function", "mtia_insight", "mtia_counters"]
+)
 def test_what_is_no_gpu_work(category: str) -> None:
     gpu, report, document = join(NODES, [*CPU, launch(15, 1), work(60, 1, category)])
     assert not gpu and not report.gpu["categories"] and not reasons(document)
