@@ -109,6 +109,28 @@ def test_blocks_may_end_anywhere(monkeypatch: pytest.MonkeyPatch, block: int, la
         assert_same(read_etplus(link(*fixture_pair(name)).document), plain)
 
 
+def test_a_cut_inside_an_element_is_followed_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What separates two nodes also separates two objects inside one: the block ends at the next place that fits, and
+    the rest of the file is not read as one block."""
+    monkeypatch.setattr(etplus_reader, "_BLOCK", 200)
+    plain = linked("demo/train_cpu")
+    lookalike = [{"id": number} for number in range(8)]
+    plain["nodes"] = [{"id": node["id"], "x": lookalike, **node} for node in plain["nodes"]]
+    sizes: list[int] = []
+    parts = etplus_reader._Reader._parts
+
+    def measured(reader: Any, key: str, *rest: Any) -> Any:
+        for part in parts(reader, key, *rest):
+            if key == "nodes":
+                sizes.append(len(part.text))
+            yield part
+
+    monkeypatch.setattr(etplus_reader._Reader, "_parts", measured)
+    document = read_etplus(as_bytes(plain))
+    assert document.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
+    assert max(sizes) <= 200 + 2 * max(len(as_bytes(node)) for node in plain["nodes"])
+
+
 def test_keys_in_any_order() -> None:
     plain = linked()
     plain = {key: plain[key] for key in ("etplus", "edges", "runtime", "schema", "nodes", "pid")}

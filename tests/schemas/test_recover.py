@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from broken_records import KEY, RECORD, check_three, document, fixture, kinds, node, recovered, spans, three
+from etplus.schemas import recover as recover_module
+from etplus.schemas.mend import is_valid
 from etplus.schemas.recover import Loss
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -162,3 +164,50 @@ def test_a_record_nested_without_end_is_dropped(kind: str, bomb: bytes) -> None:
     whole = RECORD[kind](b"aten::add")
     result, middle = check_three(kind, three(kind, whole[:-1] + b',"x":' + bomb + b"}"))
     assert middle is None and kinds(result) == {"dropped_record"}
+
+
+# Work
+
+
+class CountedSearch:
+    """A pattern that counts the bytes which it searches."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self.pattern, self.bytes = pattern, 0
+
+    def search(self, data: bytes, at: int, end: int) -> re.Match[bytes] | None:
+        found = self.pattern.search(data, at, end)
+        self.bytes += max((found.end() if found else min(end, len(data))) - at, 0)
+        return found
+
+
+@pytest.mark.parametrize("odd", [b'{ "zz": 1 },', b'{ "zz": nan },', b"{ },", b'{ "zz": [1,]},', b'{ "zz": "a\\" },'])
+def test_records_of_another_layout_are_searched_for_and_closed_once(
+    odd: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record begins like the first ones from there on: neither that nor the array's end is looked for again."""
+    searches: list[CountedSearch] = []
+    validated: list[int] = []
+    learn = recover_module._Salvage._learn_layout
+
+    def learn_counted(salvage: Any, body: int) -> None:
+        learn(salvage, body)
+        searches.append(CountedSearch(salvage._start))
+        salvage._start = searches[-1]
+
+    def is_valid_counted(text: bytes) -> bool:
+        validated.append(len(text))
+        return is_valid(text)
+
+    monkeypatch.setattr(recover_module._Salvage, "_learn_layout", learn_counted)
+    monkeypatch.setattr(recover_module, "is_valid", is_valid_counted)
+    work = []
+    for count in (500, 1000):
+        usual = RECORD["kineto"](b"aten::add")
+        data = b'{"traceEvents":[\n' + (usual + b",\n") * 2 + odd * count + usual + b"]}"
+        searches.clear()
+        validated.clear()
+        result = recover_module.recover(data, "traceEvents")
+        assert len(orjson.loads(result.data)["traceEvents"]) >= 2
+        work.append(sum(one.bytes for one in searches) + sum(validated))
+    assert work[1] < 3 * work[0]
