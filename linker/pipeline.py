@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.secrets import mask, mask_members, warn_of_masks
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
@@ -37,6 +38,8 @@ from .windows import describe_windows
 __all__ = ["LinkResult", "link"]
 
 _LOG = logging.getLogger("etplus")
+_HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
+"""What of a Kineto trace's header is kept in an ET+."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ def _link(
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
     summary = _summary(kineto, report, attachment, dependencies)
+    warn_of_masks(et.file, mask(et.before)[1] + mask(et.after)[1])
     return LinkResult(_document(trace, found, comm, dependencies, summary), report)
 
 
@@ -242,6 +246,9 @@ def _summary(
         for code, reason in enumerate(UNATTACHED_REASONS)
         if code and np.any(attachment.reason == code)
     }
+    header, masked = mask_members({key: kineto.header[key] for key in _HEADER_KEYS if key in kineto.header})
+    warn_of_masks(kineto.file, masked)
+    kineto = replace(kineto, header=header)
     return {
         "version": FORMAT_VERSION,
         "tool_version": __version__,
