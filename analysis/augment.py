@@ -16,6 +16,7 @@ from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Source, load, open_output
 from ..schemas.kineto import parse_kineto
 from ..schemas.records import UNREADABLE, parse_records
+from ..schemas.secrets import mask, warn_of_masks
 from ..schemas.transaction import transaction
 from .devices import Device
 from .etplus_trace import from_etplus
@@ -56,7 +57,8 @@ def augment(
 ) -> Augmented:
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
-    Everything else keeps its bytes, and a file that was augmented stays as it is.
+    Secrets in the file's header are masked, with a warning. Everything else keeps its bytes, and a file that was
+    augmented stays as it is.
 
     Args:
         path: output, gzipped if it ends in ".gz".
@@ -77,15 +79,21 @@ def augment(
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
         start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
+        body = int(records.start[0]), int(records.end[-1])
     else:
         document = parse_etplus(blob)
         trace = from_etplus(document)
         trace = replace(trace, gpu=trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0)))  # the others are no nodes
         start, end = document.start[trace.gpu.source], document.end[trace.gpu.source]
+        body = int(document.start.min()), int(document.end.max())
     values = _values(trace, own_devices)
+    (before, found), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[body[1] :])
+    warn_of_masks(blob.name, found + more)
     with open_output(path) as out:
-        for piece in _pieces(blob.data, start, end, values):
+        out.write(before)
+        for piece in _pieces(blob.data, start, end, values, *body):
             out.write(piece)
+        out.write(after)
     return Augmented(
         len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values),
         trace.damage,
@@ -120,15 +128,16 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
     return result
 
 
-def _pieces(data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]]) -> Iterator[bytes]:
-    """The file's text, with the events' texts exchanged."""
-    at = 0
+def _pieces(
+    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], at: int, last: int
+) -> Iterator[bytes]:
+    """The file's text between two offsets, with the events' texts exchanged."""
     for event in start.argsort().tolist():
         begin, stop = int(start[event]), int(end[event])
         yield data[at:begin]
         yield _with_arguments(data[begin:stop], values[event])
         at = stop
-    yield data[at:]
+    yield data[at:last]
 
 
 def _with_arguments(text: bytes, values: dict[str, float]) -> bytes:

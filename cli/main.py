@@ -36,6 +36,7 @@ _COMMANDS = {
     "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
+    "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
     "diff": "two traces side by side, by operator and by kernel",
     "demo": "link and convert a bundled real pair, and show the report",
 }

@@ -16,6 +16,7 @@ from ..schemas.columns import IntColumn
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
 from ..schemas.kineto import COPY_CATEGORIES
+from ..schemas.secrets import mask
 from .chakra_attributes import make, shared
 from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, comm_rows, survey
@@ -195,8 +196,8 @@ def _metadata(document: EtPlusDocument) -> GlobalMetadata:
     """Version, and as JSON texts what ET+ has beside nodes and edges."""
     encode = msgspec.json.encode
     texts = {
-        "header": encode(document.header),
-        "etplus": encode(document.summary),
+        "header": mask(encode(document.header))[0],
+        "etplus": mask(encode(document.summary))[0],
         "layout": encode("flat" if document.flat else "attrs"),
     }
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]

@@ -31,8 +31,8 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
-from ..schemas.transaction import make_folder
 from ..schemas.kineto import COPY_CATEGORIES
+from ..schemas.transaction import make_folder
 
 __all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..schemas.etplus import FORMAT_VERSION, OUTSIDE_WINDOW, UNATTACHED_REASONS,
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.secrets import mask, mask_members, warn_of_masks
 from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
@@ -39,6 +40,8 @@ from .windows import describe_windows
 __all__ = ["LinkResult", "link"]
 
 _LOG = logging.getLogger("etplus")
+_HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
+"""What of a Kineto trace's header is kept in an ET+."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ def _link(
         et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity
     )
     summary = _summary(et, kineto, report, attachment, dependencies)
+    warn_of_masks(et.file, mask(et.before)[1] + mask(et.after)[1])
     return LinkResult(_document(trace, found, attachment, comm, dependencies, summary), report)
 
 
@@ -256,6 +260,9 @@ def _summary(
         for code, reason in enumerate(UNATTACHED_REASONS)
         if code and np.any(attachment.reason == code)
     }
+    header, masked = mask_members({key: kineto.header[key] for key in _HEADER_KEYS if key in kineto.header})
+    warn_of_masks(kineto.file, masked)
+    kineto = replace(kineto, header=header)
     return {
         "version": FORMAT_VERSION,
         "tool_version": __version__,

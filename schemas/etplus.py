@@ -21,6 +21,7 @@ from .files import open_output
 from .kineto import EventTable
 from .records import UNREADABLE
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
+from .secrets import mask
 from .turns import write_in_order
 
 __all__ = ["EDGE_KINDS", "FORMAT_VERSION", "OUTSIDE_WINDOW", "UNATTACHED_REASONS", "EtPlus", "Numbering"]
@@ -195,9 +196,9 @@ class EtPlus:
         nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
         nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _GPU_NODES)]
         return [
-            lambda: self.et.before + b"\n    ",
+            lambda: mask(self.et.before)[0] + b"\n    ",
             *_separated([self._renumbered] if self.numbering.renumbered else nodes),
-            lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": [',
+            lambda: b"\n  " + mask(self.et.after)[0].rstrip()[:-1] + b',\n  "runtime": [',
             *_separated([partial(self._runtime_text, *span) for span in _spans(len(self.runtime_row), _ROWS)]),
             lambda: b"]" + b',\n  "edges": [',
             *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
