@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,15 +10,46 @@ import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.etplus_document import GPU
+from ..schemas.etplus_document import GPU, RUNTIME, EtPlusDocument
 from ..schemas.thread_activity import recently_finished, running_max
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 
-__all__ = ["handoffs", "host_chains"]
+__all__ = ["handoffs", "host_chains", "without_polling"]
 
 _LONG_NS = 200_000
 """A shorter pause of a thread is host work between two calls, not waiting for another thread."""
+
+_QUERY = re.compile(r"Query$")
+_BESIDE_QUERY = re.compile(
+    r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
+)
+"""What a loop that polls calls: PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp) changes the capture mode around each
+query, and drops the events of work that is done."""
+
+
+def without_polling(document: EtPlusDocument) -> tuple[EtPlusDocument, list[str]]:
+    """The document without the times of threads that only poll, and notes on what was left out.
+
+    Such a thread runs no operator, launches nothing and waits for nothing; in a loop it asks whether an event has
+    been reached (`cudaEventQuery`) and sleeps. Its sleeps are not work, and no other work waits for them: as a chain
+    of host work they would last as long as the trace, whatever is changed.
+    """
+    rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+    lane = np.unique(document.thread[rows], return_inverse=True)[1].reshape(-1)
+    beside, query = (
+        np.array([pattern.search(name) is not None for name in document.names], np.bool_)[document.name[rows]]
+        & (document.kind[rows] == RUNTIME)
+        for pattern in (_BESIDE_QUERY, _QUERY)
+    )
+    polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
+    threads = np.unique(document.thread[rows[polls[lane]]])
+    idle = document.timed & (document.kind != GPU) & np.isin(document.thread, threads)
+    if not idle.any() or not np.any(document.timed & ~idle):
+        return document, []
+    calls = np.count_nonzero(polls[lane])
+    note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
+    return replace(document, ts=np.where(idle, -1, document.ts), dur=np.where(idle, 0, document.dur)), [note]
 
 
 def host_chains(points: Points) -> tuple[Points, Edges]:
@@ -66,9 +98,9 @@ def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) 
 def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
     """Edges where a thread waited for another one; and the chains, in which these pauses are no host work any more.
 
-    What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the document, and
-    bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains of a thread's
-    late beginning follows the last thing that another thread did before.
+    What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
+    document, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains
+    of a thread's late beginning follows the last thing that another thread did before.
     """
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
@@ -161,7 +193,11 @@ class _Blocks:
         document = points.document
         rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
         rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
-        thread, start, end = document.thread[rows], points.measured[points.start[rows]], points.measured[points.end[rows]]
+        thread, start, end = (
+            document.thread[rows],
+            points.measured[points.start[rows]],
+            points.measured[points.end[rows]],
+        )
         new = np.diff(thread, prepend=thread[:1] - 1) != 0
         reach = running_max(end, new)
         new[1:] |= start[1:] >= reach[:-1]
@@ -170,9 +206,7 @@ class _Blocks:
         last = np.append(at[1:], len(rows))[: len(at)] - 1
         return _Blocks(thread[at], start[at], reach[last], rows[at], rows[outlasting[last]])
 
-    def first_in(
-        self, block: IntColumn, begin: IntColumn, until: IntColumn
-    ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+    def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
         """The first block since `begin` on each block's thread; and whether the thread is idle at `begin`, begins a
         block after it, and is idle at `until` with that block as its last one."""
         times = np.unique(np.concatenate([self.start, begin]))
