@@ -156,7 +156,7 @@ def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
     edges.add("thread", (ids[i], ids[i + 1]), end[i] <= ts[i + 1] + _ROUNDING_NS)
     source, target = find_handoffs(calls, top)
-    in_order = (end[source] <= ts[target] + _ROUNDING_NS) & (ts[source] < ts[target])
+    in_order = (end[source] <= ts[target]) & (ts[source] < ts[target])
     kept = edges.add("thread_handoff", (ids[source], ids[target]), in_order)
     nodes = linked.nodes.node[linked.node_of_call[top[target[kept]]]]
     return dict(zip(nodes.tolist(), ids[source[kept]].tolist(), strict=True))

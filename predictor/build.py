@@ -11,7 +11,7 @@ from .graph import DURATION, ORDER, Edges, ReplayGraph
 from .launches import find_queue, launch_edges, stream_edges, usual_latency, with_submissions
 from .order import ordered_graph
 from .points import Points
-from .threads import handoffs, host_chains
+from .threads import handoffs, host_chains, without_polling
 from .waits import blocking_copies, event_waits, inferred_waits, own_cost_only, sync_waits
 
 __all__ = ["build_graph"]
@@ -25,6 +25,7 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     """
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
+    document, polling = without_polling(document)
     points, chains = host_chains(Points.of(document))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
@@ -45,7 +46,7 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     ])  # fmt: skip
     count = f"{len(guessed)} wait{'s' if len(guessed) > 1 else ''}"
     notes = [f"{count} between streams guessed from the times"] if len(guessed) else []
-    return ordered_graph(points, edges, queue.limit, notes)
+    return ordered_graph(points, edges, queue.limit, [*polling, *notes])
 
 
 def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:
