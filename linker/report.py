@@ -89,6 +89,8 @@ class LinkReport:
             ("", f"{n:,} left out: {k} against the measured order")
             for k, n in self.dependencies["contradicted"].items()
         ]
+        if skew := self.dependencies.get("clock_skew_ns"):
+            lines.append(("", f"the clocks of host and device differ by {skew / 1000:.1f} us or more"))
         for title, sentences in (
             ("window", self.windows["notes"]),
             ("tried", self.considered),
