@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.etplus_document import GPU, RUNTIME
-from ..schemas.host_waits import COPY, ROUNDING_NS, SYNCHRONIZE, named
+from ..schemas.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..schemas.host_waits import blocking_copies as copies_that_block
 from .graph import EVENT, SYNC, Edges
 from .host_time import SYNC_COST_NS
@@ -53,10 +53,9 @@ def blocking_copies(points: Points) -> Edges:
 
 def _returning(points: Points, source: IntColumn, target: IntColumn) -> Edges:
     """Edges of kind SYNC. A lag is negative where the device's clock is ahead of the host's; what contradicts the
-    measured order by more is left out."""
+    measured order by more than clocks differ is left out."""
     lag = points.between(source, target)
-    tolerance = max(points.document.clock_skew_ns, ROUNDING_NS)
-    return Edges.of(SYNC, source, target, lag, capped=True).take(lag >= -tolerance)
+    return Edges.of(SYNC, source, target, lag, capped=True).take(lag >= -MAX_SKEW_NS)
 
 
 def own_cost_only(points: Points, chains: Edges, waits: Edges) -> Edges:
