@@ -1,4 +1,4 @@
-"""Waits that nothing in a trace explains, clocks that differ, and constants that are none: made traces of known truth."""
+"""Unexplained waits, clocks that differ, latencies and gaps that are none: made traces whose truth is known."""
 
 from __future__ import annotations
 
