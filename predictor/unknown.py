@@ -35,6 +35,9 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     event, and the time of a synchronising call that found nothing pending. Waits for the launch queue are explained.
     """
     constants = fit_constants(graph)
+    if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
+        note = "no launch latency is fitted: no stream was idle at a launch whose work began within 1 ms"
+        graph = replace(graph, notes=(*graph.notes, note))
     edges, held = graph.edges, _held_lags(graph, constants)
     came = graph.measured[edges.source] + held
     ready = np.full(len(graph), np.iinfo(np.int64).min)
