@@ -13,7 +13,7 @@ from ..schemas.errors import UsageError
 from ..schemas.etplus_document import CPU, GPU
 from ..schemas.kineto import KERNEL_CATEGORIES
 from .constants import Constants
-from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
+from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 __all__ = ["GRAMMAR", "WhatIf", "apply_what_ifs", "parse_what_if", "remove", "scale", "select", "set_latency"]
 
@@ -192,7 +192,7 @@ def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
     """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What
     stands around them stays in order."""
     target = graph.row[graph.edges.target]
-    waits = np.isin(graph.edges.kind, (SYNC, QUEUE)) & (target >= 0) & rows[np.maximum(target, 0)]
+    waits = np.isin(graph.edges.kind, (SYNC, QUEUE, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
     graph = replace(graph, edges=graph.edges.take(~waits))
     edges = graph.edges
     target = graph.row[edges.target]

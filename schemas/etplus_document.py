@@ -15,6 +15,7 @@ from .columns import IntColumn
 from .conventions import MAX_NS, MAX_RANKS
 from .etplus import EDGE_KINDS
 from .etplus_unattached import UnattachedEvents, read_unattached
+from .host_waits import MAX_SKEW_NS
 
 __all__ = ["CPU", "GPU", "RUNTIME", "Comm", "EtPlusDocument", "Record", "process_groups_of"]
 
@@ -223,6 +224,14 @@ class EtPlusDocument:
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
         return wall - offset if type(offset) is int and abs(offset) < MAX_NS else wall
+
+    @property
+    def clock_skew_ns(self) -> int:
+        """By how much calls that wait for the device return before its work has ended, as the linker found; else 0."""
+        link = self.summary.get("link")
+        dependencies = link.get("dependencies") if isinstance(link, dict) else None
+        skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
+        return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
 
     def with_clock_offset(self, offset_ns: int) -> EtPlusDocument:
         """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""

@@ -31,6 +31,7 @@ __all__ = [
     "cpu_pairs",
     "et_document",
     "fixture_pair",
+    "gpu_traces",
     "kineto_document",
     "ns",
     "plain",
@@ -90,11 +91,18 @@ def shared_pair(name: str) -> tuple[Path, Path]:
 
 
 def cpu_pairs() -> list[Any]:
-    """Every recorded CPU pair that has its truth beside it, as parameters; one skipped parameter if there is none."""
+    """Every recorded CPU pair that has its truth beside it, as parameters; a skipped one if there is none."""
     folder = SHARED / "traces" / "cpu-pairs"
     truths = sorted(path for path in folder.glob("*.links.json") if read_json(path)["links"] is not None)
     names = [path.name.removesuffix(".links.json") for path in truths]
     return names or [pytest.param("", marks=pytest.mark.skip(reason=f"no {folder}: real traces are not at hand"))]
+
+
+def gpu_traces(*folders: str) -> list[Any]:
+    """Every Kineto trace below those folders of shared/traces, as parameters; a skipped one if there is none."""
+    paths = sorted(path for folder in folders for path in (SHARED / "traces" / folder).glob("*.json.gz"))
+    found = [pytest.param(path, id=path.name[:-8]) for path in paths if not path.name.endswith(".et.json.gz")]
+    return found or [pytest.param(SHARED, marks=pytest.mark.skip(reason=f"no {SHARED}: real traces are not at hand"))]
 
 
 @cache
