@@ -21,6 +21,7 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_link.py
+	$(BIN)/python benchmarks/bench_threads.py
 	$(BIN)/python benchmarks/bench_big.py
 	$(BIN)/python benchmarks/bench_convert.py
 	$(BIN)/python benchmarks/bench_batch.py

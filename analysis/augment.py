@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
+import numpy as np
 
 from ..schemas.collector import collector_paused
-from ..schemas.etplus_reader import read_etplus
+from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Source, load, open_output
-from ..schemas.kineto import read_kineto
+from ..schemas.kineto import parse_kineto
 from ..schemas.record_store import FileRecords
 from ..schemas.records import UNREADABLE, parse_records
+from ..schemas.secrets import mask, warn_of_masks
+from ..schemas.transaction import transaction
 from ..trace.columns import IntColumn
 from ..trace.derive import from_etplus
 from ..trace.errors import TraceFormatError
 from ..trace.tables import Trace
 from .devices import Device
 from .kineto_trace import from_kineto
-from .reading import NamedBytes, is_kineto
+from .reading import is_kineto
 from .roofline import find_devices, work_of_events
 
 __all__ = ["ARGUMENTS", "Augmented", "augment"]
@@ -29,26 +32,34 @@ ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved
 """What is written into the `args` of GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks."""
 
 _DECIMALS = 6
+_WHOLE = "record it again; all other commands read what is left of it"
 _Object = dict[str, msgspec.Raw]
 _decode = msgspec.json.Decoder(_Object).decode
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """What was written: number of GPU events, of those with FLOPs and of those with bytes."""
+    """What was written: number of GPU events, of those with FLOPs and of those with bytes.
+
+    Attributes:
+        damage: what was wrong with the traces that an ET+ file was made of, in sentences.
+    """
 
     events: int
     with_flops: int
     with_bytes: int
+    damage: tuple[str, ...] = ()
 
 
+@transaction()
 @collector_paused()
 def augment(
     source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *, progress: bool = False
 ) -> Augmented:
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
-    Everything else keeps its bytes, and a file that was augmented stays as it is.
+    Secrets in the file's header are masked, with a warning. Everything else keeps its bytes, and a file that was
+    augmented stays as it is.
 
     Args:
         path: output, gzipped if it ends in ".gz".
@@ -56,29 +67,40 @@ def augment(
 
     Raises:
         TraceFormatError: neither Kineto nor ET+, or a broken file.
+        UsageError: the output cannot be written, or is the input.
     """
     blob = load(source, progress=progress)
-    data = NamedBytes(blob.name, blob.data)
     if is_kineto(blob.data):
-        trace = from_kineto(read_kineto(data, strict=True, progress=progress))
+        kineto = parse_kineto(blob, progress=progress)
+        if kineto.losses:
+            raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {kineto.losses[0]}", _WHOLE)
+        trace = from_kineto(kineto)
         try:
             _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
         start, end = found.start[trace.gpu.source], found.end[trace.gpu.source]
+        body = int(found.start[0]), int(found.end[-1])
     else:
-        document = read_etplus(data)
+        document = parse_etplus(blob)
         trace = from_etplus(document)
+        trace = replace(trace, gpu=trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0)))  # the others are no nodes
         records = document.texts
         assert isinstance(records, FileRecords), "it was read from a file"
         start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
+        body = int(records.start.min()), int(records.end.max())
     values = _values(trace, own_devices)
+    (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[body[1] :])
+    warn_of_masks(blob.name, masked + more)
     with open_output(path) as out:
-        for piece in _pieces(blob.data, start, end, values):
+        out.write(before)
+        for piece in _pieces(blob.data, start, end, values, *body):
             out.write(piece)
+        out.write(after)
     return Augmented(
-        len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values)
-    )
+        len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values),
+        trace.damage,
+    )  # fmt: skip
 
 
 def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:
@@ -109,15 +131,16 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
     return result
 
 
-def _pieces(data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]]) -> Iterator[bytes]:
-    """The file's text, with the events' texts exchanged."""
-    at = 0
+def _pieces(
+    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], at: int, last: int
+) -> Iterator[bytes]:
+    """The file's text between two offsets, with the events' texts exchanged."""
     for event in start.argsort().tolist():
         begin, stop = int(start[event]), int(end[event])
         yield data[at:begin]
         yield _with_arguments(data[begin:stop], values[event])
         at = stop
-    yield data[at:]
+    yield data[at:last]
 
 
 def _with_arguments(text: bytes, values: dict[str, float]) -> bytes:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.etplus import UNATTACHED_REASONS
+from ..schemas.kineto import KERNEL_CATEGORIES
 from ..trace.columns import IntColumn
 from ..trace.conventions import PROFILER_STEP
 from ..trace.intervals import Intervals, Span, intersection, sums, union
@@ -40,9 +42,11 @@ class BreakdownRow:
     Attributes:
         device, stream: −1 where the trace has none.
         modules: named regions around the operator, outermost first; () without any.
-        op: topmost operator, "" for events that nothing launched. shapes: of its inputs, "" if not recorded.
-        kernel: the event's name. category: "kernel", "gpu_memcpy", "gpu_memset".
+        op: topmost operator, "" for events that no operator is known to have launched. shapes: of its inputs, "" if
+            not recorded.
+        kernel: the event's name. category: one of `GPU_CATEGORIES`.
         count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
+        reason: why no call is known to have launched them, one of `UNATTACHED_REASONS`; "" where one is.
     """
 
     device: int
@@ -55,33 +59,65 @@ class BreakdownRow:
     count: int
     total_ns: int
     share: float
+    reason: str = ""
 
     @property
     def mean_ns(self) -> float:
         """Mean duration."""
         return self.total_ns / self.count
 
+    @property
+    def label(self) -> str:
+        """The operator, or in brackets why there is none."""
+        return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
+
+
+class _Busy:
+    """How much of two spans something was busy: of the trace's, which the host's work at either end makes longer, and
+    of the GPU's own.
+
+    Attributes:
+        busy_ns: length of the union of events. window_ns: of the trace's span.
+        gpu_span_ns: from the device's first GPU event to the end of its last one.
+    """
+
+    busy_ns: int
+    window_ns: int
+    gpu_span_ns: int
+
+    @property
+    def busy_share(self) -> float | None:
+        """Of the trace's span, 0 to 1; None if that has no length."""
+        return self.busy_ns / self.window_ns if self.window_ns else None
+
+    @property
+    def busy_share_of_gpu_span(self) -> float | None:
+        """Of the GPU's span, 0 to 1; None if that has no length."""
+        return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns else None
+
 
 @dataclass(frozen=True)
-class StreamUse:
+class StreamUse(_Busy):
     """What one stream did during the trace's span: busy_ns + idle_ns = window_ns.
 
     Attributes:
         events: number of GPU events. total_ns: sum of their durations; more than busy_ns if they overlap.
         busy_ns: length of their union. idle_ns: the rest of the window.
+        gpu_span_ns: of the stream's device, so that its streams can be compared.
     """
 
     device: int
     stream: int
     events: int
     window_ns: int
+    gpu_span_ns: int
     total_ns: int
     busy_ns: int
     idle_ns: int
 
 
 @dataclass(frozen=True)
-class DeviceUse:
+class DeviceUse(_Busy):
     """What one device did during the trace's span: busy_ns + idle_ns = window_ns.
 
     Attributes:
@@ -92,6 +128,7 @@ class DeviceUse:
 
     device: int
     window_ns: int
+    gpu_span_ns: int
     busy_ns: int
     idle_ns: int
     overlapped_ns: int
@@ -158,6 +195,7 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
             label_of[signature],
             gpu.name.astype(np.int64),
             gpu.category.astype(np.int64),
+            gpu.reason.astype(np.int64),
         ],
         axis=1,
     )
@@ -165,37 +203,39 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     inverse = inverse.reshape(-1)
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
-    order = np.lexsort((np.arange(len(distinct)), -total))
     modules = {
         number: tuple(trace.names[code] for code in tree.regions(number)) for number in set(distinct[:, 2].tolist())
     }
-    return [
+    rows = [
         BreakdownRow(
             device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
+            UNATTACHED_REASONS[reason] if reason else "",
         )
-        for row, (device, stream, where, name, label, kernel, category) in zip(
-            order.tolist(), distinct[order].tolist(), strict=True
-        )
+        for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
     ]  # fmt: skip
+    return sorted(rows, key=_order)
 
 
 def stream_use(trace: Trace) -> list[StreamUse]:
     """Busy and idle time of every stream that ran something."""
-    window, gpu = trace.span, trace.gpu
+    window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
     found = []
     for device, stream in np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0).tolist():
         mine = (gpu.device == device) & (gpu.stream == stream)
         busy = union(gpu.ts[mine], gpu.end[mine]).length
         total = int(gpu.dur[mine].sum())
-        found.append(StreamUse(device, stream, int(mine.sum()), window.length, total, busy, window.length - busy))
+        found.append(
+            StreamUse(device, stream, int(mine.sum()), window.length, spans[device], total, busy, window.length - busy)
+        )
     return found
 
 
 def device_use(trace: Trace) -> list[DeviceUse]:
     """Busy, idle and overlapped time of every device, and how much of the communication nothing hides."""
     window, gpu = trace.span, trace.gpu
-    kernels = gpu.category == (trace.categories.index("kernel") if "kernel" in trace.categories else -1)
+    spans = _gpu_spans(trace)
+    kernels = np.isin(gpu.category, [code for code, name in enumerate(trace.categories) if name in KERNEL_CATEGORIES])
     found = []
     for device in np.unique(gpu.device).tolist():
         mine = gpu.device == device
@@ -203,12 +243,19 @@ def device_use(trace: Trace) -> list[DeviceUse]:
         compute, communication = _busy(trace, mine & kernels & ~trace.is_comm), _busy(trace, mine & trace.is_comm)
         found.append(
             DeviceUse(
-                device, window.length, busy.length, window.length - busy.length, _overlapped(trace, mine),
-                compute.length, _busy(trace, mine & ~kernels).length, communication.length,
+                device, window.length, spans[device], busy.length, window.length - busy.length,
+                _overlapped(trace, mine), compute.length, _busy(trace, mine & ~kernels).length, communication.length,
                 communication.length - intersection(communication, compute).length,
             )
         )  # fmt: skip
     return found
+
+
+def _gpu_spans(trace: Trace) -> dict[int, int]:
+    """By device, from the start of its first event to the end of its last one, ns."""
+    gpu = trace.gpu
+    devices = np.unique(gpu.device).tolist()
+    return {one: int(gpu.end[gpu.device == one].max() - gpu.ts[gpu.device == one].min()) for one in devices}
 
 
 def host_use(trace: Trace) -> HostUse:
@@ -251,6 +298,11 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
         names = [str(number) for number in range(1, len(spans) + 1)]
     busy = union(trace.gpu.ts, trace.gpu.end)
     return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+
+
+def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:
+    """The longest first; of equal ones an order that does not depend on the file's."""
+    return -row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel
 
 
 def _labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:

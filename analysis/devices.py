@@ -12,13 +12,18 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import structs
 
 from ..schemas.files import Source, load
 from ..trace.errors import TraceFormatError
 
-__all__ = ["Device", "find_device", "known_devices", "read_devices"]
+__all__ = ["Device", "find_device", "known_devices", "read_devices", "why_unknown"]
 
 _GB = 1e9
+_NO_NAMES = frozenset(
+    {"", "AMD Radeon Graphics", "AMD Radeon(TM) Graphics", "Graphics Device", "NVIDIA Graphics Device"}
+)
+"""What drivers call a device that they have no name for."""
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 _REMEDY = "see the table devices.json of etplus.analysis for the form"
 
@@ -29,8 +34,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         name: for people.
         aliases: parts of the names that `deviceProperties` give it, whole words in any case.
-        properties: other `deviceProperties` that tell the device, all of them together, where its name does not.
-        min_memory_gb, max_memory_gb: an alias holds for devices with memory (10⁹ bytes) in this range only.
+        properties: other `deviceProperties` that identify the device, all of them together, where the trace has no name
+            of its own for it ("", "AMD Radeon Graphics"); a pair of numbers is a range, both ends included.
+        min_memory_gb, max_memory_gb: only devices with memory (10⁹ bytes) in this range are meant.
         tflops: 10¹² operations per second by element type, torch's names; "tf32" for float32 on tensor cores, "float8".
         memory_gb_s: 10⁹ bytes per second to and from device memory.
         multiprocessors: number of SMs or CUs. l2_bytes: size of the last cache. l2_gb_s: 10⁹ bytes per second to and
@@ -39,7 +45,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     aliases: tuple[str, ...] = ()
-    properties: dict[str, int | str] = {}
+    properties: dict[str, int | str | tuple[int, int]] = {}
     min_memory_gb: float = 0
     max_memory_gb: float = float("inf")
     tflops: dict[str, Positive]
@@ -63,19 +69,34 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.memory_gb_s * _GB
 
     def fits(self, properties: Mapping[str, Any]) -> int:
-        """How well the properties of a real device fit: length of the alias found in its name, 0 for another device."""
+        """How well the properties of a real device fit: length of the alias found in its name, 0 for another device.
+
+        Devices without a name of their own are found by `properties`, which counts 1.
+        """
         name = str(properties.get("name", ""))
         memory = properties.get("totalGlobalMem")
         if isinstance(memory, int) and not self.min_memory_gb <= memory / _GB <= self.max_memory_gb:
             return 0
-        found = max((len(alias) for alias in self.aliases if _stands_in(alias, name)), default=0)
-        told = bool(self.properties) and all(properties.get(key) == value for key, value in self.properties.items())
-        return max(found, int(told))
+        found = max((len(alias) for alias in self.aliases if _has_words(name, alias)), default=0)
+        if found or not self.properties or (name not in _NO_NAMES and "name" not in self.properties):
+            return found
+        return int(all(_agrees(properties.get(key), wanted) for key, wanted in self.properties.items()))
+
+    @property
+    def peaks(self) -> tuple[dict[str, float], float]:
+        """What shares of peaks depend on; equal for devices that need not be told apart."""
+        return self.tflops, self.memory_gb_s
 
 
-def _stands_in(alias: str, name: str) -> bool:
-    """Whether a name has the alias in it as whole words: no "L4" in "L40S", no "B200" in "GB200"."""
+def _has_words(name: str, alias: str) -> bool:
+    """Whether a name contains the alias as whole words: no "L4" in "L40S", no "B200" in "GB200"."""
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
+
+
+def _agrees(given: Any, wanted: int | str | tuple[int, int]) -> bool:
+    if isinstance(wanted, tuple):
+        return isinstance(given, int) and wanted[0] <= given <= wanted[1]
+    return bool(given == wanted)
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,15 +124,49 @@ def read_devices(source: Source) -> tuple[Device, ...]:
 
 
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:
-    """The device that an entry of Kineto's `deviceProperties` means, None if no table has it.
+    """The device that an entry of Kineto's `deviceProperties` means.
+
+    None if no table has it, or if it could be one of several with different peaks (`why_unknown` says which).
 
     Args:
         own: devices that come before those of the table. A single one without aliases holds for any device.
+
+    Example:
+        >>> nameless = {"name": "", "numSms": 304, "warpSize": 64, "computeMajor": 9, "computeMinor": 4}
+        >>> device = find_device({**nameless, "totalGlobalMem": 206141652992})
+        >>> device.name if device else None
+        'MI300X'
     """
+    found = _candidates(properties or {}, own)
+    if not found or any(one.peaks != found[0].peaks for one in found):
+        return None
+    return found[0] if len(found) == 1 else structs.replace(found[0], name=_either(found))
+
+
+def why_unknown(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> str:
+    """Why `find_device` finds none.
+
+    Example:
+        >>> why_unknown({"name": "", "numSms": 80, "warpSize": 32, "computeMajor": 7, "computeMinor": 0})
+        'by its properties it could be V100 SXM2 or V100 PCIe'
+    """
+    found = _candidates(properties or {}, own)
+    return f"by its properties it could be {_either(found)}" if found else "not in the table of devices"
+
+
+def _candidates(properties: Mapping[str, Any], own: Sequence[Device]) -> list[Device]:
+    """The devices of the first table that has any, those that fit best."""
     if len(own) == 1 and not own[0].aliases and not own[0].properties:
-        return own[0]
+        return [own[0]]
     for table in (own, known_devices()):
-        best = max(table, key=lambda device: device.fits(properties or {}), default=None)
-        if best is not None and best.fits(properties or {}) > 0:
-            return best
-    return None
+        fits = [device.fits(properties) for device in table]
+        best = max(fits, default=0)
+        if best > 1:
+            return [table[fits.index(best)]]
+        if best:
+            return [device for device, fit in zip(table, fits, strict=True) if fit]
+    return []
+
+
+def _either(found: Sequence[Device]) -> str:
+    return " or ".join(device.name for device in found)

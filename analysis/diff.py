@@ -59,6 +59,7 @@ class Difference:
         a, b: names of the files. device_a, device_b: of the devices.
         total_a, total_b: device time, ns.
         ops, kernels: by name (operators with shapes if asked for).
+        damage: what is wrong with the files, in sentences.
         gains, losses: operators that take less and more time in B, those with the greatest change first.
     """
 
@@ -70,6 +71,7 @@ class Difference:
     total_b: int
     ops: list[DiffRow]
     kernels: list[DiffRow]
+    damage: tuple[str, ...] = ()
 
     @property
     def gains(self) -> list[DiffRow]:
@@ -91,6 +93,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False) -> Differenc
     return Difference(
         a.trace.file, b.trace.file, _devices(a), _devices(b), int(a.trace.gpu.dur.sum()), int(b.trace.gpu.dur.sum()),
         _match(_ops(a, by_shape), _ops(b, by_shape)), _match(_kernels(a), _kernels(b)),
+        (*a.trace.damage, *b.trace.damage),
     )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
 def _ops(analysis: Analysis, by_shape: bool) -> dict[str, Side]:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in analysis.breakdown:
-        name = row.op or "(launched by no operator)"
+        name = row.label
         groups[f"{name} {row.shapes}".rstrip() if by_shape else name].append((row.count, row.total_ns))
     return {name: Side(sum(n for n, _ in of), sum(t for _, t in of)) for name, of in groups.items()}
 
@@ -147,6 +150,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} ms of GPU events",
         f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} ms of GPU events{change}",
     ]
+    head += [f"warning {sentence}" for sentence in found.damage]
     parts = ["\n".join(printable(line) for line in head)]
     parts.append(_table("operators, by the change in total time", found.ops, width, top, above=False))
     parts.append(_table("kernels, by the change in total time", found.kernels, width, top, above=True))

@@ -12,9 +12,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from ..trace.tensors import Signature, Tensor
+from ..trace.tensors import Signature, Tensor, total_bytes
+from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS
-from .outputs import NORMALISATIONS, POINTWISE, READS_WHAT_IT_WRITES, WRITES_ONLY, broadcast, matmul_shape
+from .outputs import (
+    COMPARISONS,
+    NORMALISATIONS,
+    POINTWISE,
+    READS_WHAT_IT_WRITES,
+    REDUCTIONS,
+    SEVERAL_GRADIENTS,
+    WRITES_ONLY,
+    Returned,
+    broadcast,
+    concatenated,
+    matmul_shape,
+)
+from .serving import (
+    DEPENDS_ON_DATA,
+    FUSED_EXPERTS,
+    IN_PLACE,
+    NORM_WITH_ADD,
+    OUT_FIRST,
+    experts_flops,
+    moved_cache,
+    moved_in_place,
+    moved_rotary,
+    norm_with_add,
+)
 
 __all__ = ["Operator", "bytes_moved", "flops", "operator", "register", "wants_values"]
 
@@ -28,14 +53,15 @@ class Operator:
 
     Attributes:
         flops: FLOPs of a call, None where its shapes do not tell.
-        outputs: shapes of what it returns, for traces that do not record them; None where the inputs do not tell.
+        outputs: what it returns, for traces that do not record it: shapes (of the call's element type) or tensors; None
+            where the inputs do not tell.
         moved: bytes of a call, if they are not the sum of inputs and outputs.
         values: numbers among the arguments matter (strides, padding).
         parts: number of kernels that share the FLOPs: two in a convolution's backward.
     """
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: Callable[[Signature], list[Shape] | None] | None = None
+    outputs: Callable[[Signature], Returned | None] | None = None
     moved: Callable[[Signature], int | None] | None = None
     values: bool = False
     parts: int = 1
@@ -101,7 +127,7 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
             total = entry.moved(signature)
         else:
             outputs = _outputs(name, entry, signature)
-            total = None if outputs is None else _sizes((*signature.tensors, *outputs))
+            total = None if outputs is None else total_bytes((*signature.tensors, *outputs))
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
     return total if total is not None and 0 <= total < _MAX else None
@@ -111,15 +137,12 @@ def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[T
     """What a call returned, as recorded or as far as it follows from the inputs."""
     if name.endswith("_") and not name.endswith("__") and signature.inputs:  # in place
         return signature.inputs[0].tensors
-    if signature.outputs is not None:
+    if signature.outputs or entry is None or entry.outputs is None:
         return signature.outputs
-    shapes = entry.outputs(signature) if entry is not None and entry.outputs is not None else None
-    return None if shapes is None else tuple(Tensor(shape, signature.dtype) for shape in shapes)
-
-
-def _sizes(tensors: tuple[Tensor, ...]) -> int | None:
-    sizes = [tensor.nbytes for tensor in tensors]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    returned = entry.outputs(signature)  # "none" of an operator that returns something means "not recorded"
+    if returned is None:
+        return None
+    return tuple(one if isinstance(one, Tensor) else Tensor(one, signature.dtype) for one in returned)
 
 
 # Matrix products
@@ -138,8 +161,8 @@ def _matmul_flops(first: int) -> Callable[[Signature], int | None]:
     return count
 
 
-def _matmul_outputs(first: int) -> Callable[[Signature], list[Shape] | None]:
-    def shapes(signature: Signature) -> list[Shape] | None:
+def _matmul_outputs(first: int) -> Callable[[Signature], Returned | None]:
+    def shapes(signature: Signature) -> Returned | None:
         left, right = signature.shape(first), signature.shape(first + 1)
         shape = matmul_shape(left, right) if left and right else None
         return None if shape is None else [shape]
@@ -152,7 +175,7 @@ def _linear_flops(signature: Signature) -> int | None:
     return 2 * prod(inputs) * prod(weight[:-1]) if inputs and weight and inputs[-1] == weight[-1] else None
 
 
-def _linear_outputs(signature: Signature) -> list[Shape] | None:
+def _linear_outputs(signature: Signature) -> Returned | None:
     inputs, weight = signature.shape(0), signature.shape(1)
     return [inputs[:-1] + weight[:-1]] if inputs and weight else None
 
@@ -165,69 +188,8 @@ register("linear", Operator(_linear_flops, _linear_outputs))
 
 # Attention
 
-
-@dataclass(frozen=True)
-class _Attention:
-    """Scaled dot-product attention.
-
-    Attributes:
-        query: position of query; key and value stand behind it.
-        heads_last: tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension).
-        packed: position of the offsets of sequences that are packed into one, with the longest lengths two behind
-            it; −1 if it has none.
-        backward: counts the gradients.
-    """
-
-    query: int = 0
-    heads_last: bool = False
-    packed: int = -1
-    backward: bool = False
-
-    def flops(self, signature: Signature) -> int | None:
-        shapes = [signature.shape(self.query + i) for i in range(3)]
-        if any(shape is None or len(shape) < 2 for shape in shapes):
-            return None
-        query, key, value = (shape for shape in shapes if shape is not None)
-        offsets = signature.shape(self.packed) if self.packed >= 0 else None
-        if offsets is not None:  # lengths are not recorded: every sequence counts as the longest one
-            longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
-            pairs = (offsets[0] - 1) * query[-2] * prod(longest)
-        else:
-            pairs = prod(query[:-1]) * key[-3 if self.heads_last else -2]
-        dim, dim_v = query[-1], value[-1]
-        return 2 * pairs * (3 * dim + 2 * dim_v if self.backward else dim + dim_v)
-
-    def outputs(self, signature: Signature) -> list[Shape] | None:
-        shapes = [signature.shape(self.query + i) for i in range(3)]
-        if any(not shape for shape in shapes):
-            return None
-        query, key, value = (shape for shape in shapes if shape is not None)
-        return [query, key, value] if self.backward else [(*query[:-1], value[-1])]
-
-    def entry(self) -> Operator:
-        """Its row in the table."""
-        return Operator(self.flops, self.outputs, values=self.packed >= 0)
-
-
-register(
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"
-    " _scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu"
-    " _scaled_dot_product_fused_attention_overrideable",
-    _Attention().entry(),
-)
-register(
-    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward"
-    " _scaled_dot_product_cudnn_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward"
-    " _scaled_dot_product_fused_attention_overrideable_backward",
-    _Attention(1, backward=True).entry(),
-)
-register("_flash_attention_forward", _Attention(heads_last=True, packed=3).entry())
-register("_efficient_attention_forward", _Attention(heads_last=True, packed=4).entry())
-register("_flash_attention_backward", _Attention(1, heads_last=True, packed=6, backward=True).entry())
-register("_efficient_attention_backward", _Attention(1, heads_last=True, packed=6, backward=True).entry())
-register("_cudnn_attention_forward", _Attention(packed=4).entry())
-register("flash_attn::_flash_attn_forward", _Attention(heads_last=True).entry())
-register("flash_attn::_flash_attn_backward", _Attention(1, heads_last=True, backward=True).entry())
+for _name, _attention in ATTENTION.items():
+    register(_name, Operator(_attention.flops, _attention.outputs, values=True))
 
 
 # Convolutions
@@ -243,7 +205,7 @@ for _name, _gradient in GRADIENTS.items():
 
 def _buffer_bytes(signature: Signature) -> int | None:
     """Every tensor once: those that are written stand among the inputs."""
-    return _sizes(signature.tensors)
+    return total_bytes(signature.tensors)
 
 
 def _gathered_bytes(signature: Signature) -> int | None:
@@ -254,7 +216,7 @@ def _gathered_bytes(signature: Signature) -> int | None:
         if table is None or indices is None or axis not in (0, "0"):
             return None
         outputs = (Tensor(indices + table[1:], signature.tensors[0].dtype),)
-    total, chosen = _sizes(outputs), _sizes(signature.tensors[1:])
+    total, chosen = total_bytes(outputs), total_bytes(signature.tensors[1:])
     return None if total is None or chosen is None else 2 * total + chosen
 
 
@@ -262,7 +224,7 @@ _UNCOUNTED = Operator(moved=lambda signature: None)
 _BUFFERS = Operator(moved=_buffer_bytes)
 
 
-def _pointwise_outputs(signature: Signature) -> list[Shape] | None:
+def _pointwise_outputs(signature: Signature) -> Returned | None:
     shape = broadcast([tensor.shape for tensor in signature.tensors])
     return None if shape is None else [shape]
 
@@ -271,3 +233,29 @@ register(POINTWISE, Operator(outputs=_pointwise_outputs))
 register(NORMALISATIONS, Operator(outputs=lambda signature: [signature.shape(0) or ()]))
 register(WRITES_ONLY, _BUFFERS)
 register(READS_WHAT_IT_WRITES, Operator(moved=_gathered_bytes, values=True))
+
+
+def _compared(signature: Signature) -> Returned | None:
+    shape = broadcast([tensor.shape for tensor in signature.tensors])
+    return None if shape is None else [Tensor(shape, "bool")]
+
+
+register(COMPARISONS, Operator(outputs=_compared))
+register("cat concat concatenate", Operator(outputs=concatenated, values=True))
+for _name, _reduction in REDUCTIONS.items():
+    register(_name, Operator(outputs=_reduction.outputs, moved=_reduction.moved, values=True))
+for _name, _gradients in SEVERAL_GRADIENTS.items():
+    register(_name, Operator(outputs=_gradients.outputs, values=True))
+
+
+# Serving frameworks
+
+register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", Operator(_linear_flops, _linear_outputs))
+register(OUT_FIRST, _BUFFERS)
+register(IN_PLACE, Operator(moved=moved_in_place))
+register(NORM_WITH_ADD, Operator(outputs=norm_with_add))
+register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=lambda signature: [signature.shape(0) or ()]))
+register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=moved_rotary, values=True))
+register("sglang::store_cache", Operator(moved=moved_cache))
+register(FUSED_EXPERTS, Operator(experts_flops, moved=lambda signature: None))
+register(DEPENDS_ON_DATA, _UNCOUNTED)

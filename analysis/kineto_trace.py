@@ -7,22 +7,25 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..schemas.kineto import CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
+from ..schemas.damage import damage_of
+from ..schemas.kineto import COPY_CATEGORIES, CPU_CATEGORIES, PYTHON_CATEGORY, EventTable, KinetoTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
 from ..schemas.launches import find_launches
 from ..schemas.records import UNREADABLE
 from ..trace.columns import IntColumn, positions
 from ..trace.comm_kernels import collective_of, is_comm_kernel, kernel_comm
 from ..trace.dtypes import itemsize
-from ..trace.tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from ..trace.tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Trace, reasons
 from ..trace.tensors import Signatures
 from ..trace.trace import Comm
 from .flops import wants_values
 
-__all__ = ["device_properties", "from_kineto"]
+__all__ = ["NO_GPU", "comm_of", "device_properties", "from_kineto", "size_of_copy"]
 
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
-_NO_GPU = "the trace has no GPU events"
+NO_GPU = "the trace has no GPU events"
+"""A note, where there are none."""
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -36,8 +39,9 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
     call_columns = _calls(events, calls, table)
     gpu = _gpu_events(events, launches.row, launches.op, positions(runtime_row, launches.launcher))
     distributed = kineto.header_value("distributedInfo")
-    rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    notes = [] if len(gpu) else [_NO_GPU]
+    info = distributed if isinstance(distributed, dict) else {}
+    rank = info.get("rank")
+    notes = [] if len(gpu) else [NO_GPU]
     if len(gpu) and not table.values:
         notes.append(_NO_SHAPES)
     return Trace(
@@ -45,17 +49,18 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
         calls=call_columns, runtime=_runtime_calls(events, calls, runtime_row, launches.launcher), gpu=gpu,
         properties=device_properties(kineto.header_value("deviceProperties"), gpu.device),
         rank=rank if type(rank) is int else None, base_time_ns=kineto.base_time_ns, coverage={}, notes=tuple(notes),
+        damage=damage_of(kineto), distributed_info=info,
     )  # fmt: skip
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
     """What is known of each device number that GPU events have.
 
-    AMD's numbers are not those of `deviceProperties`: where all that are listed have one name, it holds for any number.
+    AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
     """
     records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     by_id = {one.get("id"): one for one in records}
-    alike = len({one.get("name") for one in records}) == 1
+    alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
     found = {}
     for number in np.unique(device).tolist():
         if number in by_id or alike:
@@ -91,16 +96,17 @@ def _runtime_calls(events: EventTable, calls: CpuCalls, rows: IntColumn, launche
 def _gpu_events(events: EventTable, rows: IntColumn, call: IntColumn, runtime: IntColumn) -> GpuEvents:
     sizes, comm = np.full(len(rows), -1, np.int64), {}
     communicates = np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]]
-    copies = events.mask(frozenset({"gpu_memcpy", "gpu_memset"}))[rows] & ~communicates
+    copies = events.mask(COPY_CATEGORIES)[rows] & ~communicates
     told = np.flatnonzero(communicates | copies)
     for position, args in zip(told.tolist(), events.args_of(rows[told]), strict=True):
         if communicates[position]:
-            comm[position] = _comm(args, events.names[events.name[rows[position]]])
+            comm[position] = comm_of(args, events.names[events.name[rows[position]]])
         else:
             sizes[position] = size_of_copy(args)
     return GpuEvents(
         events.name[rows], events.category[rows], events.ts[rows], np.maximum(events.dur[rows], 0),
-        events.device[rows], events.stream[rows], call, runtime, sizes, comm, events.index[rows],
+        events.device[rows], events.stream[rows], call, runtime, reasons(call, runtime), sizes, comm,
+        events.index[rows],
     )  # fmt: skip
 
 
@@ -113,7 +119,8 @@ def size_of_copy(args: bytes) -> int:
     return size if type(size) is int and 0 <= size < 2**62 else -1
 
 
-def _comm(args: bytes, kernel: str) -> Comm:
+def comm_of(args: bytes, kernel: str) -> Comm:
+    """What a communication kernel communicates, from its `args` and, for the collective, its name."""
     try:
         told = kernel_comm(args)
     except UNREADABLE:

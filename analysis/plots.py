@@ -102,7 +102,7 @@ def _operators(analysis: Analysis) -> Figure | None:
     by_op: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     by_kernel: dict[str, int] = defaultdict(int)
     for row in analysis.breakdown:
-        by_op[row.op or "(launched by no operator)"][row.kernel] += row.total_ns
+        by_op[row.label][row.kernel] += row.total_ns
     ops = sorted(by_op, key=lambda op: (-sum(by_op[op].values()), op))[:_OPS]
     if not ops:
         return None

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 from ..schemas.collector import collector_paused
-from ..schemas.etplus_reader import read_etplus
+from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Source, load
-from ..schemas.kineto import read_kineto
+from ..schemas.kineto import parse_kineto
 from ..trace.derive import from_etplus
 from ..trace.tables import Trace
 from .kineto_trace import from_kineto
 
-__all__ = ["NamedBytes", "is_kineto", "read_trace"]
+__all__ = ["is_kineto", "read_trace"]
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
-
-
-class NamedBytes(io.BytesIO):
-    """Bytes that have been read already, with the name that messages are to give."""
-
-    def __init__(self, name: str, data: bytes) -> None:
-        super().__init__(data)
-        self.name = name
 
 
 @collector_paused()
@@ -35,10 +26,9 @@ def read_trace(source: Source, *, progress: bool = False) -> Trace:
         TraceFormatError: neither of them, or broken beyond recovery.
     """
     blob = load(source, progress=progress)
-    data = NamedBytes(blob.name, blob.data)
     if is_kineto(blob.data):
-        return from_kineto(read_kineto(data, progress=progress, modules=True))
-    return from_etplus(read_etplus(data))
+        return from_kineto(parse_kineto(blob, progress=progress, modules=True))
+    return from_etplus(parse_etplus(blob))
 
 
 def is_kineto(data: bytes) -> bool:

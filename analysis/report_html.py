@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
@@ -61,12 +61,13 @@ def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
     }
 
 
-def report_html(ranks: Iterable[RankReport], title: str = "") -> bytes:
+def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = ()) -> bytes:
     """The page; the same traces give the same bytes.
 
     Args:
         ranks: one or several, from `rank_report`; shown in order of rank where all traces tell theirs.
         title: by default the file's name.
+        warnings: of the job, shown above everything, as is the damage of each trace.
     """
     found = list(ranks)
     numbers = [one["rank"] for one in found]
@@ -79,6 +80,7 @@ def report_html(ranks: Iterable[RankReport], title: str = "") -> bytes:
     shown = {
         "title": name,
         "version": __version__,
+        "warnings": list(warnings),
         "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
         "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
     }

@@ -14,6 +14,7 @@ __all__ = ["overheads_text", "text_of"]
 
 _MS = 1e6
 _US = 1e3
+_SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
 _TYPES = {
     "t2": "T2 to the first launch",
     "t3": "T3 after the last launch",
@@ -68,12 +69,13 @@ def _head(analysis: Analysis, width: int) -> str:
         f" {trace.span.length / _MS:,.3f} ms",
     ]
     for use in analysis.device_use:
-        name = trace.properties.get(use.device, {}).get("name", "no name")
+        name = trace.properties.get(use.device, {}).get("name") or "no name"
         lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
     lines.append(
         f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
         f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
     )
+    lines += [f"warning {sentence}" for sentence in trace.damage]
     lines += [f"note    {note}" for note in analysis.notes]
     return "\n".join(
         part
@@ -92,22 +94,22 @@ def _peaks(device: Device | None) -> str:
 def _streams(analysis: Analysis, width: int) -> str:
     rows = [
         [f"device {one.device} stream {one.stream}", one.events, number(one.busy_ns / _MS, 3),
-         number(one.idle_ns / _MS, 3), share(one.busy_ns / one.window_ns if one.window_ns else None)]
+         number(one.idle_ns / _MS, 3), share(one.busy_share), share(one.busy_share_of_gpu_span)]
         for one in analysis.streams
     ]  # fmt: skip
-    return render("streams", ["stream", "events", "busy ms", "idle ms", "busy"], rows, width)
+    return render(f"streams{_SPANS}", ["stream", "events", "busy ms", "idle ms", "busy", "of GPU"], rows, width)
 
 
 def _devices(analysis: Analysis, width: int) -> str:
-    heads = ["device", "busy ms", "idle ms", "overlap ms", "compute ms", "copy ms", "comm ms", "exposed"]
+    heads = ["device", "busy ms", "idle ms", "overlap", "compute", "copy", "comm", "exposed", "busy", "of GPU"]
     rows = [
         [str(one.device), *(number(value / _MS, 3) for value in (
             one.busy_ns, one.idle_ns, one.overlapped_ns, one.compute_ns, one.copy_ns, one.communication_ns,
             one.exposed_communication_ns,
-        ))]
+        )), share(one.busy_share), share(one.busy_share_of_gpu_span)]
         for one in analysis.device_use
     ]  # fmt: skip
-    return render("devices", heads, rows, width)
+    return render(f"devices{_SPANS}", heads, rows, width)
 
 
 def _modules(analysis: Analysis, width: int, top: int) -> str:
@@ -124,7 +126,7 @@ def _operators(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in analysis.breakdown:
         shapes = f" {row.shapes}" if by_shape and row.shapes else ""
-        groups[(row.op or "(launched by no operator)") + shapes].append((row.count, row.total_ns))
+        groups[row.label + shapes].append((row.count, row.total_ns))
     return _grouped("device time by operator", "operator", groups, width, top)
 
 
@@ -140,13 +142,17 @@ def _grouped(title: str, head: str, groups: dict[str, list[tuple[int, int]]], wi
 
 
 def _kernels(analysis: Analysis, width: int, top: int) -> str:
-    """Two lines a kernel: the operators that launched it and its name, which is long; below them the numbers."""
-    heads = ["type", "count", "mean µs", "TFLOP/s", "GB/s", "FLOPs", "memory", "bound"]
+    """Two lines a kernel: the operators that launched it and its name, which is long; below them the numbers.
+
+    "of op" is the rate of the operators over the time of all their kernels.
+    """
+    heads = ["type", "count", "mean µs", "TFLOP/s", "of op", "GB/s", "FLOPs", "memory", "bound"]
     shown = analysis.kernels[:top]
     rows = [
         [
             f"  {row.dtype or '-'}", row.count, number(row.mean_ns / _US, 2),
-            number(None if row.flops_per_second is None else row.flops_per_second / 1e12, 2),
+            *(number(None if rate is None else rate / 1e12, 2)
+              for rate in (row.flops_per_second, row.operator_flops_per_second)),
             number(None if row.bytes_per_second is None else row.bytes_per_second / 1e9),
             share(row.flops_share), share(row.bytes_share), row.bound,
         ]

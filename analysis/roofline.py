@@ -9,21 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.kineto import COPY_CATEGORIES
 from ..schemas.kineto_calls import nearest
 from ..trace.columns import IntColumn
 from ..trace.intervals import sums
+from ..trace.kernel_kinds import computes_products
 from ..trace.tables import OP, Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
 
 __all__ = ["KernelRow", "Work", "find_devices", "kernel_table", "work_of_events"]
 
-_MAIN = re.compile(
-    r"gemm|gemv|conv|wgrad|dgrad|winograd|cijk|xmma|cutlass|flash|fmha|attention|implicit|direct|sm\d+_|nvjet"
-    r"|igemm|naive_conv|mm_kernel|dot_kernel",
-    re.IGNORECASE,
-)
-_NEVER_MAIN = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
 
@@ -42,6 +38,8 @@ class Work:
         flops, bytes: int64, −1 if unknown or if it is another kernel's.
         dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
         call: int64, position of the operator that the FLOPs are of, else of the one that launched it; −1 for none.
+        operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
+            convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
     """
 
     flops: IntColumn
@@ -49,6 +47,7 @@ class Work:
     dtype: npt.NDArray[np.int32]
     dtypes: list[str]
     call: IntColumn
+    operator_ns: IntColumn
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,8 @@ class KernelRow:
         count: number of events. total_ns: sum of their durations.
         flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
             None if they are known for none.
+        operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
+        peak_flops_per_second: the device's peak for the element type, which `flops_share` is of; None if unknown.
         flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown.
         bound: "compute", "memory", by which the time at peak is longer; "" where it is not known.
     """
@@ -75,6 +76,8 @@ class KernelRow:
     flops_ns: int
     bytes: int | None
     bytes_ns: int
+    operator_ns: int
+    peak_flops_per_second: float | None
     flops_share: float | None
     bytes_share: float | None
     bound: str
@@ -88,6 +91,11 @@ class KernelRow:
     def flops_per_second(self) -> float | None:
         """Achieved rate."""
         return self.flops / self.flops_ns * 1e9 if self.flops is not None and self.flops_ns else None
+
+    @property
+    def operator_flops_per_second(self) -> float | None:
+        """Rate of the operators as a whole: their FLOPs over the time of all their kernels, not this one's alone."""
+        return self.flops / self.operator_ns * 1e9 if self.flops is not None and self.operator_ns else None
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -123,13 +131,15 @@ def work_of_events(trace: Trace) -> Work:
     launched = np.flatnonzero((gpu.call >= 0) & ~np.isin(gpu.category, _copies(trace)))
     owner = nearest(gpu.call, calls.parent, innermost) if len(calls) else gpu.call
     work = Work(
-        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace), gpu.call.copy()
-    )
+        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace),
+        gpu.call.copy(), np.zeros(len(gpu), np.int64),
+    )  # fmt: skip
     named = _named_main(trace)
     for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
         call = int(owner[events[0]])
         main = _main(trace, events, trace.names[calls.name[call]], named)
         _share(trace, work.flops, main, int(count[call]))
+        _share(trace, work.operator_ns, main, int(gpu.dur[events].sum()))
         for kernels in main:
             work.call[kernels] = call
             if np.all((gpu.call[kernels] == call) | (size[gpu.call[kernels]] < 0)):
@@ -168,13 +178,12 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 def _copies(trace: Trace) -> list[int]:
-    return [code for code, name in enumerate(trace.categories) if name in ("gpu_memcpy", "gpu_memset")]
+    return [code for code, name in enumerate(trace.categories) if name in COPY_CATEGORIES]
 
 
 def _named_main(trace: Trace) -> Mask:
     """Which GPU events have the name of a main kernel."""
-    named = [bool(_MAIN.search(name)) and not _NEVER_MAIN.search(name) for name in trace.names]
-    main: Mask = np.array(named, np.bool_)[trace.gpu.name]
+    main: Mask = np.array([computes_products(name) for name in trace.names], np.bool_)[trace.gpu.name]
     return main
 
 
@@ -241,28 +250,30 @@ def kernel_table(
     inverse = inverse.reshape(-1)
     ops = _ops_by_row(trace, inverse, len(distinct))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
+    operator_ns = sums(inverse, work.operator_ns, len(distinct))
     done, moved = (_known_sums(inverse, column, gpu.dur, len(distinct)) for column in (work.flops, work.bytes))
     rows = []
     for row in np.lexsort((np.arange(len(distinct)), -total)).tolist():
         number, name, category, dtype = distinct[row].tolist()
         (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
-        rates = _against_peaks(devices.get(number), work.dtypes[dtype], done[row], moved[row])
+        device = devices.get(number)
+        peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
+        rates = _against_peaks(device, peak, done[row], moved[row])
         rows.append(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
-                int(total[row]), work_done, done_ns, size, moved_ns, *rates,
+                int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak, *rates,
             )
         )  # fmt: skip
     return rows
 
 
 def _against_peaks(
-    device: Device | None, dtype: str, done: tuple[int | None, int], moved: tuple[int | None, int]
+    device: Device | None, peak: float | None, done: tuple[int | None, int], moved: tuple[int | None, int]
 ) -> tuple[float | None, float | None, str]:
     """Shares of the peaks, and which of them bounds."""
     if device is None:
         return None, None, ""
-    peak = device.peak_flops(dtype)
     at_peak = done[0] / peak * 1e9 if done[0] is not None and peak else None
     at_bandwidth = moved[0] / device.bytes_per_second * 1e9 if moved[0] is not None else None
     shares = [

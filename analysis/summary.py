@@ -24,14 +24,15 @@ from .breakdown import (
     iterations,
     stream_use,
 )
-from .devices import Device
+from .devices import Device, why_unknown
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
-_UNKNOWN_DEVICE = "device {number} ({name}) is in no table of devices: no shares of peaks; give --device-spec"
-_NOT_TOLD = ("flops_ns", "bytes_ns")
+_UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"
+_NOT_TOLD = ("flops_ns", "bytes_ns", "operator_ns")
+_RATES = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,11 @@ def analyse(
     devices = find_devices(trace, own_devices)
     work = work_of_events(trace)
     unknown = [
-        _UNKNOWN_DEVICE.format(number=number, name=trace.properties.get(number, {}).get("name", "no name"))
+        _UNKNOWN_DEVICE.format(
+            number=number,
+            name=trace.properties.get(number, {}).get("name") or "no name",
+            reason=why_unknown(trace.properties.get(number), own_devices),
+        )
         for number in np.unique(trace.gpu.device).tolist()
         if number not in devices
     ]
@@ -150,12 +155,14 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
     return {
         "file": trace.file,
         "rank": trace.rank,
+        "damage": list(trace.damage),
         "notes": list(analysis.notes),
         "devices": {
             str(number): {
                 "name": trace.properties.get(number, {}).get("name"),
                 "known_as": analysis.devices[number].name if number in analysis.devices else None,
                 "tflops": analysis.devices[number].tflops if number in analysis.devices else None,
+                "peaks": _peaks(analysis, number),
                 "memory_gb_s": analysis.devices[number].memory_gb_s if number in analysis.devices else None,
             }
             for number in np.unique(trace.gpu.device).tolist()
@@ -171,16 +178,26 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
     }
 
 
+def _peaks(analysis: Analysis, number: int) -> dict[str, float]:
+    """FLOP/s that the shares in `Analysis.kernels` are of, by element type of the kernels whose FLOPs are known."""
+    rows = [row for row in analysis.kernels if row.device == number and row.flops is not None]
+    return {row.dtype: row.peak_flops_per_second for row in rows if row.peak_flops_per_second is not None}
+
+
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     """Its tables as rows of plain values."""
     return {
-        "streams": [asdict(row) for row in analysis.streams],
-        "device_use": [asdict(row) for row in analysis.device_use],
+        "streams": [_use_row(row) for row in analysis.streams],
+        "device_use": [_use_row(row) for row in analysis.device_use],
         "iteration_list": [asdict(row) | {"latency_ns": row.latency_ns} for row in analysis.iterations],
         "breakdown": [_breakdown_row(row) for row in analysis.breakdown],
         "kernels": [_kernel_row(row) for row in analysis.kernels],
         "host_ops": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.host_ops],
     }
+
+
+def _use_row(row: StreamUse | DeviceUse) -> dict[str, Any]:
+    return asdict(row) | {"busy_share": row.busy_share, "busy_share_of_gpu_span": row.busy_share_of_gpu_span}
 
 
 def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
@@ -189,5 +206,5 @@ def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
 
 def _kernel_row(row: KernelRow) -> dict[str, Any]:
     values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _NOT_TOLD}
-    rates = {name: getattr(row, name) for name in ("mean_ns", "flops_per_second", "bytes_per_second", "intensity")}
+    rates = {name: getattr(row, name) for name in _RATES}
     return values | rates | {"ops": " ".join(row.ops)}

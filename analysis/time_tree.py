@@ -13,7 +13,6 @@ __all__ = ["Branch", "time_tree"]
 
 _LEAST_SHARE = 0.0004
 _LEVELS_SHOWN = 24
-_NO_OP = "outside any operator"
 
 
 @dataclass
@@ -65,7 +64,7 @@ def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> Bra
         path = [root]
         for module in row.modules[:_LEVELS_SHOWN]:
             path.append(path[-1].child(module, "module"))
-        path.append(path[-1].child(row.op or _NO_OP, "operator"))
+        path.append(path[-1].child(row.label, "operator"))
         kind = gpu_kind(row.kernel, row.category, row.kernel in comm_kernels)
         path.append(path[-1].child(row.kernel, "kernel", kind))
         for branch in path:

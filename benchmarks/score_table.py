@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 from etplus.linker import link
+from etplus.linker.ranks import file_rank
 from etplus.schemas.files import load
 from etplus.trace.trace import EtPlusDocument
 
@@ -124,7 +125,8 @@ def cpu_scores() -> list[Score]:
         if known["links"] is None:
             continue
         et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
-        scores += [_score(known, v, link(strip(et, v), strip(kineto, v))) for v in VARIANTS]
+        rank = file_rank(known["et"])  # bytes have no name that says it
+        scores += [_score(known, v, link(strip(et, v), strip(kineto, v), rank=rank)) for v in VARIANTS]
     return scores
 
 
@@ -145,7 +147,7 @@ def _score(known: dict[str, Any], variant: str, result: EtPlusDocument) -> Score
 
 def _note(result: EtPlusDocument) -> str:
     """What the report says about the windows: iteration, numbers, whether it is one run; else what it says first."""
-    notes = result.report.windows["notes"]
+    notes = _notes(result)
     return next((note for note in notes if note.startswith(("the ET ", "two runs"))), next(iter(notes), ""))
 
 
@@ -234,7 +236,12 @@ def _gpu(name: str, bar: str, met: Callable[[EtPlusDocument], bool], variant: st
 
 
 def _says(result: EtPlusDocument, part: str) -> bool:
-    return any(part in note for note in result.report.windows["notes"])
+    return any(part in note for note in _notes(result))
+
+
+def _notes(result: EtPlusDocument) -> list[str]:
+    refuted = result.report.to_dict()["identity"]["refutes"]
+    return [*(one["says"] for one in refuted), *result.report.windows["notes"]]
 
 
 def _is_next_iteration(result: EtPlusDocument) -> bool:

@@ -18,8 +18,9 @@ from ..analysis.reading import read_trace
 from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
-from ..schemas.files import open_output
-from ..trace.errors import UsageError
+from ..schemas.files import open_output, shown_name
+from ..schemas.transaction import check_outputs, make_folder
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -35,6 +36,7 @@ FILE is ET+ or a Kineto trace, gzipped or not. Shapes (and so FLOPs and bytes) a
 trace that was recorded with record_shapes.
 Exit status: 0 analysed, 2 bad input or usage, nothing written.
 """
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -64,19 +66,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse, write what was asked for, print; returns the exit status."""
+    check_outputs([arguments.overheads], [*arguments.files, arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
-    for folder in filter(None, (arguments.csv, arguments.plots)):
-        if Path(folder).exists() and not Path(folder).is_dir():
-            raise UsageError(f"{folder}: is no directory; choose another")
-    if arguments.plots:
+    csv_folder, plots_folder = (
+        None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
+    )
+    if plots_folder is not None:
         require_matplotlib()
     printed: list[Any] = []
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
     for file in arguments.files:
+        trace = read_trace(file, progress=True)
+        warn_of_damage([trace])
         analysis = analyse(
-            read_trace(file, progress=True),
+            trace,
             own,
             annotation=arguments.iteration_annotation,
             event_ns=event_ns,
@@ -90,14 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
             else text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape)
         )
         _gather(tables, analysis)
-        if arguments.plots:
-            _plot(analysis, arguments.plots, arguments.plot_format, len(arguments.files) > 1)
-    pooled = summarise(pool(rows), event_ns, arguments.files)
-    if arguments.overheads:
+        if plots_folder is not None:
+            _plot(analysis, plots_folder, arguments.plot_format, len(arguments.files) > 1)
+    pooled = summarise(pool(rows), event_ns, list(map(shown_name, arguments.files)))
+    if arguments.overheads is not None:
         with open_output(arguments.overheads) as out:
             out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
-    if arguments.csv:
-        _write_csv(tables, Path(arguments.csv))
+    if csv_folder is not None:
+        _write_csv(tables, csv_folder)
     if arguments.json:
         everything = {"traces": printed, "overheads": msgspec.to_builtins(pooled)}
         print(orjson.dumps(everything, option=orjson.OPT_INDENT_2).decode())
@@ -122,28 +127,27 @@ def _gather(tables: dict[str, list[dict[str, Any]]], analysis: Analysis) -> None
 
 
 def _write_csv(tables: dict[str, list[dict[str, Any]]], folder: Path) -> None:
-    _make(folder)
     for name, found in tables.items():
         text = io.StringIO(newline="")
         if found:
             writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(found)
+            writer.writerows({key: _cell(value) for key, value in row.items()} for row in found)
         with open_output(folder / f"{name}.csv") as out:
             out.write(text.getvalue().encode("utf-8", "replace"))
 
 
-def _plot(analysis: Analysis, folder: str, kind: str, several: bool) -> None:
-    _make(Path(folder))
+def _cell(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula, behind an apostrophe: names in a trace can be anyone's.
+
+    https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _plot(analysis: Analysis, folder: Path, kind: str, several: bool) -> None:
     stem = Path(analysis.trace.file).name.split(".json")[0] + "." if several else ""
-    write_plots(analysis, Path(folder), stem, kind)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another") from None
+    write_plots(analysis, folder, stem, kind)
 
 
 def _count(text: str) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ..analysis.augment import ARGUMENTS, augment
 from ..analysis.devices import read_devices
-from ..trace.errors import UsageError
+from ..schemas.transaction import check_outputs
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -37,10 +37,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Augment, and say on standard error what was written; returns the exit status."""
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    output = Path(arguments.output)
-    if output.is_file() and Path(arguments.input).is_file() and output.samefile(arguments.input):
-        raise UsageError(f"{arguments.output}: is the input; choose another output")
+    check_outputs([arguments.output], [arguments.input])
     done = augment(arguments.input, arguments.output, own, progress=True)
+    warn_of_damage([done])
     print(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes", file=sys.stderr)
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0

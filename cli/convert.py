@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 
 from ..converters.astra_sim import HOSTS
-from ..converters.convert import FORMATS, Conversion, convert
+from ..converters.convert import EXTENSIONS, FORMATS, PACKED, Conversion, convert, format_of, names_a_file
 from ..trace.errors import UsageError
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
 _EPILOG = """\
-formats (--to):
+formats (--to), and the extensions that stand for them:
 {formats}
+  All but {packed} also with .gz.
 
 examples:
-  etplus convert et_plus.json trace.0.et
-  etplus convert rank*.json.gz --to astra-sim --out job   # job.0.et, job.1.et, ...
-  etplus convert rank0.json rank1.json trace.json --to chrome
-  etplus convert et_plus.json step.svg --to dot --subtree 'ProfilerStep#3' --max-nodes 60
-  etplus convert job.0.et job.0.json --to json
-  etplus convert runs/*.json.gz --to npz --out dataset    # train/, valid/, test/
+  etplus convert et_plus.json -o trace.0.et
+  etplus convert rank*.json.gz --to astra-sim -o job      # job.0.et, job.1.et, ...
+  etplus convert rank0.json rank1.json -o trace.perfetto.json
+  etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
+  etplus convert job.0.et --to json -o job.0.json
+  etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
 
 Inputs are ET+ files, of trace-link or of Chakra's linker, and Chakra files (.et).
-All FILEs stand next to each other, before the options or after them.
+Without -o there may be two FILEs, the second of which is written and must not exist yet.
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
@@ -33,16 +36,19 @@ Exit status: 0 written, 2 bad input or usage, nothing written.
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description = "Convert ET+ to what simulators and viewers read, and Chakra traces back."
+    extensions: dict[str, list[str]] = {}
+    for extension, form in EXTENSIONS.items():
+        extensions.setdefault(form, []).append(extension)
     width = max(map(len, FORMATS))
-    parser.epilog = _EPILOG.format(formats="\n".join(f"  {name:{width}}  {text}" for name, text in FORMATS.items()))
+    formats = [f"  {name:{width}}  {text}" for name, text in FORMATS.items()]
+    formats += ["", *(f"  {form:{width}}  {', '.join(those)}" for form, those in extensions.items())]
+    parser.epilog = _EPILOG.format(formats="\n".join(formats), packed=", ".join(PACKED))
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="inputs, and without --out the output as the last one")
-    add("--to", choices=tuple(FORMATS), default="chakra", metavar="FORMAT", help="see below (default: chakra)")
-    add(
-        "--out",
-        metavar="PREFIX",
-        help="all FILEs are inputs; chakra and astra-sim write PREFIX.<rank>.et, other formats the file PREFIX",
-    )
+    add("files", nargs="+", metavar="FILE", help="inputs; several are the ranks of one job")
+    add("-o", "--output", "--out", dest="output", metavar="OUTPUT",
+        help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
+        "for npz without .npz a folder")  # fmt: skip
+    add("--to", choices=tuple(FORMATS), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add(
         "--host",
         choices=HOSTS,
@@ -62,16 +68,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and say on standard error what was written; returns the exit status."""
-    inputs, output = arguments.files, arguments.out
-    if output is None:
-        if len(inputs) < 2:
-            raise UsageError("no output; give a file as the last argument, or --out PREFIX")
-        inputs, output = inputs[:-1], inputs[-1]
+    inputs, output = _inputs_and_output(arguments.files, arguments.output)
+    to = arguments.to or format_of(output)
     done = convert(
         inputs,
         output,
-        to=arguments.to,
-        as_prefix=arguments.out is not None,
+        to=to,
+        as_prefix=not names_a_file(output, to),
         host=arguments.host,
         memory_nodes=arguments.memory_nodes,
         rank=arguments.rank,
@@ -81,8 +84,26 @@ def run(arguments: argparse.Namespace) -> int:
         split=arguments.split,
         config=dict(map(_setting, arguments.config)),
     )
+    warn_of_damage([done])
     print("\n".join(_lines(done)), file=sys.stderr)
     return 0
+
+
+def _inputs_and_output(files: list[str], output: str | None) -> tuple[list[str], str]:
+    """Without -o the last of two files is the output, unless it is there already and may be meant as an input.
+
+    Raises:
+        UsageError: no output was given, or perhaps none.
+    """
+    if output is not None:
+        return files, output
+    if len(files) == 1:
+        raise UsageError("no output; give it with -o OUTPUT")
+    if len(files) > 2:
+        raise UsageError(f"{len(files)} FILEs and no output; give it with -o OUTPUT, all FILEs are inputs")
+    if os.path.lexists(files[1]):
+        raise UsageError(f"{files[1]}: exists, it may be a second input; give the output with -o OUTPUT")
+    return files[:1], files[1]
 
 
 def _setting(text: str) -> tuple[str, float]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from importlib.resources import as_file, files
-from pathlib import Path
 
 from ..converters.convert import FORMATS, convert
 from ..linker import link
-from ..trace.errors import UsageError
+from ..schemas.transaction import make_folder
 from .link import report_text
 
 __all__ = ["prepare_parser", "run"]
@@ -26,11 +25,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Link the bundled pair and print the report; returns the exit status."""
-    folder = Path(arguments.output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another --output") from None
+    folder = make_folder(arguments.output)
     bundle = files("etplus.fixtures") / "demo"
     target = folder / f"{_PAIR}.etplus.json"
     with as_file(bundle / f"{_PAIR}.et.json.gz") as et, as_file(bundle / f"{_PAIR}.kineto.json.gz") as kineto:

@@ -13,6 +13,8 @@ from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.summary import shortened
+from ..schemas.transaction import check_outputs
+from .damage import warn_of_damage
 
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
@@ -43,15 +45,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
+    check_outputs([arguments.output], [*arguments.files, arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
     documents = [open_document(file) for file in arguments.files]
+    warn_of_damage(documents)
     model = fit(documents, iterations=arguments.iterations, devices=own)
     model = calibrated(model, documents, arguments.iterations)
+    write_model(model, arguments.output)
     if not arguments.no_table:
         for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
             if measured:
                 print("\n".join(crossval_lines(title, cross_validate(measured, model.records()))))
-    write_model(model, arguments.output)
+    sys.stdout.flush()
     factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
     print(f"calibration {factors}", f"wrote {arguments.output}", sep="\n", file=sys.stderr)
     return 0

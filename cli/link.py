@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from ..linker import LinkReport, link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 
 __all__ = ["prepare_parser", "report_text", "run", "share"]
@@ -85,7 +85,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
     add("--report", metavar="FILE", help="write the report as JSON")
-    add("--rank", type=int, metavar="N", help="rank of the pair, put into the default output name")
+    add("--rank", type=int, metavar="N",
+        help="rank of the job that both files are of, where their names do not say it; also put into the default "
+        "output name")  # fmt: skip
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes to read and write large files with (default: the cores)")  # fmt: skip
     add(
@@ -102,8 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.et_file == arguments.kineto_file == "-":
         raise UsageError("only one of the two files can come from standard input")
     inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
-    output = arguments.output or _default_output(inputs[0], arguments.rank)
-    _refuse_overwriting([output, arguments.report], inputs)
+    output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
+    check_outputs([output, arguments.report], inputs)
     result = link(
         arguments.et_file,
         arguments.kineto_file,
@@ -116,17 +118,17 @@ def run(arguments: argparse.Namespace) -> int:
         progress=not arguments.no_progress,
         data_dependencies=arguments.data_dependencies,
         jobs=arguments.jobs,
+        rank=arguments.rank,
     )
-    with contextlib.ExitStack() as stack:  # both files or none
-        if arguments.report:
-            file = stack.enter_context(open_output(arguments.report))
+    if arguments.report is not None:
+        with open_output(arguments.report) as file:
             file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
-        if output.endswith((".et", ".et.gz")):
-            from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
+    if output.endswith((".et", ".et.gz")):
+        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
-            convert(result, output, to="chakra", as_prefix=False)
-        else:
-            result.write(output, jobs=arguments.jobs)
+        convert(result, output, to="chakra", as_prefix=False)
+    else:
+        result.write(output, jobs=arguments.jobs)
     print(report_text(result.report, output), file=sys.stderr)
     alone = arguments.et_file is None  # nothing had to be matched
     if not alone and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
@@ -137,18 +139,6 @@ def run(arguments: argparse.Namespace) -> int:
 def report_text(report: LinkReport, output: str) -> str:
     """The report's screen of text with a last line on what was written."""
     return f"{report.to_text()}\nwrote   {output}"
-
-
-def _refuse_overwriting(outputs: list[str | None], inputs: list[str]) -> None:
-    """No output may replace an input or the other output."""
-    used = {os.path.realpath(name): "an input" for name in inputs if name != "-"}
-    for output in outputs:
-        if output is None or output == "-":
-            continue
-        place = os.path.realpath(output)
-        if place in used:
-            raise UsageError(f"{output}: would replace {used[place]}; choose another name")
-        used[place] = "the other output"
 
 
 def _default_output(first: str, rank: int | None) -> str:

@@ -13,7 +13,9 @@ from ..predictor.model_file import read_model
 from ..predictor.reshape import Reshaped, parse_change
 from ..predictor.summary import shortened
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -54,8 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple and arguments.iterations is not None:
         raise UsageError("--rank-couple takes whole files, no --iterations")
     batch = None if arguments.change is None else parse_change(arguments.change)
+    check_outputs([arguments.json], [*arguments.files, arguments.model])
     model = read_model(arguments.model)
     documents = [open_document(file) for file in arguments.files]
+    warn_of_damage(documents)
     if arguments.rank_couple:
         done = [predict_ranks(documents, model, engine=arguments.engine, device=arguments.device, batch=batch)]
     else:
@@ -66,15 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
             )
             for document in documents
         ]  # fmt: skip
-    plain = [one.to_dict() for one in done]
+    made_of = [documents] if arguments.rank_couple else [[document] for document in documents]
+    plain = [
+        one.to_dict() | {"damage": [sentence for document in of for sentence in document.damage]}
+        for one, of in zip(done, made_of, strict=True)
+    ]
     numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if arguments.json == "-":
-        print(numbers.decode(), end="")
-        return 0
     if arguments.json is not None:
         with open_output(arguments.json) as out:
             out.write(numbers)
-    print("\n\n".join("\n".join(_lines(one)) for one in done))
+    if arguments.json != "-":
+        print("\n\n".join("\n".join(_lines(one)) for one in done))
     return 0
 
 

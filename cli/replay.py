@@ -19,8 +19,10 @@ from ..predictor.summary import shortened, summarize
 from ..predictor.timeline import predicted_documents
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import EtPlusDocument
+from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -62,12 +64,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print; returns the exit status."""
     what_ifs = [parse_what_if(text) for text in arguments.what_if]
-    if arguments.predict_iteration is not None and (what_ifs or arguments.rank_couple or arguments.chrome):
+    if arguments.predict_iteration is not None and (what_ifs or arguments.rank_couple or arguments.chrome is not None):
         raise UsageError("--predict-iteration goes with --json alone")
+    check_outputs([arguments.json, arguments.chrome], arguments.files)
     graphs = [_graph(file) for file in arguments.files]
+    warn_of_damage(graph.document for graph in graphs)
     if arguments.predict_iteration is not None:
         held = [one for graph in graphs for one in _held_out(graph, arguments.predict_iteration)]
-        _put(arguments.json, [_held_dict(file, one) for file, one in held], "\n".join(_held_lines(held)))
+        _put(arguments.json, [_held_dict(graph, one) for graph, one in held], "\n".join(_held_lines(held)))
         return 0
     jobs = [couple(graphs)] if arguments.rank_couple else graphs
     results = []
@@ -77,10 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
         after = replay(apply_what_ifs(graph, what_ifs, constants), constants) if what_ifs else before
         summary = summarize(after, constants, before=before if what_ifs else None, what_ifs=arguments.what_if)
         results.append((after, summary))
-    if arguments.chrome:
+    if arguments.chrome is not None:
         documents, titles = _timelines([result for result, _ in results])
         write_chrome(documents, arguments.chrome, titles)
-    plain = [summary.to_dict() for _, summary in results]
+    plain = [
+        summary.to_dict() | {"damage": [sentence for one in result.graph.documents for sentence in one.damage]}
+        for result, summary in results
+    ]
     _put(arguments.json, plain, "\n\n".join(summary.to_text() for _, summary in results))
     return 0
 
@@ -90,25 +97,25 @@ def _graph(file: str) -> ReplayGraph:
     return build_graph(replace(document, file=Path(document.file).name))
 
 
-def _held_out(graph: ReplayGraph, which: str) -> list[tuple[str, HeldOut]]:
+def _held_out(graph: ReplayGraph, which: str) -> list[tuple[ReplayGraph, HeldOut]]:
     """Predictions of one iteration, or of all."""
-    file, constants = graph.document.file, fit_constants(graph)
+    constants = fit_constants(graph)
     if which == "all":
-        return [(file, predict_iteration(graph, k, constants)) for k in range(len(find_iterations(graph.document)))]
+        return [(graph, predict_iteration(graph, k, constants)) for k in range(len(find_iterations(graph.document)))]
     if not which.removeprefix("-").isdecimal() or len(which) > _DIGITS:
         raise UsageError(f"--predict-iteration {which!r}: a number from 0, or all")
-    return [(file, predict_iteration(graph, int(which), constants))]
+    return [(graph, predict_iteration(graph, int(which), constants))]
 
 
-def _held_dict(file: str, one: HeldOut) -> dict[str, Any]:
+def _held_dict(graph: ReplayGraph, one: HeldOut) -> dict[str, Any]:
     return {
-        "file": file, "iteration": one.index, "label": one.label, "predicted_ns": one.predicted_ns,
+        "file": graph.document.file, "iteration": one.index, "label": one.label, "predicted_ns": one.predicted_ns,
         "measured_ns": one.measured_ns, "error": one.error, "spread": one.spread, "unknown": one.unknown,
-        "others_ns": list(one.others_ns),
+        "others_ns": list(one.others_ns), "damage": list(graph.document.damage),
     }  # fmt: skip
 
 
-def _held_lines(held: Sequence[tuple[str, HeldOut]]) -> list[str]:
+def _held_lines(held: Sequence[tuple[ReplayGraph, HeldOut]]) -> list[str]:
     lines = [f"{'iteration':30}{'predicted':>16}{'measured':>16}{'error':>9}{'spread':>9}"]
     for _, one in held:
         name = shortened(f"{one.index} {one.label}", 29)
@@ -143,10 +150,8 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, EtPlusDocument], di
 def _put(file: str | None, plain: list[dict[str, Any]], text: str) -> None:
     """Write the numbers where asked, one object or a list of several; the table goes to standard output."""
     numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if file == "-":
-        print(numbers.decode(), end="")
-        return
     if file is not None:
         with open_output(file) as out:
             out.write(numbers)
-    print(text)
+    if file != "-":
+        print(text)

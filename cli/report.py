@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ..analysis.devices import read_devices
+from ..analysis.job import check_job, job_trace
 from ..analysis.reading import read_trace
 from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
 from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from .damage import print_warnings, warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
 
@@ -41,23 +43,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
-    if any(_same(file, arguments.output) for file in arguments.files):
-        raise UsageError(f"{arguments.output}: is an input, too; choose another name for the page (-o)")
+    check_outputs([arguments.output], arguments.files)
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    ranks = []
+    ranks, job = [], []
     for file in arguments.files:
         trace = read_trace(file, progress=True)
         analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
         ranks.append(rank_report(analysis, len(arguments.files)))
-    page = report_html(ranks, arguments.title)
+        job.append(job_trace(trace))
+        warn_of_damage([trace])
+    warnings = check_job(job)
+    page = report_html(ranks, arguments.title, warnings)
     with open_output(arguments.output) as out:
         out.write(page)
+    print_warnings(warnings)
     if arguments.output != "-":
         print(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)", file=sys.stderr)
     return 0
-
-
-def _same(one: str, other: str) -> bool:
-    return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)

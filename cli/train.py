@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ..schemas.graph_arrays import read_dataset
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 
 __all__ = ["MISSING", "prepare_parser", "run"]
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     epochs = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
     if arguments.hidden < 1 or epochs < 1:
         raise UsageError("--hidden and --epochs must be at least 1")
+    check_outputs([arguments.output])
     graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
     checkpoint = Path(f"{arguments.output}.checkpoint")
     with tqdm(total=epochs, desc="epochs", leave=False, disable=None) as bar:

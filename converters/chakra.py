@@ -13,6 +13,8 @@ import numpy as np
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.kineto import COPY_CATEGORIES
+from ..schemas.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.trace import GPU, RUNTIME, EtPlusDocument
 from .chakra_attributes import make, shared
@@ -26,7 +28,6 @@ __all__ = ["CHAKRA_VERSION", "Written", "chakra_messages", "comm_attributes", "c
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
 _LEFT_OUT = "dependencies by order of threads and streams left out, since edges contradict them"
-_COPIES = ("gpu_memcpy", "gpu_memset")
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _node_type(document: EtPlusDocument, row: int, comm: Communication | None, m
         return comm_node_type(comm)
     if document.structural[row]:
         return NodeType.METADATA_NODE
-    if memory_nodes and document.categories[document.category[row]] in _COPIES:
+    if memory_nodes and document.categories[document.category[row]] in COPY_CATEGORIES:
         to_host = "DtoH" in document.name_of(row) or "Device -> Host" in document.name_of(row)
         return NodeType.MEM_STORE_NODE if to_host else NodeType.MEM_LOAD_NODE
     return NodeType.COMP_NODE
@@ -195,8 +196,8 @@ def _metadata(document: EtPlusDocument) -> GlobalMetadata:
     """Version, and as JSON texts what ET+ has beside nodes and edges."""
     encode = msgspec.json.encode
     texts = {
-        "header": encode(document.header),
-        "etplus": encode(document.summary),
+        "header": mask(encode(document.header))[0],
+        "etplus": mask(encode(document.summary))[0],
         "layout": encode("flat" if document.flat else "attrs"),
     }
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]

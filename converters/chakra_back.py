@@ -17,7 +17,7 @@ from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_chakra
 from ..schemas.etplus import EDGE_KINDS, FORMAT_VERSION
 from ..schemas.etplus_reader import read_etplus
-from ..schemas.files import open_output
+from ..schemas.files import open_output, shown_name
 from ..trace.errors import TraceFormatError
 from ..trace.trace import EtPlusDocument
 from .chakra_attributes import values_of
@@ -39,7 +39,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 def read_et(path: str | os.PathLike[str]) -> EtPlusDocument:
     """Read an .et file as an ET+ document; raises as `etplus_chunks` does."""
-    return replace(read_etplus(b"".join(etplus_chunks(path))), file=os.fspath(path))
+    return replace(read_etplus(b"".join(etplus_chunks(path))), file=shown_name(path))
 
 
 def write_etplus(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> int:

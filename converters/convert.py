@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from ..schemas.chakra.stream import read_chakra
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.job_report import JobReport, read_job_report
+from ..schemas.transaction import check_outputs, protect, transaction
 from ..trace.errors import UsageError
 from ..trace.trace import EtPlusDocument
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
@@ -25,7 +26,7 @@ from .collectives import RankComms, agree, survey
 from .jsonize import write_json
 from .npz import Split, graph_arrays, write_dataset
 
-__all__ = ["FORMATS", "Conversion", "convert", "open_document"]
+__all__ = ["EXTENSIONS", "FORMATS", "PACKED", "Conversion", "convert", "format_of", "names_a_file", "open_document"]
 
 FORMATS = {
     "chakra": "Chakra protobuf (.et) with all that the ET+ holds",
@@ -41,6 +42,13 @@ FORMATS = {
     "npz": "arrays in the form of TpuGraphs for learning; of several files a folder with a split",
 }
 """Name of each output format, and what it is."""
+
+EXTENSIONS = {
+    ".et": "chakra", ".jsonl": "jsonl", ".etplus.json": "etplus", ".perfetto.json": "chrome", ".chrome.json": "chrome",
+    ".graphml": "graphml", ".gexf": "gexf", ".dot": "dot", ".svg": "dot", ".pdf": "dot", ".png": "dot", ".npz": "npz",
+}  # fmt: skip
+"""Extension of a file to the format that it gets where none is asked for; all but `PACKED` with ".gz", too."""
+PACKED = (".svg", ".pdf", ".png", ".npz")
 
 _PER_RANK = ("chakra", "astra-sim")
 _ONE_ONLY = ("json", "jsonl", "etplus")
@@ -60,19 +68,45 @@ class Conversion:
         nodes: how many nodes (for "chrome": slices) they have together.
         counts: what was changed or given up on the way, in words, and how often.
         notes: what else there is to know.
+        damage: what was wrong with the traces that the inputs were made of, in sentences.
     """
 
     files: tuple[str, ...]
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
     notes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
 
 
+def format_of(output: str | os.PathLike[str]) -> str:
+    """The format of `FORMATS` that a file's extension stands for: "dot" for "step.svg".
+
+    Raises:
+        UsageError: the extension stands for none.
+    """
+    name = Path(output).name.lower()
+    for extension, form in EXTENSIONS.items():
+        if name.removesuffix("" if extension in PACKED else ".gz").endswith(extension):
+            return form
+    known = ", ".join(EXTENSIONS)
+    raise UsageError(f"{os.fspath(output)}: unknown extension; choose a format with --to, or one of {known}")
+
+
+def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
+    """Whether an output of the command is the name of a file, not a prefix or folder for several: it has the format's
+    extension, or is "-" or a device."""
+    extensions = (".et", ".et.gz") if to in _PER_RANK else tuple(one for one, form in EXTENSIONS.items() if form == to)
+    path = Path(output)
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return os.fspath(output) == "-" or path.name.lower().endswith(extensions) or special
+
+
+@transaction()
 def convert(
     sources: Input | Sequence[Input],
     output: str | os.PathLike[str],
     *,
-    to: str = "chakra",
+    to: str | None = None,
     as_prefix: bool | None = None,
     host: Host = "fold",
     memory_nodes: bool = False,
@@ -86,12 +120,17 @@ def convert(
     """Convert ET+ or Chakra files.
 
     Several files are the ranks of one job. A file's rank is what Kineto's `distributedInfo` in it tells, else the
-    number in its name ("rank3", ".3.et"), else its place among the files.
+    number in its name ("rank3", ".3.et"), else its place among the files. ::
+
+        convert("et_plus.json.gz", "trace.0.et")
+        convert(["rank0.json.gz", "rank1.json.gz"], "job", to="astra-sim")     # job.0.et, job.1.et, ...
+
+    All files that are written appear together, or none of them does.
 
     Args:
         sources: files, or the document that `link` returned.
         output: the file to write; for several ranks of "chakra" and "astra-sim" a prefix, to which ".<rank>.et" is put.
-        to: one of FORMATS.
+        to: one of FORMATS; by default the one that the output's extension stands for, see `format_of`.
         as_prefix: take `output` for a prefix (True) or a file (False); by default by the number of files.
         host: for "astra-sim", see `write_astra_sim`.
         memory_nodes: for "chakra", see `write_et`.
@@ -102,17 +141,21 @@ def convert(
         split, config: for "npz", see `write_dataset` and `graph_arrays`.
 
     Raises:
-        UsageError: a combination that makes no sense, or a file that cannot be written.
+        UsageError: a combination that makes no sense, or a file that cannot be written or is an input.
         TraceFormatError: an input that is not what it should be.
         ConvertError: an input that the format cannot express.
     """
-    if to not in FORMATS:
-        raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
     if host not in HOSTS:
         raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
+    to = format_of(output) if to is None else to
+    if to not in FORMATS:
+        raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
     inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlusDocument)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
+    for source in inputs:
+        if not isinstance(source, EtPlusDocument):
+            protect(source)
     known = None if job is None else read_job_report(os.fspath(job))
     if to in _ONE_ONLY:
         return _one(_only(inputs, rank, to), output, to)
@@ -124,20 +167,21 @@ def convert(
         return _per_rank(inputs, rank, os.fspath(output), write, known, prefix=prefix, simulator=to == "astra-sim")
     if to == "npz":
         return _arrays(inputs, rank, Path(os.fspath(output)), as_prefix, split, config)
-    _refuse_overwriting(inputs, [output])
+    check_outputs([output])
     documents = dict(_documents(inputs, rank, known))
     notes = tuple(f"{one.file}: {note}" for one in documents.values() for note in one.notes)
+    damage = tuple(sentence for one in documents.values() for sentence in one.damage)
     if to == "chrome":
         trace = write_chrome(documents, output)
         counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
-        return Conversion((os.fspath(output),), trace.slices, counts, notes)
+        return Conversion((os.fspath(output),), trace.slices, counts, notes, damage)
     from .graph import write_graph  # networkx takes longer to import than all the rest
 
     graph = write_graph(documents, output, to, subtree=subtree, max_nodes=max_nodes)
     total = sum(map(len, documents.values()))
     if len(graph) < total:
         notes += (f"{len(graph)} of {total} nodes were taken",)
-    return Conversion((os.fspath(output),), len(graph), notes=notes)
+    return Conversion((os.fspath(output),), len(graph), notes=notes, damage=damage)
 
 
 def _arrays(
@@ -149,22 +193,27 @@ def _arrays(
     config: Mapping[str, float] | None,
 ) -> Conversion:
     """One file, or a dataset: its files need not be ranks of one job."""
+    if rank is None and as_prefix is False and len(inputs) > 1:
+        raise UsageError(f"{len(inputs)} graphs make a dataset; give a folder's name, without .npz, as the output")
     if rank is None and (len(inputs) > 1 or as_prefix):
-        nodes = 0
+        nodes, damage = 0, list[str]()
 
         def graphs() -> Iterator[GraphArrays]:
             nonlocal nodes
             for source in inputs:
-                graph = graph_arrays(open_document(source), config=config)
+                document = open_document(source)
+                damage.extend(document.damage)
+                graph = graph_arrays(document, config=config)
                 nodes += len(graph)
                 yield graph
 
-        return Conversion(tuple(write_dataset(graphs(), output, split)), nodes)
-    _refuse_overwriting(inputs, [output])
+        files = tuple(write_dataset(graphs(), output, split))
+        return Conversion(files, nodes, damage=tuple(damage))
+    check_outputs([output])
     (document,) = dict(_documents(inputs, rank, None)).values()
     graph = graph_arrays(document, config=config)
     write_graph_arrays(graph, output)
-    return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes))
+    return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes), damage=document.damage)
 
 
 def open_document(source: Input) -> EtPlusDocument:
@@ -219,7 +268,7 @@ def _only(inputs: Sequence[Input], rank: int | None, to: str) -> Input:
 
 
 def _one(source: Input, output: str | os.PathLike[str], to: str) -> Conversion:
-    _refuse_overwriting([source], [output])
+    check_outputs([output])
     files = (os.fspath(output),)
     if _is_chakra(source):
         if to == "etplus":
@@ -228,8 +277,10 @@ def _one(source: Input, output: str | os.PathLike[str], to: str) -> Conversion:
     document = open_document(source)
     metadata, nodes, counts = chakra_messages(document)
     if to == "etplus":
-        return Conversion(files, write_messages(document.file, metadata, nodes, output), counts, document.notes)
-    return Conversion(files, write_json(output, metadata, nodes, lines=to == "jsonl"), counts, document.notes)
+        written = write_messages(document.file, metadata, nodes, output)
+    else:
+        written = write_json(output, metadata, nodes, lines=to == "jsonl")
+    return Conversion(files, written, counts, document.notes, document.damage)
 
 
 def _per_rank(
@@ -245,13 +296,15 @@ def _per_rank(
     """Read every rank for what ranks have to agree on, then (unless there is only one) again to write it."""
     found: list[RankComms] = []
     notes: list[str] = []
+    damage: list[str] = []
     last: tuple[int, EtPlusDocument] | None = None
     for last in _documents(inputs, rank, job):
         found.append(survey(last[1], last[0], job.unmatched(last[0]) if job else ()))
         notes += [f"{last[1].file}: {note}" for note in last[1].notes]
+        damage += last[1].damage
     ranks = sorted(one.rank for one in found)
     if len(ranks) > 1 and not prefix:
-        raise UsageError(f"{len(ranks)} ranks make as many files; give a prefix for their names (--out PREFIX)")
+        raise UsageError(f"{len(ranks)} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
     if simulator and len(ranks) > 1 and ranks != list(range(len(ranks))):
         missing = next(one for one in range(len(ranks)) if one not in ranks)
         raise UsageError(f"rank {missing} is missing; ASTRA-sim needs all ranks from 0 on")
@@ -260,7 +313,7 @@ def _per_rank(
         agreement = for_simulator(agreement)
     stem = output if prefix else _SUFFIX.sub("", output)
     paths = {one: f"{output}.{one}.et" if prefix else output for one in ranks}
-    _refuse_overwriting(inputs, paths.values())
+    check_outputs(paths.values())
     counts: Counter[str] = Counter()
     nodes = 0
     for own, document in [last] if len(ranks) == 1 and last else _documents(inputs, rank, job):
@@ -270,16 +323,4 @@ def _per_rank(
     files = [paths[one] for one in ranks]
     if agreement.groups or (prefix and simulator):
         files += write_groups(agreement, stem)
-    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes))
-
-
-def _refuse_overwriting(inputs: Sequence[Input], outputs: Iterable[str | os.PathLike[str]]) -> None:
-    for output in map(Path, outputs):
-        for source in inputs:
-            if (
-                not isinstance(source, EtPlusDocument)
-                and output.exists()
-                and Path(source).exists()
-                and output.samefile(source)
-            ):
-                raise UsageError(f"{output}: the output would replace an input; choose another name")
+    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *notes), tuple(damage))

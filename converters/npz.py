@@ -23,6 +23,8 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
+from ..schemas.kineto import COPY_CATEGORIES
+from ..schemas.transaction import make_folder
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import is_comm_kernel
 from ..trace.conventions import ANNOTATION_SCOPE
@@ -53,7 +55,6 @@ CONFIG_NAMES = ("log2 threads", "log2 batch")
 """The columns of `node_config_feat` that are used; those behind are 0."""
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
-    ("<kernel communication>", re.compile(r"nccl|rccl|allreduce|alltoall", re.I)),
     ("<kernel attention>", re.compile(r"flash|fmha|attention", re.I)),
     ("<kernel conv>", re.compile(r"conv|wgrad|dgrad|winograd|implicit", re.I)),
     ("<kernel gemm>", re.compile(r"gemm|gemv|cijk|cutlass|nvjet|sm\d+_xmma", re.I)),
@@ -116,7 +117,7 @@ def _opcode(document: EtPlusDocument, row: int) -> int:
     if document.kind[row] != GPU:
         return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
     category = document.categories[document.category[row]]
-    if category in ("gpu_memcpy", "gpu_memset"):
+    if category in COPY_CATEGORIES:
         return opcodes()[f"<{category}>"]
     if is_comm_kernel(name):
         return opcodes()["<kernel communication>"]
@@ -217,11 +218,8 @@ def write_dataset(graphs: Iterable[GraphArrays], folder: Path, by: Split = "mode
         UsageError: two graphs of one name, or a folder that cannot be made.
     """
     written: dict[str, str] = {}
-    try:
-        for split in SPLITS:
-            (folder / split).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror}); choose another name") from None
+    for split in SPLITS:
+        make_folder(folder / split)
     for graph in graphs:
         if graph.name in written:
             raise UsageError(f"two graphs are called {graph.name}; rename one of the files")

@@ -7,22 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.etplus import UNATTACHED_REASONS
 from ..schemas.kineto import KinetoTrace
 from ..schemas.launches import LAUNCH_METHODS, find_launches
 from ..trace.columns import IntColumn
 from .calls import CpuCalls, nearest
 
-__all__ = ["ATTACH_METHODS", "UNATTACHED_REASONS", "Attachment", "attach_gpu_events"]
+__all__ = ["ATTACH_METHODS", "Attachment", "attach_gpu_events"]
 
 ATTACH_METHODS = LAUNCH_METHODS
-UNATTACHED_REASONS = (
-    "attached",
-    "no launcher in the trace",
-    "launcher outside any op",
-    "outside the window of the ET",
-    "parent not in the ET",
-)
-"""Why a GPU event has no parent node; `Attachment.reason` holds indices, 0 for an attached one."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +59,9 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
 
 
 def _outside(calls: CpuCalls, linked: npt.NDArray[np.bool_], op: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which ops start before the first linked call or after the last one has ended."""
+    """Which ops start before the first linked call or after the last one has ended; none if nothing is linked."""
     if not linked.any():
-        return op >= 0
+        return np.zeros(len(op), np.bool_)
     ts = calls.ts[np.maximum(op, 0)]
     outside: npt.NDArray[np.bool_] = (ts < calls.ts[linked].min()) | (ts > calls.end[linked].max())
     return (op >= 0) & outside

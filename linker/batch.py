@@ -17,6 +17,7 @@ import msgspec
 from .. import __version__
 from ..schemas.files import progress_bar
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
+from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
 from .job.clocks import clock_offsets, stragglers, synchronising
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
@@ -25,7 +26,7 @@ from .job.matching import match_collectives, match_messages
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
-from .job.storage import is_url, open_folder
+from .job.storage import Folder, is_url, open_folder
 from .pipeline import link
 
 __all__ = ["ENGINES", "Batch", "find_job", "link_many"]
@@ -103,6 +104,8 @@ def link_many(
         UsageError: nothing was found to link, or an option that makes no sense.
         TraceFormatError: a manifest that is none.
     """
+    if output is not None and not os.fspath(output):
+        raise UsageError("the name of the output folder is empty; give a folder")
     folder = open_folder(source)
     runner = _engine(engine, jobs, scheduler)
     target = open_folder(output if output is not None else _below(folder.root))
@@ -116,12 +119,13 @@ def link_many(
             folder,
             target,
             min_match,
-            given,
+            {**given, "rank": one.rank} if one.settled else given,
             may_have_offset=apply_clock_offsets,
         )
         for one in pairing.ranks
         if not one.problem
     ]
+    _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
     report, offsets = _report(pairing, states, failures)
     if apply_clock_offsets:
@@ -157,10 +161,22 @@ def find_job(
     return pairing
 
 
+def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
+    """Refuse a job of which an output would replace an input, wherever they are."""
+    inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
+    inputs |= {os.fspath(manifest)} if manifest is not None else set()
+    outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
+    outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
+    for name in filter(is_url, outputs):
+        if name in inputs:
+            raise UsageError(f"{name}: the output would replace an input; choose another --output")
+    check_outputs([name for name in outputs if not is_url(name)], sorted(name for name in inputs if not is_url(name)))
+
+
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say something, so that outputs are the same whether or not a default was spelt out."""
     known = signature(link).parameters
-    unknown = sorted(options.keys() - (known.keys() - {"et", "kineto", "progress", "jobs"}))
+    unknown = sorted(options.keys() - (known.keys() - {"et", "kineto", "progress", "jobs", "rank"}))
     if unknown:
         raise UsageError(f"link has no option {unknown[0]!r}")
     return {name: value for name, value in options.items() if value != known[name].default}

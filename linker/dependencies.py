@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.etplus import EDGE_KINDS
+from ..schemas.host_waits import ROUNDING_NS
 from ..trace.columns import IntColumn, positions
 from ..trace.errors import LinkError
 from .gpu_waits import GpuOrder, Waits, find_waits
@@ -22,8 +23,6 @@ from .thread_order import find_handoffs, top_level_ops
 
 __all__ = ["Dependencies", "find_dependencies"]
 
-_ROUNDING_NS = 1000
-"""Times of older files are whole µs; CPU and GPU clocks agree no better."""
 _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
@@ -38,6 +37,7 @@ class Dependencies:
         inferred: pairs of ids among the edges that no record states: guessed from the times.
         contradicted: by kind, how many edges were left out because the measured order contradicts them.
         unresolved: synchronisation records whose stream or event is not known.
+        clock_skew_ns: see `Waits`; `sync` edges may contradict the measured order by so much.
     """
 
     edges: IntColumn
@@ -46,6 +46,7 @@ class Dependencies:
     inferred: list[tuple[int, int]]
     contradicted: dict[str, int]
     unresolved: int
+    clock_skew_ns: int
 
     def counts(self) -> dict[str, Any]:
         """For the report: edges by kind, and what was left out, inferred or not resolved."""
@@ -55,6 +56,7 @@ class Dependencies:
             "contradicted": self.contradicted,
             "inferred": len(self.inferred),
             "unresolved": self.unresolved,
+            **({"clock_skew_ns": self.clock_skew_ns} if self.clock_skew_ns else {}),
         }
 
 
@@ -112,7 +114,9 @@ def find_dependencies(
     _check_order(linked, table)
     near = np.isin(table[:, 0], [source for source, _ in waits.inferred])
     inferred = sorted(waits.inferred & {(a, b) for a, b, _ in table[near].tolist()})
-    return Dependencies(table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved)
+    return Dependencies(
+        table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved, waits.clock_skew_ns
+    )
 
 
 def _add_launches(linked: LinkedTrace, edges: _Edges) -> None:
@@ -145,7 +149,7 @@ def _add_comm(linked: LinkedTrace, groups: dict[int, str], edges: _Edges) -> Non
         last[groups[i]] = i
     before, after = np.array(pairs, np.int64).reshape(-1, 2).T
     events, ids, rows = linked.kineto.events, linked.numbering.gpu, linked.gpu_row
-    in_order = events.end[rows[before]] <= events.ts[rows[after]] + _ROUNDING_NS
+    in_order = events.end[rows[before]] <= events.ts[rows[after]] + ROUNDING_NS
     edges.add("comm", (ids[before], ids[after]), in_order)
 
 
@@ -154,9 +158,9 @@ def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
     calls, top = linked.calls, top_level_ops(linked)
     ids, ts, end = linked.node_id(linked.node_of_call[top]), calls.ts[top], calls.end[top]
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
-    edges.add("thread", (ids[i], ids[i + 1]), end[i] <= ts[i + 1] + _ROUNDING_NS)
+    edges.add("thread", (ids[i], ids[i + 1]), end[i] <= ts[i + 1] + ROUNDING_NS)
     source, target = find_handoffs(calls, top)
-    in_order = (end[source] <= ts[target] + _ROUNDING_NS) & (ts[source] < ts[target])
+    in_order = (end[source] <= ts[target]) & (ts[source] < ts[target])
     kept = edges.add("thread_handoff", (ids[source], ids[target]), in_order)
     nodes = linked.nodes.node[linked.node_of_call[top[target[kept]]]]
     return dict(zip(nodes.tolist(), ids[source[kept]].tolist(), strict=True))
@@ -178,17 +182,18 @@ def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, li
     events, gpu_id, runtime_id = linked.kineto.events, linked.numbering.gpu, linked.numbering.runtime
     ts, end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
     before, after = waits.event.T
-    in_order = (end[before] <= ts[after] + _ROUNDING_NS) & (ts[before] < ts[after])
+    in_order = (end[before] <= ts[after] + ROUNDING_NS) & (ts[before] < ts[after])
     edges.add("event", (gpu_id[before], gpu_id[after]), in_order)
+    tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
     launches = np.zeros(len(events) + 1, np.bool_)  # the last one for launches that are not in the trace
     launches[linked.gpu_launcher] = True
-    in_order = (end[source] <= events.end[row] + _ROUNDING_NS) & ~launches[row]
+    in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
     edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
     source, call = waits.blocking.T
     start = events.ts[linked.runtime_row[call]]
-    in_order = (end[source] <= start + _ROUNDING_NS) & (ts[source] < start)
+    in_order = (end[source] <= start + tolerance) & (ts[source] < start)
     edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
     result: dict[int, set[int]] = {}
     for g, position in waits.released.tolist():

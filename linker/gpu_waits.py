@@ -1,12 +1,12 @@
 """Who waits for which GPU event: streams for events of other streams, CPU calls for streams, events and copies.
 
-Records of category `cuda_sync` tell (they exist only if the profiler was asked for them); without them the names of
-the runtime calls and the times do, and what is guessed from times alone is marked as inferred.
+Records of category `cuda_sync` say so (they exist only if the profiler was asked for them); without them the names of
+the runtime calls and the times do, and what is guessed from times alone is marked as inferred. The replay takes these
+edges as they are and infers none of its own.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +14,27 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.host_waits import (
+    DEVICE_SYNCHRONIZE,
+    MAX_SKEW_NS,
+    ROUNDING_NS,
+    STREAM_WAIT,
+    SYNCHRONIZE,
+    blocking_copies,
+    named,
+    synchronous_readback,
+)
 from ..trace.columns import IntColumn
 from .linked import LinkedTrace
 
 __all__ = ["GpuOrder", "Waits", "find_waits"]
 
-_DEVICE_SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context)Synchronize")
-_SYNCHRONIZE = re.compile(r"(?:Stream|Event)Synchronize")
-_STREAM_WAIT = re.compile(r"StreamWaitEvent")
-_ROUNDING_NS = 1000
 _LATE_NS = 5_000
 """A kernel that starts so much later than its launch and its stream allow has waited for something."""
 _JUST_ENDED_NS = 30_000
 """What it has waited for ended at most so long before."""
 _USUAL_LATENCY_NS = 10_000
+"""From the call to the start of its kernel on an idle stream, where nothing in the trace shows it."""
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -102,6 +109,8 @@ class Waits:
         released: GPU event → position in `EtCalls` of the first op after the call that waited.
         inferred: pairs of output ids that are guessed from times.
         unresolved: records that name no stream or event of the trace.
+        clock_skew_ns: the most by which a waiting call returned before what it waited for had ended, since the clocks
+            of host and device differ; 0 if none did.
     """
 
     event: IntColumn
@@ -110,6 +119,7 @@ class Waits:
     released: IntColumn
     inferred: set[tuple[int, int]]
     unresolved: int
+    clock_skew_ns: int
 
 
 def find_waits(linked: LinkedTrace, gpu: GpuOrder) -> Waits:
@@ -120,7 +130,7 @@ def find_waits(linked: LinkedTrace, gpu: GpuOrder) -> Waits:
     finder.from_blocking_copies()
     return Waits(
         _pairs(finder.event), _pairs(finder.sync), _pairs(finder.blocking), _pairs(finder.released),
-        finder.inferred, finder.unresolved,
+        finder.inferred, finder.unresolved, finder.skew,
     )  # fmt: skip
 
 
@@ -158,10 +168,6 @@ class _Finder:
         self.runtime_ts, self.runtime_end = events.ts[linked.runtime_row], events.end[linked.runtime_row]
         self.runtime_thread = events.thread[linked.runtime_row]
         self.runtime_of = _ByThread.of(self.runtime_thread, self.runtime_ts, np.arange(len(self.runtime_ts)))
-        launch_order = np.argsort(gpu.launch, kind="stable")
-        launch_order = launch_order[linked.gpu_launcher[launch_order] >= 0]
-        launched_from = events.thread[linked.gpu_launcher[launch_order]]
-        self.launched_by = _ByThread.of(launched_from, gpu.launch[launch_order], launch_order)
         correlation = events.correlation[linked.runtime_row]
         self.by_correlation = np.argsort(correlation, kind="stable")
         self.correlations = correlation[self.by_correlation]
@@ -173,9 +179,33 @@ class _Finder:
         self.released: list[tuple[int, int]] = []
         self.inferred: set[tuple[int, int]] = set()
         self.unresolved = 0
+        self.skew = self._clock_skew()
+        self.tolerance = max(self.skew, ROUNDING_NS)
+        self.copies = self._blocking_copies()
+
+    def _clock_skew(self) -> int:
+        """The most by which a waiting call returned before what it waited for had ended, ns; 0 if none did.
+
+        Two kinds of calls show it: synchronous copies to the host, which cannot return before; and synchronising calls
+        that took over 20 µs, when nothing launched before them ended in the 20 µs before they returned, but something
+        did in the 20 µs after.
+        """
+        events, linked = self.linked.kineto.events, self.linked
+        launcher = linked.gpu_launcher
+        copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])
+        late = (self.end - events.end[launcher])[copies & (launcher >= 0)]
+        most = int(late[late <= MAX_SKEW_NS].max(initial=0))
+        waiting = named(events.names, events.name[linked.runtime_row], SYNCHRONIZE)
+        for call in np.flatnonzero(waiting & (self.runtime_end - self.runtime_ts > MAX_SKEW_NS)).tolist():
+            begin, returned = self._ts(call), int(self.runtime_end[call])
+            near = self._ended(returned - MAX_SKEW_NS, returned + MAX_SKEW_NS)
+            near = near[self.gpu.launch[near] < begin]
+            if len(near) and self.end[near].min() > returned:
+                most = max(most, int(self.end[near].min()) - returned)
+        return most
 
     def from_records(self) -> set[int]:
-        """Use the cuda_sync records; returns the runtime calls (positions) that they speak of."""
+        """Use the cuda_sync records; returns the runtime calls (positions) whose wait they say."""
         events, told = self.linked.kineto.events, set[int]()
         for text in events.args_of(events.rows("cuda_sync")):
             try:
@@ -185,14 +215,17 @@ class _Finder:
             call = self._call_with(args.correlation)
             if call is None:  # outside the window
                 continue
-            told.add(call)
             device = args.device if isinstance(args.device, int) else -1
             if args.kind == "Context Sync":
+                told.add(call)
                 self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in self.gpu.streams(device, -1)])
             elif args.kind == "Stream Sync":
+                told.add(call)
                 self._wait_for(call, self._on_stream(device, args.stream, self._ts(call)))
             elif args.kind in ("Event Sync", "Stream Wait Event"):
                 record = self._call_with(args.record)
+                if record is not None and self._streams(device, args.wait_on_stream):
+                    told.add(call)
                 recorded = [] if record is None else self._on_stream(device, args.wait_on_stream, self._ts(record))
                 if not recorded:
                     self.unresolved += 1
@@ -204,36 +237,37 @@ class _Finder:
         return told
 
     def from_runtime_calls(self, told: set[int]) -> None:
-        """Synchronising and stream-wait calls that no record speaks of."""
-        events = self.linked.kineto.events
-        waits_are_recorded = "Stream Wait Event" in events.names
-        whole, part, wait = (
-            {code for code, name in enumerate(events.names) if pattern.search(name)}
-            for pattern in (_DEVICE_SYNCHRONIZE, _SYNCHRONIZE, _STREAM_WAIT)
-        )
-        names = events.name[self.linked.runtime_row]
-        for call in np.flatnonzero(np.isin(names, list(whole | part | wait))).tolist():
+        """Synchronising calls and stream waits of which no record says what they wait for."""
+        events, rows = self.linked.kineto.events, self.linked.runtime_row
+        names = events.name[rows]
+        whole = named(events.names, names, DEVICE_SYNCHRONIZE)
+        for call in np.flatnonzero(named(events.names, names, SYNCHRONIZE)).tolist():
             if call in told:
                 continue
-            if names[call] in whole:
+            if whole[call]:
                 self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in range(len(self.gpu.key))])
-            elif names[call] in part:
+            else:
                 self._infer_pending(call)
-            elif not waits_are_recorded:
-                self._infer_stream_wait(call)
+        stream_waits = set(np.flatnonzero(named(events.names, names, STREAM_WAIT)).tolist()) - told
+        self._infer_stream_waits(self.runtime_ts[sorted(stream_waits)])
 
     def from_blocking_copies(self) -> None:
-        """Copies that had ended when their call returned: the thread went on only then."""
+        """The thread of a blocking copy continued only when the copy had ended."""
         events, linked = self.linked.kineto.events, self.linked
-        copies = events.mask(frozenset({"gpu_memcpy"}))[linked.gpu_row] & (linked.gpu_launcher >= 0)
-        returns = events.end[linked.gpu_launcher]
-        copies &= self.end <= returns + _ROUNDING_NS
-        for i in np.flatnonzero(copies).tolist():
-            thread, returned = int(events.thread[linked.gpu_launcher[i]]), int(returns[i])
+        for i in np.flatnonzero(self.copies).tolist():
+            launcher = linked.gpu_launcher[i]
+            thread, returned = int(events.thread[launcher]), int(events.end[launcher])
             call = self.runtime_of.first(thread, returned)
             if call is not None:
                 self.blocking.append((i, call))
             self._release(i, thread, returned)
+
+    def _blocking_copies(self) -> npt.NDArray[np.bool_]:
+        """Which GPU events are copies that their calls waited for."""
+        events, launcher = self.linked.kineto.events, self.linked.gpu_launcher
+        copy, call = events.name[self.linked.gpu_row], events.name[launcher]
+        late = self.end - events.end[launcher]
+        return (launcher >= 0) & blocking_copies(events.names, copy, call, late, self.tolerance)
 
     def _call_with(self, correlation: Any) -> int | None:
         """The last runtime call with a correlation."""
@@ -256,7 +290,7 @@ class _Finder:
         call_end, thread = int(self.runtime_end[call]), int(self.runtime_thread[call])
         numbering = self.linked.numbering
         for i in gpu_events:
-            if i < 0 or self.end[i] > call_end + _ROUNDING_NS:
+            if i < 0 or self.end[i] > call_end + self.tolerance:
                 continue
             self.sync.append((i, call))
             self._release(i, thread, call_end)
@@ -275,24 +309,40 @@ class _Finder:
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int) -> None:
-        """A call that waits for a stream or event of which nothing is told: for what ended last while it waited."""
-        for i in self._ended(self._ts(call), int(self.runtime_end[call]) + _ROUNDING_NS).tolist():
+        """A call that waits for a stream or event that is not recorded: for what ended last while it waited."""
+        for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
                 self._wait_for(call, [i], inferred=True)
                 return
 
-    def _infer_stream_wait(self, call: int) -> None:
-        """The next event launched by the thread after a stream wait, if it starts late, waits for what has just ended
-        on another stream."""
-        i = self.launched_by.first(int(self.runtime_thread[call]), self._ts(call) + 1)
-        if i is None:
-            return
-        free = max(int(self.gpu.launch[i]) + _USUAL_LATENCY_NS, int(self.gpu.free[i]))
-        if self.start[i] - free <= _LATE_NS:
-            return
-        for source in self._ended(int(self.start[i]) - _JUST_ENDED_NS, int(self.start[i])).tolist():
-            if self.gpu.stream[source] != self.gpu.stream[i]:
-                self.event.append((source, i))
-                ids = self.linked.numbering.gpu
-                self.inferred.add((int(ids[source]), int(ids[i])))
-                return
+    def _infer_stream_waits(self, waits: IntColumn) -> None:
+        """GPU events that start late after a stream wait, of whatever thread, wait for what has just ended elsewhere.
+
+        Between the launches of such an event and of the one before it on its stream lies a call that makes some stream
+        wait; it starts over 5 µs later than its launch and its stream allow; and at most 30 µs before that an event of
+        another stream has ended.
+
+        Args:
+            waits: int64 ns, when stream waits were called, ascending.
+        """
+        launched = self.linked.gpu_launcher >= 0
+        returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
+        submitted = np.where(launched & ~self.copies, np.minimum(returned, self.start), self.gpu.launch)
+        idle = launched & (self.gpu.free > 0) & (self.gpu.free <= self.gpu.launch)
+        latency = int(np.median((self.start - submitted)[idle])) if idle.any() else _USUAL_LATENCY_NS
+        earlier = np.full(len(self.start), -1, np.int64)
+        order = np.argsort(self.gpu.stream, kind="stable")
+        same = np.flatnonzero(self.gpu.stream[order[1:]] == self.gpu.stream[order[:-1]])
+        earlier[order[same + 1]] = self.gpu.launch[order[same]]
+        asked = np.searchsorted(waits, self.gpu.launch) > np.searchsorted(waits, earlier)
+        late = self.start - np.maximum(submitted + latency, self.gpu.free) > _LATE_NS
+        ids = self.linked.numbering.gpu
+        stated = {target for _, target in self.event}
+        for i in np.flatnonzero(launched & asked & late).tolist():
+            if i in stated:
+                continue
+            for source in self._ended(int(self.start[i]) - _JUST_ENDED_NS, int(self.start[i])).tolist():
+                if self.gpu.stream[source] != self.gpu.stream[i]:
+                    self.event.append((source, i))
+                    self.inferred.add((int(ids[source]), int(ids[i])))
+                    break

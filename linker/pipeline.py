@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,23 @@ import numpy.typing as npt
 
 from .. import __version__
 from ..schemas.collector import collector_paused
-from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
+from ..schemas.damage import damage_of
+from ..schemas.etplus import FORMAT_VERSION, OUTSIDE_WINDOW, UNATTACHED_REASONS, EtPlus, Numbering
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.secrets import mask, mask_members, warn_of_masks
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.link_report import LinkReport
 from ..trace.trace import EtPlusDocument
-from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
+from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
+from .identity import Claims, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
@@ -38,6 +42,8 @@ from .windows import describe_windows
 __all__ = ["link"]
 
 _LOG = logging.getLogger("etplus")
+_HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
+"""What of a Kineto trace's header is kept in an ET+."""
 
 
 @collector_paused()
@@ -54,6 +60,7 @@ def link(
     data_dependencies: bool = False,
     progress: bool = False,
     jobs: int = 1,
+    rank: int | None = None,
 ) -> EtPlusDocument:
     """Join an Execution Trace with a Kineto trace.
 
@@ -69,10 +76,12 @@ def link(
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
         jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
         progress: show bars on a terminal for what takes over two seconds.
+        rank: rank of the job that both files are of; in a job of several ranks links are `certain` only if this, the
+            names of both files or their contents say so.
 
     Raises:
-        TraceFormatError: a file that is not what it should be.
-        UsageError: an unknown method or iteration.
+        TraceFormatError: a file that is not what it should be, or of another rank.
+        UsageError: an unknown method or iteration, an invalid rank, or files that are named as of two ranks.
     """
     if match != "auto" and match not in METHODS:
         raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
@@ -80,22 +89,25 @@ def link(
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
     if et is None:
         return _link_alone(read_kineto(kineto, strict=strict, progress=progress, jobs=jobs), annotation)
+    word = said_rank(et, kineto, rank)
     et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
     _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
     _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
+    claims = read_claims(et_trace, kineto_trace, word)
     return _link(
-        et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies, jobs
-    )
+        et_trace, kineto_trace, claims, annotation, match, exact_match, strict, iteration, renumber,
+        data_dependencies, jobs,
+    )  # fmt: skip
 
 
 def _link(
-    et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
-    iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
+    et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, annotation: str | None, method: str, exact: bool,
+    strict: bool, iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
 ) -> EtPlusDocument:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
-    found, considered = match_calls(
-        et, kineto, nodes, calls, method=method, exact=exact, strict=strict, iteration=iteration
+    found, identity, considered = match_calls(
+        et, kineto, nodes, calls, claims, method=method, exact=exact, strict=strict, iteration=iteration
     )
     _LOG.info("%d of %d calls linked by %s", found.linked, len(nodes), found.method or "no method")
     windows = describe_windows(nodes, calls, found, iterations)
@@ -108,9 +120,12 @@ def _link(
     none = np.zeros(0, np.int64)
     data = data_edges(et, nodes) if data_dependencies else (none, none)
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
-    report = make_report(et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts())
-    summary = _summary(kineto, report, attachment, dependencies)
-    return document_of(_document(trace, found, comm, dependencies, summary))
+    report = make_report(
+        et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity
+    )
+    summary = _summary(et, kineto, report, attachment, dependencies)
+    warn_of_masks(et.file, mask(et.before)[1] + mask(et.after)[1])
+    return document_of(_document(trace, found, attachment, comm, dependencies, summary))
 
 
 def _link_alone(kineto: KinetoTrace, annotation: str | None) -> EtPlusDocument:
@@ -134,13 +149,14 @@ def _link_alone(kineto: KinetoTrace, annotation: str | None) -> EtPlusDocument:
     report = make_report(
         side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
     )
-    summary = {**_summary(kineto, report, attachment, dependencies), "nodes_from": "kineto"}
-    return document_of(_document(trace, side.match, comm, dependencies, summary))
+    summary = {**_summary(side.trace, kineto, report, attachment, dependencies), "nodes_from": "kineto"}
+    return document_of(_document(trace, side.match, attachment, comm, dependencies, summary))
 
 
 def _document(
     trace: LinkedTrace,
     found: Match,
+    attachment: Attachment,
     comm: dict[int, dict[str, Any]],
     dependencies: Dependencies,
     summary: dict[str, Any],
@@ -148,6 +164,7 @@ def _document(
     nodes, calls, events, size = trace.nodes, trace.calls, trace.kineto.events, len(trace.et)
     at = np.flatnonzero(found.call >= 0)
     node, call = nodes.node[at], found.call[at]
+    unattached = (attachment.reason != 0) & (attachment.reason != OUTSIDE_WINDOW)
     return EtPlus(
         et=trace.et,
         events=events,
@@ -163,6 +180,8 @@ def _document(
         gpu_row=trace.gpu_row,
         gpu_parent=nodes.node[trace.gpu_parent],
         comm=comm,
+        unattached_row=attachment.row[unattached],
+        unattached_reason=attachment.reason[unattached],
         runtime_row=trace.runtime_row,
         runtime_parent=np.where(trace.runtime_parent >= 0, nodes.node[trace.runtime_parent], -1),
         edges=dependencies.edges,
@@ -217,7 +236,7 @@ def _runtime_calls(
 
 
 def _summary(
-    kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
+    et: ExecutionTrace, kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
 ) -> dict[str, Any]:
     """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
     events = kineto.events
@@ -226,6 +245,9 @@ def _summary(
         for code, reason in enumerate(UNATTACHED_REASONS)
         if code and np.any(attachment.reason == code)
     }
+    header, masked = mask_members({key: kineto.header[key] for key in _HEADER_KEYS if key in kineto.header})
+    warn_of_masks(kineto.file, masked)
+    kineto = replace(kineto, header=header)
     return {
         "version": FORMAT_VERSION,
         "tool_version": __version__,
@@ -236,6 +258,7 @@ def _summary(
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
+        "damage": list(damage_of(et, kineto)),
         "unattached": unattached,
         "inferred_edges": dependencies.inferred,
         "link": report.to_dict(),

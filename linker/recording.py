@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas.files import open_output
+from ..schemas.transaction import transaction
 from ..trace.errors import UsageError
 from ..trace.trace import EtPlusDocument
 from .pipeline import link as link_traces
@@ -73,11 +74,10 @@ class Recording:
                 observer.unregister_callback()
 
     def _put_in_place(self, scratch: Path) -> None:
-        for plain, target in (("et.json", self.et_path), ("kineto.json", self.kineto_path)):
-            with (scratch / plain).open("rb") as source, open_output(scratch / target.name) as file:
-                shutil.copyfileobj(source, file, _COPY_BLOCK)
-        for target in (self.et_path, self.kineto_path):
-            (scratch / target.name).replace(target)
+        with transaction():  # both or none
+            for plain, target in (("et.json", self.et_path), ("kineto.json", self.kineto_path)):
+                with (scratch / plain).open("rb") as source, open_output(target) as file:
+                    shutil.copyfileobj(source, file, _COPY_BLOCK)
         self.finished = True
 
 

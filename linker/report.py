@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.damage import damage_of
+from ..schemas.etplus import UNATTACHED_REASONS
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
 from ..trace.columns import distinct
-from ..trace.link_report import LinkReport
-from .attach import ATTACH_METHODS, UNATTACHED_REASONS, Attachment
+from ..trace.link_report import Identity, LinkReport
+from .attach import ATTACH_METHODS, Attachment
 from .calls import CpuCalls, EtCalls
 from .match.result import LINK_NAMES, REASONS, Match
 
@@ -30,11 +32,12 @@ def make_report(
     considered: Sequence[str],
     windows: dict[str, Any],
     dependencies: dict[str, Any],
+    identity: Identity | None = None,
 ) -> LinkReport:
     """Gather the stages' findings."""
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
-    warnings = [*_loss_sentences(et), *_loss_sentences(kineto)]
+    warnings = list(damage_of(et, kineto))
     if len(nodes) and not match.linked:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
@@ -66,6 +69,7 @@ def make_report(
         dependencies=dependencies,
         warnings=tuple(warnings),
         facts=match.facts,
+        identity=identity,
     )  # fmt: skip
 
 
@@ -94,7 +98,3 @@ def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
 
 def _counts(codes: npt.NDArray[np.int32], values: list[str]) -> dict[str, int]:
     return {value: int(n) for value, n in zip(values, np.bincount(codes, minlength=len(values)), strict=True) if n}
-
-
-def _loss_sentences(trace: ExecutionTrace | KinetoTrace) -> list[str]:
-    return [f"{Path(trace.file).name} is broken: {loss}" for loss in trace.losses]

@@ -8,11 +8,12 @@ from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import EtPlusDocument
 from .graph import DURATION, ORDER, Edges, ReplayGraph
-from .launches import find_queue, launch_edges, stream_edges, usual_latency, with_submissions
+from .launches import find_queue, launch_edges, stream_edges, with_submissions
 from .order import ordered_graph
 from .points import Points
-from .threads import handoffs, host_chains
-from .waits import blocking_copies, event_waits, inferred_waits, own_cost_only, sync_waits
+from .threads import handoffs, host_chains, without_polling
+from .unknown import with_unknown_waits
+from .waits import blocking_copies, event_waits, inferred_count, own_cost_only, sync_waits
 
 __all__ = ["build_graph"]
 
@@ -25,27 +26,25 @@ def build_graph(document: EtPlusDocument) -> ReplayGraph:
     """
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
+    document, polling = without_polling(document)
     points, chains = host_chains(Points.of(document))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
     chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
-    latency = usual_latency(points, submitted)
     events = event_waits(points)
-    guessed = inferred_waits(points, events, submitted, latency)
-    between = Edges.joined([events, guessed])
     gpu = points.gpu
     edges = Edges.joined([
-        chains, passed, waits, queue.edges, between,
+        chains, passed, waits, queue.edges, events,
         Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
-        launch_edges(points, submitted, between, latency),
-        stream_edges(points, submitted, between, latency),
+        launch_edges(points, submitted, events),
+        stream_edges(points),
         _data_and_comm(points),
     ])  # fmt: skip
-    count = f"{len(guessed)} wait{'s' if len(guessed) > 1 else ''}"
-    notes = [f"{count} between streams guessed from the times"] if len(guessed) else []
-    return ordered_graph(points, edges, queue.limit, notes)
+    guessed = inferred_count(points)
+    notes = [f"{guessed} wait{'s' if guessed > 1 else ''} between streams guessed from the times"] if guessed else []
+    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *notes]))
 
 
 def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:

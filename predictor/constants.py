@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
-from .graph import EVENT, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
+from ..trace.errors import UsageError
+from .graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
-__all__ = ["Constants", "fit_constants"]
+__all__ = ["Constants", "counted_lags", "fit_constants"]
 
 _SYNC_RETURN_NS = 10_000
-"""A waiting call returns at most so long after what it waited for; more is host work of its own."""
+"""A waiting call returns at most so long after what it waited for; more is an unknown wait."""
+_MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
+"""No device takes longer to begin what was launched, or the next of what is queued: more is waiting for other work."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Constants:
         event_gap_ns: from the end of GPU work to the start of what waited for it on another stream.
         sync_return_ns: from the end of GPU work to the return of the call that waits for it, at most.
         queue_limit: launches that may be outstanding before a launching call blocks; None if no limit was seen.
+        clock_skew_ns: by how much waiting calls returned before the work they waited for had ended, since the clocks
+            of host and device differ; the linker's finding, which changes no lag.
     """
 
     launch_latency_ns: int
@@ -33,6 +39,7 @@ class Constants:
     event_gap_ns: int = 0
     sync_return_ns: int = _SYNC_RETURN_NS
     queue_limit: int | None = None
+    clock_skew_ns: int = 0
 
     def caps(self) -> dict[int, int]:
         """By kind of edge, what a capped lag counts at most, ns."""
@@ -50,6 +57,12 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
 
     Launch latency: the median over events whose stream was idle at their launch, a stream's first event (for which
     modules are loaded) only if there are no others. Gap: over those that were launched while the one before ran.
+    Single latencies over 1 ms and gaps over 100 µs are waits for something else, and are left out.
+
+    Example:
+        >>> constants = fit_constants(graph)  # doctest: +SKIP
+        >>> constants.launch_latency_ns, constants.gap_ns  # doctest: +SKIP
+        (6500, 1100)
     """
     edges, measured = graph.edges, graph.measured
     count = len(graph)
@@ -60,12 +73,30 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     inside = np.ones(count, np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
     at = np.flatnonzero((launched >= 0) & ~waits & inside)
     latency, first = measured[at] - launched[at], free[at] < 0
-    idle = ~first & (free[at] <= launched[at])
-    launch_latency = _median(latency[idle] if idle.any() else latency[first])
-    queued = ~first & (launched[at] + launch_latency < free[at])
-    gap = max(_median((measured[at] - free[at])[queued]), 0)
+    possible = latency <= _MAX_LATENCY_NS
+    idle = possible & ~first & (free[at] <= launched[at])
+    launch_latency = _median(latency[idle] if idle.any() else latency[possible & first])
+    gap = (measured[at] - free[at])[~first & (launched[at] + launch_latency < free[at])]
+    gap_ns = max(_median(gap[gap <= _MAX_GAP_NS]), 0)
     event = edges.lag[(edges.kind == EVENT) & (edges.lag <= _SYNC_RETURN_NS) & inside[edges.target]]
-    return Constants(launch_latency, gap, _median(event) if len(event) else gap, queue_limit=graph.queue_limit)
+    return Constants(
+        launch_latency, gap_ns, _median(event) if len(event) else gap_ns, queue_limit=graph.queue_limit,
+        clock_skew_ns=graph.document.clock_skew_ns,
+    )  # fmt: skip
+
+
+def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
+    """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
+    edges = graph.edges
+    ranks = [constants] if isinstance(constants, Constants) else list(constants)
+    if len(ranks) != len(graph.documents):
+        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
+    limit = np.full((len(ranks), len(LINK_KINDS)), np.iinfo(np.int64).max)
+    for i, of in enumerate(ranks):
+        for kind, cap in of.caps().items():
+            limit[i, kind] = cap
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
+    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
 
 
 def _by_target(which: npt.NDArray[np.bool_], graph: ReplayGraph, none: IntColumn) -> IntColumn:

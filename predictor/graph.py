@@ -20,14 +20,15 @@ from ..trace.trace import EtPlusDocument
 
 __all__ = [
     "COMM", "DURATION", "EVENT", "HANDOFF", "HOST", "LAUNCH", "LINK_KINDS", "ORDER", "PIN", "QUEUE", "STREAM", "SYNC",
-    "Edges", "ReplayGraph",
+    "UNKNOWN", "Edges", "ReplayGraph",
 ]  # fmt: skip
 
-HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN = range(11)
+HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN = range(12)
 """Values of `Edges.kind`."""
 LINK_KINDS = (
     "host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronisation", "thread handoff",
     "launch queue", "collective", "order", "window",
+    "unknown wait",
 )  # fmt: skip
 """What each kind of edge is called in tables."""
 

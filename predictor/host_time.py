@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.host_waits import SYNCHRONIZE, named
+from ..schemas.host_waits import blocking_copies as copies_that_block
 from ..trace.columns import IntColumn
 from ..trace.tables import Trace
 
@@ -15,22 +16,23 @@ __all__ = ["SYNC_COST_NS", "blocking_copies", "synchronising_calls", "without_wa
 
 SYNC_COST_NS = 3_000
 """What a synchronising call takes by itself; the rest of its time it waits."""
-_WAITS = re.compile(r"(?:Device|Stream|Event)Synchronize$")
-_PAGEABLE = re.compile(r"DtoH.*Pageable|Pageable.*DtoH", re.IGNORECASE)
-_COPY_CALL = re.compile(r"Memcpy(?!.*Async)")
 
 
 def synchronising_calls(trace: Trace) -> IntColumn:
     """int64, positions in `RuntimeCalls` of the calls that wait for a device, stream or event."""
-    return np.flatnonzero(_named(trace, _WAITS, trace.runtime.name))
+    return np.flatnonzero(named(trace.names, trace.runtime.name, SYNCHRONIZE))
 
 
 def blocking_copies(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Which GPU events are copies that their call waits for: to pageable memory of the host, or by a call that is not
-    asynchronous."""
-    call = trace.gpu.runtime
-    synchronous = _named(trace, _COPY_CALL, trace.runtime.name)[call] & (call >= 0) if len(trace.runtime) else call > 0
-    return _named(trace, _PAGEABLE, trace.gpu.name) | synchronous
+    """Which GPU events are copies that their call waited for; bool, one entry an event."""
+    runtime, gpu = trace.runtime, trace.gpu
+    blocks = np.zeros(len(gpu), np.bool_)
+    known = np.flatnonzero(gpu.runtime >= 0)
+    call = gpu.runtime[known]
+    blocks[known] = copies_that_block(
+        trace.names, gpu.name[known], runtime.name[call], gpu.end[known] - runtime.end[call]
+    )
+    return blocks
 
 
 def without_waits(trace: Trace) -> Trace:
@@ -71,8 +73,3 @@ def _earlier(at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, 
         part = np.clip(at[mine] - begin[waits][begun], 0, rest[waits][begun])
         result[mine] -= ended[over] + np.where(over < np.count_nonzero(waits), part, 0)
     return result
-
-
-def _named(trace: Trace, pattern: re.Pattern[str], names: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    matches = np.array([pattern.search(name) is not None for name in trace.names], np.bool_)
-    return matches[names] if len(names) else np.zeros(0, np.bool_)

@@ -13,7 +13,7 @@ from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import CPU, GPU, EtPlusDocument
 from .constants import Constants, fit_constants
-from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
+from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 from .replay import replay
 
 __all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "predict_iteration"]
@@ -25,7 +25,7 @@ _EVEN = 0.5
 median."""
 _COVERED = 0.5
 """Share of a trace's rows that iterations must cover."""
-_MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
+_MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 """Kinds of edges whose lags are taken from other iterations."""
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.trace import RUNTIME
 from .graph import LAUNCH, PIN, QUEUE, STREAM, Edges
 from .points import Points
 
-__all__ = ["LATE_NS", "LaunchQueue", "find_queue", "launch_edges", "stream_edges", "usual_latency", "with_submissions"]
+__all__ = ["LaunchQueue", "find_queue", "launch_edges", "stream_edges", "with_submissions"]
 
 _SLOW = 3
 """A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
@@ -27,10 +26,6 @@ _OWN_NS, _CONSTANT = 3_000, 0.25
 duration, where no calls are seen that do not wait."""
 _NEAR_LIMIT = 8
 """Calls return some µs after there is room in the queue, in which further short kernels may start."""
-_CARRIED_NS = 50_000
-"""A stream's first event that starts so much later than its launch allows has waited for work before the window."""
-LATE_NS = 5_000
-"""GPU work that starts so much later than its launch and its stream allow has waited for something else."""
 
 
 @dataclass(frozen=True)
@@ -158,55 +153,31 @@ def _pairs(points: Points, source: IntColumn, target: IntColumn) -> IntColumn:
     return source * len(points.measured) + target
 
 
-def launch_edges(points: Points, submitted: IntColumn, waits: Edges, latency_ns: int) -> Edges:
+def launch_edges(points: Points, submitted: IntColumn, waits: Edges) -> Edges:
     """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream.
 
-    A stream's first event keeps its own latency if it waited neither for another stream (`waits`) nor for what ran
-    before the window: modules are loaded, clocks rise.
+    A stream's first event keeps its own latency if it did not wait for another stream (`waits`): modules are loaded,
+    clocks rise. Where that is out of proportion, `with_unknown_waits` sees to it.
     """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     source, target = submitted[points.launcher[gpu]], points.start[gpu]
-    lag = points.between(source, target)
-    own = first & ~_carried_in(points, lag, latency_ns) & ~np.isin(target, waits.target)
-    return Edges.joined([
-        Edges.of(LAUNCH, source, target, lag, capped=True).take(~own),
-        Edges.of(LAUNCH, source, target, lag).take(own),
-    ])  # fmt: skip
+    edges = Edges.of(LAUNCH, source, target, points.between(source, target))
+    return replace(edges, capped=~first | np.isin(target, waits.target))
 
 
-def _carried_in(points: Points, lag: IntColumn, latency_ns: int) -> npt.NDArray[np.bool_]:
-    """Whether a stream's first event, which started so long after its launch, waited for work that is not in the
-    document: only where there is such work (unattached events; files of other linkers do not tell)."""
-    unattached = points.document.summary.get("unattached", {"unknown": []})
-    return (lag > latency_ns + _CARRIED_NS) if unattached else np.zeros(len(lag), np.bool_)
-
-
-def stream_edges(points: Points, submitted: IntColumn, waits: Edges, latency_ns: int) -> Edges:
+def stream_edges(points: Points) -> Edges:
     """Each GPU event after the one before it on its stream.
 
-    What nobody launched keeps its own gap. A stream's first event is pinned to its measured start if nobody launched
-    it, or if it had to wait for work before the window: only that tells when the stream became free.
+    What no call in the trace launched keeps its own gap, and is pinned to its measured start if it is its stream's
+    first.
     """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
     source, target = points.end[np.maximum(before, 0)], points.start[gpu]
-    lag = points.between(source, target)
-    latency = points.between(submitted[points.launcher[gpu]], target)
-    late = _carried_in(points, latency, latency_ns) & ~np.isin(target, waits.target)
-    pinned = target[first & (~launched | late)]
+    edges = Edges.of(STREAM, source, target, points.between(source, target))
+    pinned = target[first & ~launched]
     return Edges.joined([
-        Edges.of(STREAM, source, target, lag, capped=True).take(~first & launched),
-        Edges.of(STREAM, source, target, lag).take(~first & ~launched),
+        replace(edges, capped=launched).take(~first),
         Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned]),
     ])  # fmt: skip
-
-
-def usual_latency(points: Points, submitted: IntColumn) -> int:
-    """Median ns from submission to start of the GPU events whose stream was idle; of streams' first if none was."""
-    gpu, before = points.gpu, points.before
-    launched = points.launcher[gpu] >= 0
-    begin = points.measured[submitted[points.launcher[gpu]]]
-    idle = launched & (before >= 0) & (points.measured[points.end[before]] <= begin)
-    chosen = idle if idle.any() else launched & (before < 0)
-    return int(np.median((points.measured[points.start[gpu]] - begin)[chosen])) if chosen.any() else 0

@@ -14,12 +14,27 @@ from functools import cached_property
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.errors import UsageError
+from ..trace.intervals import union
 from .build import build_graph
-from .constants import Constants, fit_constants
-from .graph import PIN, ReplayGraph
+from .constants import Constants, counted_lags, fit_constants
+from .graph import UNKNOWN, ReplayGraph
 
-__all__ = ["Constants", "Replay", "ReplayGraph", "build_graph", "fit_constants", "replay"]
+__all__ = ["Constants", "Replay", "ReplayGraph", "Unexplained", "build_graph", "fit_constants", "replay"]
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Waits that nothing in the trace explains and that a replay keeps as measured.
+
+    Attributes:
+        count: how many of them delay something.
+        ns: time in which at least one of them runs.
+        share: that time over the makespan; 0 for a trace of no length.
+    """
+
+    count: int
+    ns: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,23 @@ class Replay:
         """The same, as it was recorded."""
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
+    @property
+    def error(self) -> float:
+        """Relative error of the makespan against what was recorded; 0 for a trace of no length."""
+        return self.makespan_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    @cached_property
+    def unexplained(self) -> Unexplained:
+        """The unknown waits: each from when everything else would have let its target come until the target."""
+        edges = self.graph.edges
+        waits = np.isin(edges.target, edges.target[edges.kind == UNKNOWN])
+        ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
+        np.maximum.at(ready, edges.target[known], self.time[edges.source[known]] + self.lag[known])
+        target = np.unique(edges.target[waits])
+        target = target[self.time[target] > ready[target]]
+        ns = union(ready[target], self.time[target]).length
+        return Unexplained(len(target), ns, ns / self.makespan_ns if self.makespan_ns else 0.0)
+
 
 def replay(
     graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
@@ -70,20 +102,6 @@ def replay(
         graph = graph.with_durations(durations)
     lag = counted_lags(graph, constants)
     return Replay(graph, _longest(graph, lag), lag)
-
-
-def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
-    edges = graph.edges
-    ranks = [constants] if isinstance(constants, Constants) else list(constants)
-    if len(ranks) != len(graph.documents):
-        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
-    limit = np.full((len(ranks), PIN + 1), np.iinfo(np.int64).max)
-    for i, of in enumerate(ranks):
-        for kind, cap in of.caps().items():
-            limit[i, kind] = cap
-    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
-    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
 
 
 def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.kineto import KERNEL_CATEGORIES
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import union
 from ..trace.trace import GPU
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
-from .replay import Replay
+from .replay import Replay, Unexplained
 
 __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 
@@ -50,6 +51,9 @@ class Summary:
         constants: of each rank.
         predicted_ns, measured_ns: makespans. before_ns: the prediction without the what-ifs.
         start_error_ns: mean absolute error of the starts of GPU events; None if there are none.
+        base_error: relative error of the makespan of the replay without the what-ifs. base_start_error_ns: the mean
+            error of its starts.
+        unexplained: waits that nothing in the trace explains, in the replay.
         lanes: streams, then threads.
         exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
         bounds: see `resource_bounds`.
@@ -64,6 +68,9 @@ class Summary:
     predicted_ns: int
     measured_ns: int
     start_error_ns: float | None
+    base_error: float
+    base_start_error_ns: float | None
+    unexplained: Unexplained
     lanes: tuple[LaneTime, ...]
     exposed_ns: int
     measured_exposed_ns: int
@@ -93,11 +100,16 @@ class Summary:
                     "launch_latency_ns": one.launch_latency_ns, "gap_ns": one.gap_ns,
                     "event_gap_ns": one.event_gap_ns,
                     "sync_return_ns": one.sync_return_ns, "queue_limit": one.queue_limit,
+                    "clock_skew_ns": one.clock_skew_ns,
                 }
                 for one in self.constants
             ],
             "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
             "gpu_start_error_ns": self.start_error_ns,
+            "base_error": self.base_error,
+            "unexplained": {
+                "count": self.unexplained.count, "ns": self.unexplained.ns, "share": self.unexplained.share,
+            },
             "lanes": [
                 {
                     "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
@@ -128,12 +140,17 @@ class Summary:
         for one in dict.fromkeys(self.constants) if self.gpu_events else ():
             limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
             yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
+            if one.clock_skew_ns:
+                yield [f"           the clocks of host and device differ by {_us(one.clock_skew_ns)} or more"]
         yield [f"{'':24}{'predicted' if self.before_ns is None else 'changed':>16}{'measured':>16}"]
         error = f"{100 * self.error:>+10.2f}%" if self.before_ns is None else ""
         yield [_row("makespan", self.predicted_ns, self.measured_ns) + error]
         if self.start_error_ns is not None and self.before_ns is None:
             share = f"{100 * self.start_error:.3f}% of the makespan"
             yield [f"{'mean kernel-start error':24}{_us(self.start_error_ns):>16}   {share}"]
+        if self.unexplained.count:
+            share = f"   {100 * self.unexplained.share:.3f}% of the makespan"
+            yield [_row("unexplained waits", self.unexplained.ns, None) + share]
         yield [_row(f"{shortened(lane.name, 18)} busy", lane.busy_ns, lane.measured_busy_ns) for lane in self._shown()]
         if self.exposed_ns or self.measured_exposed_ns:
             yield [_row("exposed communication", self.exposed_ns, self.measured_exposed_ns)]
@@ -166,7 +183,10 @@ def summarize(
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
     measured_start, measured_end = (_of_rows(graph.measured, points) for points in (graph.start, graph.end))
-    start_error = float(np.abs(replay.start[gpu] - measured_start[gpu]).mean()) if len(gpu) else None
+    base = replay if before is None else before
+    start_error, base_start_error = (
+        float(np.abs(of.start[gpu] - measured_start[gpu]).mean()) if len(gpu) else None for of in (replay, base)
+    )
     lanes = list(_lanes(replay, measured_start, measured_end))
     exposed, measured_exposed = (
         sum(
@@ -180,11 +200,24 @@ def summarize(
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
         constants=(constants,) if isinstance(constants, Constants) else tuple(constants),
         predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error,
+        base_error=base.error, base_start_error_ns=base_start_error, unexplained=replay.unexplained,
         lanes=tuple(lanes), exposed_ns=exposed, measured_exposed_ns=measured_exposed,
         bounds=resource_bounds(replay), path=critical_path(replay), what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
-        path_before=None if before is None else critical_path(before), notes=graph.notes,
+        path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
     )  # fmt: skip
+
+
+def _unexplained_notes(base: Replay) -> list[str]:
+    """What the waits that nothing explains mean for the numbers."""
+    found = base.unexplained
+    if not found.count:
+        return []
+    waits = f"{found.count:,} wait{'s' if found.count > 1 else ''}"
+    return [
+        f"nothing in the trace explains {waits} ({_us(found.ns)}, {100 * found.share:.1f}% of the makespan): kept as "
+        "measured, whatever is changed"
+    ]
 
 
 def _of_rows(times: IntColumn, points: IntColumn) -> IntColumn:
@@ -223,7 +256,7 @@ def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
 
 def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
     document = replay.graph.documents[rank]
-    kernel = np.array([category == "kernel" for category in document.categories], np.bool_)
+    kernel = np.array([category in KERNEL_CATEGORIES for category in document.categories], np.bool_)
     found: npt.NDArray[np.bool_] = kernel[document.category] & document.timed & (document.kind == GPU)
     return found
 

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.thread_activity import recently_finished, running_max
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.trace import GPU
+from ..trace.trace import GPU, RUNTIME, EtPlusDocument
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 
-__all__ = ["handoffs", "host_chains"]
+__all__ = ["handoffs", "host_chains", "without_polling"]
 
 _LONG_NS = 200_000
 """A shorter pause of a thread is host work between two calls, not waiting for another thread."""
+
+_QUERY = re.compile(r"Query$")
+_BESIDE_QUERY = re.compile(
+    r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
+)
+"""What a loop that polls calls: PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp) changes the capture mode around each
+query, and drops the events of work that is done."""
+
+
+def without_polling(document: EtPlusDocument) -> tuple[EtPlusDocument, list[str]]:
+    """The document without the times of threads that only poll, and notes on what was left out.
+
+    Such a thread runs no operator, launches nothing and waits for nothing; in a loop it asks whether an event has
+    been reached (`cudaEventQuery`) and sleeps. Its sleeps are not work, and no other work waits for them: as a chain
+    of host work they would last as long as the trace, whatever is changed.
+    """
+    rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+    lane = np.unique(document.thread[rows], return_inverse=True)[1].reshape(-1)
+    beside, query = (
+        np.array([pattern.search(name) is not None for name in document.names], np.bool_)[document.name[rows]]
+        & (document.kind[rows] == RUNTIME)
+        for pattern in (_BESIDE_QUERY, _QUERY)
+    )
+    polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
+    threads = np.unique(document.thread[rows[polls[lane]]])
+    idle = document.timed & (document.kind != GPU) & np.isin(document.thread, threads)
+    if not idle.any() or not np.any(document.timed & ~idle):
+        return document, []
+    calls = np.count_nonzero(polls[lane])
+    note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
+    return replace(document, ts=np.where(idle, -1, document.ts), dur=np.where(idle, 0, document.dur)), [note]
 
 
 def host_chains(points: Points) -> tuple[Points, Edges]:
@@ -34,7 +67,7 @@ def host_chains(points: Points) -> tuple[Points, Edges]:
     firsts = np.zeros(len(points.row), np.bool_)
     firsts[points.start[order[before < 0]]] = True
     first, measured = firsts[target], points.measured.copy()
-    measured[target] = _running_max(measured[target], first)
+    measured[target] = running_max(measured[target], first)
     source = np.where(first, 0, np.concatenate(([0], target))[: len(target)])
     lag = measured[target] - measured[source]
     return replace(points, measured=measured), Edges.of(HOST, source, target, lag, owners)
@@ -62,20 +95,14 @@ def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) 
     return np.array(target, np.int64), np.array(owners, np.int64)
 
 
-def _running_max(times: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Running maximum that begins anew at each thread's first point."""
-    pieces = np.split(times, np.flatnonzero(first)[1:])
-    return np.concatenate([np.maximum.accumulate(piece) for piece in pieces])
-
-
 def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
     """Edges where a thread waited for another one; and the chains, in which these pauses are no host work any more.
 
-    What remains of a pause after the other thread's op is the edge's lag. Handoffs are those of the document, and
-    bursts of a thread that lie whole within a long pause of another (`_bursts`). What neither explains of a thread's
-    late beginning follows the last thing that another thread did before.
+    What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
+    document, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains
+    of a thread's late beginning follows the last thing that another thread did before.
     """
-    pauses, sources = _told(points, chains)
+    pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
     kind[pauses] = ORDER
     begun, forks, joined, joins = _bursts(points, replace(chains, kind=kind))
@@ -86,19 +113,19 @@ def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
     kind[late] = ORDER
     lag = np.where(kind == ORDER, 0, chains.lag)
     target = chains.target[pauses]
-    passed = Edges.of(HANDOFF, sources, target, np.maximum(points.between(sources, target), 0))
-    return passed, replace(chains, kind=kind, lag=lag)
+    return Edges.of(HANDOFF, sources, target, points.between(sources, target)), replace(chains, kind=kind, lag=lag)
 
 
-def _told(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn]:
+def _recorded(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn]:
     """Pauses (positions in the chains) that the document's handoffs end, and the points that end them.
 
-    Between the op before the pause and the one after it may stand boundaries of annotations; the longest piece is the
-    pause.
+    What ends after the pause, as its end takes effect (`host_chains`), has not ended it: such a handoff is left out.
+    Between the op before the pause and the one after it there may be boundaries of annotations; the longest piece is
+    the pause.
     """
     document = points.document
     source, target = points.timed_edges("thread_handoff")
-    in_order = document.finish[source] <= document.ts[target]
+    in_order = points.between(points.end[source], points.start[target]) >= 0
     into = np.full(len(points.row), -1, np.int64)
     into[chains.target] = np.arange(len(chains))
     of_op = document.scope[points.row] != ANNOTATION_SCOPE
@@ -127,36 +154,78 @@ def _bursts(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn, IntCol
     open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > _LONG_NS) & ~open_op)
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
-    best, first, last = (np.full(len(pause), -1, np.int64) for _ in range(3))
-    ops = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
-    ops = ops[np.lexsort((document.ts[ops], document.thread[ops]))]
-    for rows in np.split(ops, np.flatnonzero(np.diff(document.thread[ops])) + 1):
-        start, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
-        outlasting = np.maximum.accumulate(np.where(end >= np.maximum.accumulate(end), np.arange(len(rows)), 0))
-        end = end[outlasting]
-        a, b = np.searchsorted(start, begin), np.searchsorted(start, until)
-        done = end[np.maximum(b - 1, 0)]
-        idle_before = (a == 0) | (end[np.maximum(a - 1, 0)] <= begin)
-        fits = (b > a) & idle_before & (done <= until) & (2 * (until - done) <= until - begin) & (done > best)
-        fits &= document.thread[points.row[chains.target[pause]]] != document.thread[rows[0]]
-        best[fits], first[fits], last[fits] = done[fits], rows[a[fits]], rows[outlasting[b[fits] - 1]]
-    found = np.flatnonzero(best >= 0)
+    work = _Blocks.of(points)
+    of, block = recently_finished(
+        work.end, work.thread, since=until - (until - begin) // 2, until=until,
+        of=document.thread[points.row[chains.target[pause]]],
+    )  # fmt: skip
+    first, within = work.first_in(block, begin[of], until[of])
+    of, block, first = of[within], block[within], first[within]
+    latest = np.lexsort((block, -work.end[block], of))
+    found, best = np.unique(of[latest], return_index=True)
+    block, first = block[latest][best], first[latest][best]
     into = np.full(len(points.row), -1, np.int64)
     into[chains.target] = np.arange(len(chains))
-    begun = into[points.start[first[found]]]
+    begun = into[points.start[work.first_row[first]]]
     fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > _LONG_NS)
     forks = chains.source[pause[found]]
-    return begun[fresh], forks[fresh], pause[found], points.end[last[found]]
+    return begun[fresh], forks[fresh], pause[found], points.end[work.last_row[block]]
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Time in which a thread is in some op without a break, by thread and start.
+
+    Attributes:
+        thread, start, end: int64; measured ns.
+        first_row, last_row: int64, rows of the ops that begin and end it.
+    """
+
+    thread: IntColumn
+    start: IntColumn
+    end: IntColumn
+    first_row: IntColumn
+    last_row: IntColumn
+
+    @staticmethod
+    def of(points: Points) -> _Blocks:
+        """Of all timed ops and runtime calls."""
+        document = points.document
+        rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+        rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
+        thread, start, end = (
+            document.thread[rows],
+            points.measured[points.start[rows]],
+            points.measured[points.end[rows]],
+        )
+        new = np.diff(thread, prepend=thread[:1] - 1) != 0
+        reach = running_max(end, new)
+        new[1:] |= start[1:] >= reach[:-1]
+        at = np.flatnonzero(new)
+        outlasting = np.maximum.accumulate(np.where(end >= reach, np.arange(len(rows)), 0))
+        last = np.append(at[1:], len(rows))[: len(at)] - 1
+        return _Blocks(thread[at], start[at], reach[last], rows[at], rows[outlasting[last]])
+
+    def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+        """The first block since `begin` on each block's thread; and whether the thread is idle at `begin`, begins a
+        block after it, and is idle at `until` with that block as its last one."""
+        times = np.unique(np.concatenate([self.start, begin]))
+        keys = self.thread * len(times) + np.searchsorted(times, self.start)
+        first = np.searchsorted(keys, self.thread[block] * len(times) + np.searchsorted(times, begin))
+        idle = (first == 0) | (self.thread[first - 1] != self.thread[block]) | (self.end[first - 1] <= begin)
+        after = np.minimum(block + 1, len(self.start) - 1)
+        over = (after == block) | (self.thread[after] != self.thread[block]) | (self.start[after] >= until)
+        return first, (first <= block) & idle & over
 
 
 def _last_elsewhere(points: Points, chains: Edges, late: IntColumn) -> IntColumn:
     """For edges into threads' first points: the last point of another thread before; the beginning if there is none."""
     order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
-    thread = points.document.thread[points.row]
-    found = []
-    for target in chains.target[late].tolist():
-        at = int(np.searchsorted(points.measured[order], points.measured[target])) - 1
-        while at >= 0 and thread[order[at]] == thread[target]:
-            at -= 1
-        found.append(order[at] if at >= 0 else 0)
-    return np.array(found, np.int64)
+    thread = points.document.thread[points.row[order]]
+    new = np.diff(thread, prepend=thread[:1] - 1) != 0
+    run = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    target = chains.target[late]
+    at = np.searchsorted(points.measured[order], points.measured[target]) - 1
+    own = (at >= 0) & (thread[at] == points.document.thread[points.row[target]])
+    at = np.where(own, run[at] - 1, at)
+    return np.where(at >= 0, order[at], 0)

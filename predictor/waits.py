@@ -1,56 +1,61 @@
-"""Who waits for the device: synchronising calls, blocking copies, streams for other streams' events."""
+"""Who waits for the device: synchronising calls, blocking copies, streams for other streams' events.
+
+The linker finds these (edges `sync` and `event` of the document); here they become edges between points.
+"""
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
+import numpy.typing as npt
 
+from ..schemas.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
+from ..schemas.host_waits import blocking_copies as copies_that_block
 from ..trace.columns import IntColumn
 from ..trace.trace import GPU, RUNTIME
 from .graph import EVENT, SYNC, Edges
 from .host_time import SYNC_COST_NS
-from .launches import LATE_NS
 from .points import Points
 
-__all__ = ["blocking_copies", "event_waits", "inferred_waits", "own_cost_only", "sync_waits"]
-
-_ROUNDING_NS = 1000
-"""Times of older files are whole µs."""
-_JUST_ENDED_NS = 30_000
-"""What it has waited for ended at most so long before."""
-_SYNCHRONIZE = re.compile(r"Synchronize")
-_STREAM_WAIT = re.compile(r"StreamWaitEvent")
-_COPY = re.compile(r"[Mm]emcpy")
-_ASYNC = re.compile(r"Async")
-_STAGED = re.compile(r"Pageable|HostToDevice|DeviceToHost")
+__all__ = ["blocking_copies", "event_waits", "inferred_count", "own_cost_only", "sync_waits"]
 
 
 def sync_waits(points: Points) -> Edges:
-    """GPU event's end → the end of a synchronising call, or the start of the call after a blocking one."""
+    """GPU event's end → the end of a synchronising call, or the start of what comes after a wait without such a call.
+
+    Copies are left to `blocking_copies`: the document has them as waits of the call after the one that copies.
+    """
     document = points.document
     source, target = points.timed_edges("sync")
-    gpu = document.kind[source] == GPU
-    source, target = source[gpu], target[gpu]
-    waits = points.named(target, _SYNCHRONIZE) | (document.finish[source] > document.ts[target])
+    calls = named(document.names, document.name[target], SYNCHRONIZE)
+    kept = (document.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
+    source, target, calls = source[kept], target[kept], calls[kept]
+    waits = calls | (document.finish[source] > document.ts[target])
     return _returning(points, points.end[source], np.where(waits, points.end[target], points.start[target]))
 
 
+def _copied_by_call(points: Points, gpu: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which GPU rows a copying runtime call has launched."""
+    document, call = points.document, points.launcher[gpu]
+    copied: npt.NDArray[np.bool_] = (call >= 0) & (document.kind[call] == RUNTIME)
+    return copied & named(document.names, document.name[call], COPY)
+
+
 def blocking_copies(points: Points) -> Edges:
-    """A copy's end → its call's end, where the call waits for it: synchronous copies, and asynchronous ones between
-    pageable memory and the device. Pinned copies do not block."""
+    """A copy's end → its call's end, where the call waited for it."""
     document, gpu = points.document, points.gpu
-    copy = gpu[(points.launcher[gpu] >= 0) & points.named(gpu, _COPY)]
+    copy = gpu[_copied_by_call(points, gpu)]
     call = points.launcher[copy]
-    blocks = points.named(copy, _STAGED) | ~points.named(call, _ASYNC)
-    blocks &= (document.kind[call] == RUNTIME) & points.named(call, _COPY)
-    blocks &= document.finish[copy] <= document.finish[call] + _ROUNDING_NS
+    late = document.finish[copy] - document.finish[call]
+    tolerance = max(document.clock_skew_ns, ROUNDING_NS)
+    blocks = copies_that_block(document.names, document.name[copy], document.name[call], late, tolerance)
     return _returning(points, points.end[copy[blocks]], points.end[call[blocks]])
 
 
 def _returning(points: Points, source: IntColumn, target: IntColumn) -> Edges:
+    """Edges of kind SYNC. A lag is negative where the device's clock is ahead of the host's; what contradicts the
+    measured order by more than clocks differ is left out."""
     lag = points.between(source, target)
-    return Edges.of(SYNC, source, target, np.maximum(lag, 0), capped=True).take(lag >= -_ROUNDING_NS)
+    return Edges.of(SYNC, source, target, lag, capped=True).take(lag >= -MAX_SKEW_NS)
 
 
 def own_cost_only(points: Points, chains: Edges, waits: Edges) -> Edges:
@@ -69,59 +74,19 @@ def own_cost_only(points: Points, chains: Edges, waits: Edges) -> Edges:
 
 
 def event_waits(points: Points) -> Edges:
-    """GPU event → GPU event of another stream that waits for it, as the document has them."""
+    """GPU event's end → the start of an event of another stream that waits for it."""
     source, target = points.timed_edges("event")
-    return _after(points, source, target)
-
-
-def _after(points: Points, source: IntColumn, target: IntColumn) -> Edges:
     begin, end = points.end[source], points.start[target]
     lag = points.between(begin, end)
-    return Edges.of(EVENT, begin, end, lag, capped=True).take(lag >= 0)
+    return Edges.of(EVENT, begin, end, lag, capped=True).take(lag >= -ROUNDING_NS)
 
 
-def inferred_waits(points: Points, known: Edges, submitted: IntColumn, latency_ns: int) -> Edges:
-    """Waits of streams that no record states: guessed where a kernel starts late.
-
-    Between the launches of a kernel and of the one before it on its stream some thread has made a stream wait for an
-    event; the kernel starts over 5 µs later than its launch and its stream allow, and just then (at most 30 µs
-    before) an event of another stream has ended. It waits for that one.
-
-    Args:
-        known: waits that need no guess.
-        submitted: int64, for each row the point from which its launches count. latency_ns: usual time from there.
-    """
-    document, gpu, before = points.document, points.gpu, points.before
-    calls = np.flatnonzero(document.timed & (document.kind == RUNTIME))
-    waits = np.sort(document.ts[calls[points.named(calls, _STREAM_WAIT)]])
-    launch = np.where(points.launcher[gpu] >= 0, document.ts[points.launcher[gpu]], -1)
-    earlier = np.where(before >= 0, document.ts[points.launcher[before]], -1)
-    asked = np.searchsorted(waits, launch) > np.searchsorted(waits, earlier)
-    begin = points.measured[points.start[gpu]]
-    ready = points.measured[submitted[points.launcher[gpu]]] + latency_ns
-    free = np.where(before >= 0, points.measured[points.end[before]], 0)
-    late = (launch >= 0) & asked & (begin - np.maximum(ready, free) > LATE_NS)
-    late &= ~np.isin(points.start[gpu], known.target)
-    target = gpu[late]
-    source = _just_ended(points, target)
-    return _after(points, source[source >= 0], target[source >= 0])
-
-
-def _just_ended(points: Points, rows: IntColumn) -> IntColumn:
-    """For each GPU row the event of another stream that ended last before it started, −1 if that is long ago."""
+def inferred_count(points: Points) -> int:
+    """How many waits between streams the linker guessed from the times."""
     document = points.document
-    by_end = points.gpu[np.argsort(document.finish[points.gpu], kind="stable")]
-    ends, lane = document.finish[by_end], document.stream_lane
-    found = np.full(len(rows), -1, np.int64)
-    at = np.searchsorted(ends, document.ts[rows], side="right") - 1
-    pending = np.flatnonzero(at >= 0)
-    while len(pending):
-        candidate = by_end[at[pending]]
-        pending = pending[document.finish[candidate] >= document.ts[rows[pending]] - _JUST_ENDED_NS]
-        candidate = by_end[at[pending]]
-        other = lane[candidate] != lane[rows[pending]]
-        found[pending[other]] = candidate[other]
-        pending = pending[~other]
-        at[pending] -= 1
-        pending = pending[at[pending] >= 0]
-    return found
+    listed = document.summary.get("inferred_edges")
+    if not isinstance(listed, list):
+        return 0
+    guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple)}
+    source, target = points.timed_edges("event")
+    return sum(pair in guessed for pair in zip(document.id[source].tolist(), document.id[target].tolist(), strict=True))

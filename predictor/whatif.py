@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.kineto import KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.trace import CPU, GPU
 from .constants import Constants
-from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, ReplayGraph
+from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 __all__ = ["GRAMMAR", "WhatIf", "apply_what_ifs", "parse_what_if", "remove", "scale", "select", "set_latency"]
 
@@ -144,7 +145,7 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
     for document in graph.documents:
         wanted = np.array([one == name if exact else name in one for one in document.names], np.bool_)
         named = wanted[document.name] if name else np.ones(len(document), np.bool_)
-        categories = {"kernel": ("kernel",), "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
+        categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
         category = np.array([one in categories for one in document.categories], np.bool_)[document.category]
         of_kind = {
             "gpu": document.kind == GPU, "cpu": document.kind != GPU, "op": document.kind == CPU,
@@ -191,7 +192,7 @@ def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
     """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What
     stands around them stays in order."""
     target = graph.row[graph.edges.target]
-    waits = np.isin(graph.edges.kind, (SYNC, QUEUE)) & (target >= 0) & rows[np.maximum(target, 0)]
+    waits = np.isin(graph.edges.kind, (SYNC, QUEUE, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
     graph = replace(graph, edges=graph.edges.take(~waits))
     edges = graph.edges
     target = graph.row[edges.target]

@@ -19,15 +19,27 @@ from .collector import collector_paused
 from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
+from .records import UNREADABLE
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
+from .secrets import mask
 from .turns import write_in_order
 
-__all__ = ["EDGE_KINDS", "FORMAT_VERSION", "EtPlus", "Numbering"]
+__all__ = ["EDGE_KINDS", "FORMAT_VERSION", "OUTSIDE_WINDOW", "UNATTACHED_REASONS", "EtPlus", "Numbering"]
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
 """Kinds of `edges`; see docs/etplus.md."""
+UNATTACHED_REASONS = (
+    "attached",
+    "no launcher in the trace",
+    "launcher outside any op",
+    "outside the window of the ET",
+    "parent not in the ET",
+)
+"""Why a GPU event has no parent node, by code; code 0 is an attached one."""
+OUTSIDE_WINDOW = UNATTACHED_REASONS.index("outside the window of the ET")
+"""Events that are listed by index alone: they are not of the part of the program that the ET covers."""
 
 _MOST_BLOCKS, _GPU_NODES, _ROWS = 4, 2048, 8192
 """Blocks of nodes (at most), GPU nodes, and runtime calls or edges that are made at once."""
@@ -127,6 +139,8 @@ class EtPlus:
         sync_dep: by position of a node, the ids of the GPU nodes that it waits for.
         gpu_row: int64, event row of each GPU node, in order of GPU start. gpu_parent: int64, position of its ET node.
         comm: per GPU node that is a communication kernel, its `comm` object, by position in `gpu_row`.
+        unattached_row: int64, event row of each GPU event without a node, in order of GPU start, without those outside
+            the ET's window. unattached_reason: int8, index into UNATTACHED_REASONS.
         runtime_row: int64, event row of each runtime call. runtime_parent: int64, position of its ET node or −1.
         edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
     """
@@ -145,6 +159,8 @@ class EtPlus:
     gpu_row: IntColumn
     gpu_parent: IntColumn
     comm: dict[int, dict[str, Any]]
+    unattached_row: IntColumn
+    unattached_reason: npt.NDArray[np.int8]
     runtime_row: IntColumn
     runtime_parent: IntColumn
     edges: IntColumn
@@ -192,12 +208,14 @@ class EtPlus:
         nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
         nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _GPU_NODES)]
         return [
-            lambda: self.et.before + b"\n    ",
+            lambda: mask(self.et.before)[0] + b"\n    ",
             *_separated([self._renumbered] if self.numbering.renumbered else nodes),
-            lambda: b"\n  " + self.et.after.rstrip()[:-1] + b',\n  "runtime": [',
+            lambda: b"\n  " + mask(self.et.after)[0].rstrip()[:-1] + b',\n  "runtime": [',
             *_separated([partial(self._runtime_text, *span) for span in _spans(len(self.runtime_row), _ROWS)]),
             lambda: b"]" + b',\n  "edges": [',
             *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
+            lambda: b"]" + b',\n  "unattached": [',
+            *_separated([partial(self._unattached, *span) for span in _spans(len(self.unattached_row), _GPU_NODES)]),
             lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
@@ -254,24 +272,34 @@ class EtPlus:
     def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
         events, at, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
         caller = b', "parent": ' if self.et.flat else b', "ctrl_deps": '
-        dur = microseconds(np.maximum(events.dur[at], 0))
-        categories = [orjson.dumps(category) for category in events.categories]
-        times: list[Part] = [
-            b', "cat": ', choice(events.category[at], categories), b', "ph": "X", "ts": ', microseconds(events.ts[at]),
-            b', "dur": ', dur, b', "inclusive_dur": ', dur, b', "exclusive_dur": ', dur,
-            b', "stream": ', integers(events.stream[at]), b', "device": ', integers(events.device[at]),
-            b', "correlation": ', integers(events.correlation[at]), b', "kineto_event": ', integers(events.index[at]),
-            b', "args": ',
-        ]  # fmt: skip
         return (
             rows(len(at), [b'{"id": ', integers(self.numbering.gpu[gpu]), b', "name": ']),
             _texts_of(events.names, events.name[at]),
             rows(len(at), [caller, integers(self.numbering.node[parents]), b", "]),
             self._parents_tensors(parents),
-            rows(len(at), times),
+            rows(len(at), self._gpu_times(at, [])),
             events.args_of(at),
             self._ends(gpu),
         )
+
+    def _unattached(self, begin: int, end: int) -> bytes:
+        events, at = self.events, self.unattached_row[begin:end]
+        reasons = [b', "reason": ' + orjson.dumps(reason) for reason in UNATTACHED_REASONS]
+        reason: Part = choice(self.unattached_reason[begin:end].astype(np.int64), reasons)
+        names = _texts_of(events.names, events.name[at], b'{"name": ')
+        return _joined((names, rows(len(at), self._gpu_times(at, [reason])), events.args_of(at), [_END] * len(at)))
+
+    def _gpu_times(self, at: IntColumn, more: list[Part]) -> list[Part]:
+        """The fields of GPU events from `cat` to `args`, whose value comes next."""
+        events, dur = self.events, microseconds(np.maximum(self.events.dur[at], 0))
+        categories = [orjson.dumps(category) for category in events.categories]
+        return [
+            b', "cat": ', choice(events.category[at], categories), b', "ph": "X", "ts": ', microseconds(events.ts[at]),
+            b', "dur": ', dur, b', "inclusive_dur": ', dur, b', "exclusive_dur": ', dur,
+            b', "stream": ', integers(events.stream[at]), b', "device": ', integers(events.device[at]),
+            b', "correlation": ', integers(events.correlation[at]), b', "kineto_event": ', integers(events.index[at]),
+            *more, b', "args": ',
+        ]  # fmt: skip
 
     def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
         tensors = self._flat_tensors if self.et.flat else self._tensors
@@ -357,19 +385,31 @@ def _edge_text(edges: IntColumn) -> bytes:
 def _renumber(text: bytes, ids: dict[int, int]) -> bytes:
     """A node's text with its own id and those it refers to replaced, and the old id kept as `et_id`."""
     node = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    old = int(bytes(node["id"]))
+    old = node["id"]
     for key in ("id", "parent", "ctrl_deps", "fw_parent"):
         if key in node:
             node[key] = _new_id(node[key], ids)
     if "attrs" in node:
-        attrs = msgspec.json.decode(node["attrs"], type=list[dict[str, msgspec.Raw]])
-        for attr in attrs:
-            if bytes(attr.get("name", b"")) == b'"fw_parent"':
-                attr["value"] = _new_id(attr["value"], ids)
-        node["attrs"] = msgspec.Raw(msgspec.json.encode(attrs))
+        node["attrs"] = _renumbered_attrs(node["attrs"], ids)
     return msgspec.json.encode({**node, "et_id": old})
 
 
+def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
+    """A node's attributes with the id of its forward operator replaced; what is no list of attributes stays."""
+    try:
+        attrs = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return raw
+    for attr in attrs:
+        if "value" in attr and bytes(attr.get("name", b"")) == b'"fw_parent"':
+            attr["value"] = _new_id(attr["value"], ids)
+    return msgspec.Raw(msgspec.json.encode(attrs))
+
+
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """The new id in place of an old one; 0, which no node has, for a node that is not in the file."""
-    return msgspec.Raw(b"%d" % ids.get(int(bytes(raw)), 0))
+    """The new id in place of an old one; 0, which no node has, for a node that is not in the file. Text, null and the
+    like name no node and stay."""
+    try:
+        return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
+    except UNREADABLE:
+        return raw

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.comm_kernels import is_comm_kernel
 from ..trace.trace import CPU, GPU, EtPlusDocument
 from .etplus import EDGE_KINDS
 
 __all__ = ["infer_edges"]
-
-_COMM_KERNEL = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 
 
 def infer_edges(document: EtPlusDocument) -> EtPlusDocument:
@@ -78,7 +76,7 @@ def _handoffs(document: EtPlusDocument) -> IntColumn:
 
 
 def _successive_collectives(document: EtPlusDocument) -> IntColumn:
-    wanted = np.array([_COMM_KERNEL.search(name) is not None for name in document.names], np.bool_)
+    wanted = np.array([is_comm_kernel(name) for name in document.names], np.bool_)
     rows = np.flatnonzero((document.kind == GPU) & wanted[document.name])
     groups: dict[str | None, int] = {}
     lane = np.full(len(document), -1, np.int64)

@@ -22,11 +22,11 @@ from ..trace.errors import TraceFormatError
 from ..trace.trace import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED, Comm, EtPlusDocument, Record, threads_of_rows
 from .etplus import EDGE_KINDS
 from .etplus_inferred import infer_edges
-from .files import Source, load
+from .files import Blob, Source, load
 from .record_store import FileRecords
 from .records import UNREADABLE
 
-__all__ = ["read_etplus"]
+__all__ = ["parse_etplus", "read_etplus"]
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
@@ -118,7 +118,15 @@ def read_etplus(source: Source) -> EtPlusDocument:
         TraceFormatError: no ET+ file, a broken one, or one that contradicts itself (ids used twice, edges between
             nodes that are not there).
     """
-    blob = load(source)
+    return parse_etplus(load(source))
+
+
+def parse_etplus(blob: Blob[bytes]) -> EtPlusDocument:
+    """Read an ET+ file that has been loaded.
+
+    Raises:
+        TraceFormatError: see `read_etplus`.
+    """
     if blob.broken_at is not None:
         raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
     return _Reader(blob.name, blob.data).read()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-import secrets
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, Generic, NoReturn, TypeVar, cast
 
-from isal import igzip, isal_zlib
+from isal import igzip
 from tqdm import tqdm
 
 from ..trace.errors import EtplusError, TraceFormatError, UsageError
-from .inflate import decompress_tolerant
+from .inflate import GZIP_MAGIC, Spool, gunzip
 from .text import FileText, Text
+from .transaction import Transaction, protect, transaction
 
-__all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "write_all"]
+__all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "shown_name", "write_all"]
 
 D = TypeVar("D", bound=Text, covariant=True)
 
@@ -27,9 +29,7 @@ Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
 
 _EMPTY = b" \t\r\n\x00"
-_GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK = 1 << 20
-_MAX_EXPANSION = 1200  # deflate cannot expand by more than about 1032; more is not a gzip stream of ours
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
 
@@ -57,81 +57,82 @@ def load(source: Source, *, progress: bool = False) -> Blob[bytes]:
         progress: show a tqdm bar on standard error when reading takes over two seconds.
 
     Raises:
-        TraceFormatError: the input is missing, a directory, unreadable or empty.
+        TraceFormatError: the input is missing, a directory, unreadable, empty, or larger than the free memory.
     """
-    name, raw = _read(source)
-    if not raw[:_BLOCK].strip(_EMPTY):
-        raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
-    if not raw.startswith(_GZIP_MAGIC):
-        return Blob(name, raw)
-    data, broken_at = _gunzip(raw, name, progress)
-    if not data:
-        raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
-    return Blob(name, data, broken_at)
+    blob = _open(source, sys.maxsize, progress)
+    return Blob(blob.name, blob.data[:], blob.broken_at)
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but a large file that is not gzipped is left where it is.
+    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read piece by piece.
 
     Raises:
-        TraceFormatError: see `load`.
+        TraceFormatError: see `load`; or a gzip file unpacks to more than the free memory or disk space.
     """
-    if isinstance(source, (str, os.PathLike)) and source != "-" and hasattr(os, "pread"):
-        path = Path(source)
-        with contextlib.suppress(OSError):  # `load` says what is wrong
-            if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY:
-                text = FileText(path)
-                start = text[:_BLOCK]
-                if not start.startswith(_GZIP_MAGIC) and start.strip(_EMPTY):
-                    return Blob(str(path), text)
-    return load(source, progress=progress)
+    return _open(source, _KEPT_IN_MEMORY, progress)
 
 
-def _read(source: Source) -> tuple[str, bytes]:
+def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
+    name, raw = _read(source, kept)
+    if not raw[:_BLOCK].strip(_EMPTY):
+        raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
+    if raw[:2] != GZIP_MAGIC:
+        return Blob(name, raw)
+    with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
+        data, broken_at = gunzip(raw, name, kept=kept, done=bar.update)
+    if not len(data):
+        raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
+    if not data[:_BLOCK].strip(_EMPTY):
+        raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
+    return Blob(name, data, broken_at)
+
+
+def shown_name(path: str | os.PathLike[str]) -> str:
+    """A file's name as text that any encoding of Unicode holds: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _read(source: Source, kept: int) -> tuple[str, Text]:
+    """Name and content, still packed; a content of more than `kept` bytes is left in its file or a temporary one."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return "<bytes>", bytes(source)
     if not isinstance(source, (str, os.PathLike)):
-        data = source.read()
-        if not isinstance(data, bytes):
-            raise UsageError("a file object must be opened in binary mode ('rb')")
-        return str(getattr(source, "name", "<stream>")), data
+        name = str(getattr(source, "name", "<stream>"))
+        return name, _gathered(source, name, sys.maxsize if isinstance(source, io.BytesIO) else kept)
     if source == "-":
-        return "<stdin>", sys.stdin.buffer.read()
+        return "<stdin>", _gathered(_standard_input(), "<stdin>", kept)
     path = Path(source)
+    protect(path)
     try:
-        return str(path), path.read_bytes()
+        if path.is_file() and path.stat().st_size > kept and hasattr(os, "pread"):
+            return shown_name(path), FileText(path)
+        with path.open("rb") as file:
+            return shown_name(path), _gathered(file, shown_name(path), kept)
     except IsADirectoryError:
         raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it") from None
     except FileNotFoundError:
         raise TraceFormatError(str(path), "", "no such file", "check the path") from None
     except OSError as error:
         raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
+    except ValueError:
+        raise TraceFormatError(str(path), "", "cannot be read (a null byte in its name)", "check the path") from None
 
 
-def _gunzip(raw: bytes, name: str, progress: bool) -> tuple[bytes, int | None]:
-    """Decompress all members; a damaged stream gives what can be saved and the place of the damage."""
-    out: list[bytes] = []
-    size, start = 0, 0
-    limit = _MAX_EXPANSION * len(raw) + _BLOCK
-    with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
-        while raw.startswith(_GZIP_MAGIC, start):
-            inflate, at = isal_zlib.decompressobj(wbits=31), start
-            while not inflate.eof:
-                block = raw[at : at + _BLOCK]
-                try:
-                    piece = inflate.decompress(block)
-                except isal_zlib.error:  # type: ignore[misc]
-                    return decompress_tolerant(raw, limit, name)
-                if not block:
-                    return decompress_tolerant(raw, limit, name)
-                at += len(block)
-                size += len(piece)
-                out.append(piece)
-                bar.update(len(block))
-                if size > limit:
-                    raise TraceFormatError(name, f"byte {at}", "expands without end", "this is no trace file")
-            start = at - len(inflate.unused_data)
-    return b"".join(out), None
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise TraceFormatError("<stdin>", "", "standard input is closed", "give the name of a file")
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file behind it
+        protect(sys.stdin.fileno())
+    return sys.stdin.buffer
+
+
+def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
+    spool = Spool(name, kept)
+    while piece := stream.read(_BLOCK):
+        if not isinstance(piece, bytes):
+            raise UsageError("a file object must be opened in binary mode ('rb')")
+        spool.write(piece)
+    return spool.text()
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -162,41 +163,72 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing that appears under its name only when the block ends without an error.
+    """Open a file for writing, which appears under its name whole or not at all: when the block ends without an error.
 
     The bytes go to a temporary file beside it, which is renamed at the end and removed on any exception,
-    KeyboardInterrupt included. A name that ends in ".gz" is gzipped (no time stamp, no name: the same input gives
-    the same bytes). "-" is standard output; a device, a pipe or a link's target is written through.
+    KeyboardInterrupt included. Inside a `transaction` the end is that of the transaction, and the file may not be
+    one of its inputs. A file that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time
+    stamp, no name: the same input gives the same bytes). "-" is standard output; a device, a pipe or a link's target
+    is written through. ::
+
+        with open_output("numbers.json.gz") as file:
+            file.write(b"[1, 2, 3]")
 
     Raises:
-        UsageError: the folder does not exist or cannot be written to.
+        UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
+        EtplusError: writing failed.
     """
-    if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    target = Path(os.path.realpath(path))
-    try:
-        if target.is_dir():
-            raise UsageError(f"{target}: is a directory; give the name of the file to write")
-        if target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
-            with target.open("wb") as stream:
+    with transaction() as run:
+        target = run.claim(path)
+        if target is None:
+            yield _standard_output()
+            sys.stdout.buffer.flush()
+        elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
+            with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
-            return
-        if not os.access(target.parent, os.W_OK | os.X_OK):
+        elif not os.access(target.parent, os.W_OK | os.X_OK):
             raise UsageError(f"{target}: cannot be written; create the folder or choose another")
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written ({error.strerror}); choose another name") from None
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:  # the name is known before the file is there, so that no signal can leave it behind
-        with temporary.open("xb") as file:
+        else:
+            with _written_beside(target, run) as file:
+                yield file
+
+
+@contextlib.contextmanager
+def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
+    """The temporary file that becomes `target` when the transaction ends."""
+    mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
+    temporary = run.temporary(target)
+
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o666 if mode is None else 0o600)
+
+    try:
+        with _failing_as(target, temporary), open(temporary, "xb", opener=create) as file:
+            if mode is not None:
+                temporary.chmod(mode)
             if target.name.endswith(".gz"):
                 with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
                     yield cast("IO[bytes]", packed)
             else:
                 yield file
-        temporary.replace(target)
+    except BaseException:
+        run.drop(target)
+        raise
+
+
+def _standard_output() -> IO[bytes]:
+    sys.stdout.flush()  # what was printed before comes first
+    return sys.stdout.buffer
+
+
+@contextlib.contextmanager
+def _failing_as(target: Path, opened: Path) -> Iterator[None]:
+    """Report errors of writing as those of `target`; a closed pipe, and errors of other files, pass through."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
+        if error.filename not in (None, str(opened)):
+            raise
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
-    finally:
-        temporary.unlink(missing_ok=True)

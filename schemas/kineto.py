@@ -16,9 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, joined_columns
+from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .files import Blob, Source, open_text
-from .kineto_events import CPU_CATEGORIES, PYTHON_CATEGORY, Codes, EventPart, read_events
+from .kineto_events import (
+    COPY_CATEGORIES,
+    CPU_CATEGORIES,
+    GPU_CATEGORIES,
+    KERNEL_CATEGORIES,
+    PYTHON_CATEGORY,
+    Codes,
+    EventPart,
+    is_runtime,
+    read_events,
+)
 from .records import UNREADABLE, RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
 from .side_by_side import in_order
@@ -26,8 +37,10 @@ from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = [
+    "COPY_CATEGORIES",
     "CPU_CATEGORIES",
     "GPU_CATEGORIES",
+    "KERNEL_CATEGORIES",
     "PYTHON_CATEGORY",
     "EventTable",
     "FlowTable",
@@ -37,15 +50,8 @@ __all__ = [
     "read_kineto",
 ]
 
-GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-"""Categories of work on a device."""
 _WORTH_A_PROCESS = 500
 """Events whose arguments are read."""
-
-
-def is_runtime(category: str) -> bool:
-    """Whether events of a category are calls into a device runtime or driver (launches, copies, synchronisation)."""
-    return category.endswith(("_runtime", "_driver")) or category.startswith("hip")
 
 
 @dataclass(frozen=True)
@@ -158,9 +164,12 @@ class KinetoTrace:
     losses: tuple[Loss, ...] = ()
 
     def header_value(self, key: str) -> Any:
-        """A decoded header field, None if there is none that can be read."""
+        """A decoded header field, None if there is none that can be read.
+
+        Integers of more than 64 bits, which no writer means, become floats, as in most JSON readers.
+        """
         with contextlib.suppress(KeyError, *UNREADABLE):
-            return msgspec.json.decode(self.header[key])
+            return _of_64_bits(msgspec.json.decode(self.header[key]))
         return None
 
     @property
@@ -234,6 +243,7 @@ def _build(
     if not len(texts):
         raise TraceFormatError(document.name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
+    known = type(base) is int and 0 <= base < MAX_NS
     tables = {name: StringTable() for name in ("category", "name", "thread")}
     for part, first in zip(parts, _firsts(parts), strict=True):
         part.events["index"] += first
@@ -247,14 +257,27 @@ def _build(
     return KinetoTrace(
         file=document.name,
         header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
-        base_time_ns=base if type(base) is int else 0,
+        base_time_ns=base if known else 0,
         event_count=len(texts),
         events=EventTable(
             **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
         ),
         flows=FlowTable(**flows),
-        losses=document.all_losses(),
+        losses=(*document.all_losses(), *([] if known else [_no_base(base)])),
     )
+
+
+def _no_base(base: Any) -> Loss:
+    return Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0")
+
+
+def _of_64_bits(value: Any) -> Any:
+    """A decoded JSON value with the integers that 64 bits do not hold as floats."""
+    if isinstance(value, dict):
+        return {key: _of_64_bits(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_of_64_bits(one) for one in value]
+    return float(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
 
 
 def _firsts(parts: list[EventPart]) -> list[int]:

@@ -22,6 +22,8 @@ __all__ = ["Flaw", "Mended", "is_valid", "mend"]
 MAX_DEPTH = 64
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
 _SOUND = 1 << 16
+_LONGEST_BROKEN = 1 << 14
+"""A string with unescaped quotes is no longer, in bytes: each broken record would search the rest of the file."""
 _EXAMPLE = 60
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -80,10 +82,12 @@ def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
 
     Args:
         data: the broken text.
-        start: offset of the object's "{".
+        start: offset of the object's "{"; None is returned for any other character.
         limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
         layout: what is known of the object.
     """
+    if data[start : start + 1] != b"{":
+        return None
     for reading in _READINGS:
         if reading.known and not layout.keys:
             continue
@@ -306,10 +310,11 @@ class _Scan:
             pattern = self.layout.ends_at_top if len(self._open) == 1 else ENDS_IN_OBJECT
         else:
             pattern = ENDS_LOOSELY
-        found = pattern.search(self.data, self.at + 1, self.limit)
-        while found:
+        far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
+        found = pattern.search(self.data, self.at + 1, far)
+        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # what follows has to be in sight
             yield found.start()
-            found = pattern.search(self.data, found.start() + 1, self.limit)
+            found = pattern.search(self.data, found.start() + 1, far)
 
     def _suspect(self, text: bytes) -> None:
         """Look out for a string that holds the next ones too, because its own closing quote was lost.

@@ -34,6 +34,7 @@ __all__ = [
     "check_utf8",
     "decode_raws",
     "locate",
+    "opening",
     "parse_records",
 ]
 
@@ -51,6 +52,9 @@ decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
 _INDENTED = re.compile(rb"\n[ \t]+\}")
 """How the separator begins in a file with a line for each key."""
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+"""A string, whole or cut off at the end of the text."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Span = tuple[int, int]
@@ -280,11 +284,11 @@ def locate(text: Text, key: str) -> RecordArray | None:
 
 
 def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
-    """The document up to the array, and the array's `_opening`; −1 if there is none that can be told."""
+    """The document up to the array, and the array's `opening`; −1 if there is none that can be told."""
     for size in _growing(len(text)):
         head = text[:size]
         with contextlib.suppress(msgspec.ValidationError):
-            body = _opening(head, key)
+            body = opening(head, key)
             return head[:body], body
     return b"", -1
 
@@ -326,17 +330,33 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
     if key not in header:
         raise msgspec.ValidationError(f"Object missing required field `{key}`")
     texts = [bytes(raw) for raw in decode_raws(header.pop(key))]
-    body = _opening(data, key)
+    body = opening(data, key)
     start, end = _spans_of(data, texts, body)
     return header, Records(texts, start, end), (body, data.find(b"]", end[-1] if len(end) else body))
 
 
-def _opening(data: bytes, key: str) -> int:
-    """Offset just after the "[" of a top-level array: the first at which closing it makes a whole document."""
-    for found in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), data):
-        with contextlib.suppress(*UNREADABLE):
-            if key in _DECODE_OBJECT(data[: found.end()] + b"]}"):
-                return found.end()
+def opening(data: bytes, key: str) -> int:
+    """Offset just after the "[" of an object's own array, in time linear in the offset.
+
+    Brackets outside strings are counted between the occurrences of the key, so that nested arrays under the same key
+    cost nothing. What is counted in a text that is not JSON means nothing, hence the one decoding at the end.
+
+    Args:
+        data: JSON up to the array at least.
+        key: "nodes" or "traceEvents".
+
+    Raises:
+        msgspec.DecodeError, msgspec.ValidationError: there is no such array, or the text before it is not JSON.
+    """
+    depth, at = 0, 0
+    for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):
+        brackets = _STRING.sub(b"", data[at : found.start()]).translate(None, _NO_BRACKETS)
+        depth += 2 * len(brackets.translate(None, b"]}")) - len(brackets)
+        at = found.start()
+        if depth == 1:
+            if key not in _DECODE_OBJECT(data[: found.end()] + b"]}"):
+                break
+            return found.end()
     raise msgspec.ValidationError(f"no top-level array `{key}`")
 
 

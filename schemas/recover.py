@@ -7,12 +7,13 @@ the others are taken apart record by record, and what is broken goes to `mend`.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import cached_property
 from types import MappingProxyType
 
 import msgspec
@@ -21,6 +22,7 @@ import orjson
 from ..trace.errors import TraceFormatError
 from .layout import EVENT, FREE, MAX_KEY, NODE
 from .mend import Flaw, is_valid, mend
+from .records import UNREADABLE, opening
 
 __all__ = ["LOSS_KINDS", "Loss", "Recovered", "recover"]
 
@@ -116,27 +118,23 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
     Raises:
         TraceFormatError: there is no array under that key.
     """
-    opening = _find_array(data, records_key)
-    if opening is None:
+    body = _find_array(data, records_key)
+    if body is None:
         problem = f'no "{records_key}" array was found'
         raise TraceFormatError(name, f"byte {_first_fault(data)}", problem, "give the file that the profiler wrote")
     salvage = _Salvage(data, records_key)
-    salvage.run(opening)
+    salvage.run(body)
     losses = salvage.losses()
     return Recovered(salvage.document(), losses) if losses else Recovered(data, ())
 
 
 def _find_array(data: bytes, key: str) -> int | None:
     """Offset behind the "[" of a top-level key's array; of the first array under that key if the header is broken."""
-    first = None
-    begin = data.find(b"{")
-    for found in islice(re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), data), _CLOSERS_TRIED):
-        if first is not None and found.end() > _MAX_HEADER:
-            break
-        if is_valid(data[begin : found.end()] + b"]}"):
-            return found.end()
-        first = first or found.end()
-    return first
+    begin = max(data.find(b"{"), 0)
+    with contextlib.suppress(*UNREADABLE):
+        return begin + opening(data[begin:], key)
+    found = re.search(rb'"%b"\s*:\s*\[' % key.encode(), data)
+    return found.end() if found else None
 
 
 def _first_fault(data: bytes) -> int:
@@ -161,6 +159,8 @@ class _Salvage:
         self._losses: dict[str, Loss] = {}
         self._view = memoryview(data)
         self._start = re.compile(rb"(?!)()")
+        self._no_start_from = sys.maxsize
+        self._body = 0
 
     def document(self) -> bytes:
         """The new document."""
@@ -175,11 +175,12 @@ class _Salvage:
         """What was repaired or lost."""
         return tuple(self._losses.values())
 
-    def run(self, opening: int) -> None:
-        """Read the whole document, whose array begins at `opening`."""
-        self._read_head(opening)
-        self._learn_layout(opening)
-        at = self._next_record(opening, first=True)
+    def run(self, body: int) -> None:
+        """Read the whole document, whose array begins at `body`."""
+        self._body = body
+        self._read_head(body)
+        self._learn_layout(body)
+        at = self._next_record(body, first=True)
         while at is not None:
             after = self._next_start(at + _BLOCK)
             if after is not None and self._take(at, after):
@@ -226,8 +227,13 @@ class _Salvage:
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
 
-    def _next_start(self, at: int, end: int = sys.maxsize) -> int | None:
-        found = self._start.search(self.data, at, end)
+    def _next_start(self, at: int, end: int | None = None) -> int | None:
+        """Where a record begins next; what was searched once without success is not searched again."""
+        if at >= self._no_start_from:
+            return None
+        found = self._start.search(self.data, at, len(self.data) if end is None else end)
+        if found is None and end is None:
+            self._no_start_from = at
         return found.start(1) if found else None
 
     def _take(self, begin: int, end: int) -> bool:
@@ -336,10 +342,15 @@ class _Salvage:
         return 0
 
     def _closing_bracket(self, at: int) -> int | None:
-        """The array's "]", told by a valid rest of the document behind it; the first, as the rest may hold arrays."""
-        end, best = len(self.data), None
+        """The array's "]" after an offset, shown by a valid rest of the document; the first, as it may hold arrays."""
+        return next((closer for closer in self._closers if closer >= at), None)
+
+    @cached_property
+    def _closers(self) -> list[int]:
+        """Those of the text's last "]" behind which a valid rest of the document follows, ascending."""
+        end, closers = len(self.data), list[int]()
         for _ in range(_CLOSERS_TRIED):
-            end = self.data.rfind(b"]", at, end)
+            end = self.data.rfind(b"]", self._body, end)
             if end < 0 or len(self.data) - end > _MAX_HEADER:
                 break
             before = end - 1
@@ -347,8 +358,8 @@ class _Salvage:
                 before -= 1
             likely = self.data[before] in b"}[" or _HEADER_FIELD.search(self.data, end)
             if likely and is_valid(b'{"":[' + self.data[end:]):
-                best = end
-        return best
+                closers.insert(0, end)
+        return closers
 
     def _finish(self, closer: int, at: int) -> None:
         """Take the header's rest, which begins at `at` behind the array's "]"."""

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import os
 import weakref
+from typing import IO
 
 from ..trace.errors import TraceFormatError
+from .memory import available_memory, size_text
 
 __all__ = ["FileText", "Text", "copy_into", "find", "rfind"]
 
 _WINDOW = 1 << 16
+_LARGE = 1 << 28
+_WHOLE = 3
+"""Times its size: the memory that a large text takes that cannot be read piece by piece, repaired text included."""
 
 
 class FileText:
     """A file's bytes, read where they are sliced. Nothing of them is kept, so that a file may be larger than memory.
 
     Raises:
-        TraceFormatError: when sliced, if the file was changed since it was opened.
+        TraceFormatError: when sliced, if the file was changed since it was opened, or a slice exceeds the memory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._name = os.fspath(path)
-        self._file = os.open(path, os.O_RDONLY)
+        self._take(os.open(path, os.O_RDONLY), os.fspath(path))
+
+    @classmethod
+    def of(cls, file: IO[bytes], name: str) -> FileText:
+        """The bytes of an open file; the file itself may be closed.
+
+        Args:
+            name: the name for messages.
+        """
+        text = cls.__new__(cls)
+        text._take(os.dup(file.fileno()), name)
+        return text
+
+    def _take(self, file: int, name: str) -> None:
+        self._name, self._file = name, file
         self._close = weakref.finalize(self, os.close, self._file)
         self._size, self._changed = self._state()
 
@@ -32,6 +50,9 @@ class FileText:
         begin, end, step = span.indices(self._size)
         if step != 1:
             raise ValueError("a file's text has no steps")
+        if end - begin > _LARGE and _WHOLE * (end - begin) > (free := available_memory()):
+            problem = f"has to be read whole: {size_text(end - begin)}, and {size_text(free)} of memory are available"
+            raise TraceFormatError(self._name, "", problem, "use a machine with more memory, or record fewer steps")
         pieces, at = [], begin
         while at < end:
             pieces.append(os.pread(self._file, end - at, at))

@@ -7,6 +7,7 @@ import itertools
 import math
 import subprocess
 import sys
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -30,10 +31,12 @@ __all__ = [
     "cpu_pairs",
     "et_document",
     "fixture_pair",
+    "gpu_traces",
     "kineto_document",
     "ns",
     "plain",
     "read_json",
+    "recorded_with",
     "run",
     "shared_pair",
     "shared_trace",
@@ -48,7 +51,7 @@ SHARED = ROOT.parent / "shared"
 """Traces and tools that lie beside the repository on some machines; tests that need them are skipped elsewhere."""
 
 FIXTURE_PAIRS = ("demo/train_cpu", "pairs/one_of_n", "pairs/two_threads", "pairs/gpu_shaped_from_cpu")
-GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events")
 
 
 def plain(path: Path) -> bytes:
@@ -88,11 +91,18 @@ def shared_pair(name: str) -> tuple[Path, Path]:
 
 
 def cpu_pairs() -> list[Any]:
-    """Every recorded CPU pair that has its truth beside it, as parameters; one skipped parameter if there is none."""
+    """Every recorded CPU pair that has its truth beside it, as parameters; a skipped one if there is none."""
     folder = SHARED / "traces" / "cpu-pairs"
     truths = sorted(path for path in folder.glob("*.links.json") if read_json(path)["links"] is not None)
     names = [path.name.removesuffix(".links.json") for path in truths]
     return names or [pytest.param("", marks=pytest.mark.skip(reason=f"no {folder}: real traces are not at hand"))]
+
+
+def gpu_traces(*folders: str) -> list[Any]:
+    """Every Kineto trace below those folders of shared/traces, as parameters; a skipped one if there is none."""
+    paths = sorted(path for folder in folders for path in (SHARED / "traces" / folder).glob("*.json.gz"))
+    found = [pytest.param(path, id=path.name[:-8]) for path in paths if not path.name.endswith(".et.json.gz")]
+    return found or [pytest.param(SHARED, marks=pytest.mark.skip(reason=f"no {SHARED}: real traces are not at hand"))]
 
 
 @cache
@@ -134,7 +144,7 @@ def attr_of(node: Document, name: str) -> Any:
 
 
 def et_document(nodes: list[Document], schema: str = "1.0.3-chakra.0.0.4", **header: Any) -> Document:
-    """An Execution Trace of the given calls below a process and a thread node.
+    """An Execution Trace of the given calls below a process and a thread node, of the time of `kineto_document`.
 
     Each node is {"id", "name"} and whatever of parent (default: the thread node 2), rf_id, seq_id, scope, tid,
     inputs, outputs it has.
@@ -144,7 +154,17 @@ def et_document(nodes: list[Document], schema: str = "1.0.3-chakra.0.0.4", **hea
         {"id": 2, "name": "[pytorch|profiler|execution_trace|thread]", "parent": 1, "scope": 7, "tid": 1},
     ]
     shaped = [_flat(node) if schema == "1.0.1" else _with_attrs(node) for node in [*roots, *nodes]]
-    return {"schema": schema, "pid": 7, "time": "2026-01-01 00:00:00", "start_ts": 1, **header, "nodes": shaped}
+    recorded = {"time": "2023-11-14 22:13:20", "start_ts": 1, "finish_ts": 600_001}  # for 10 minutes
+    return {"schema": schema, "pid": 7, **recorded, **header, "nodes": shaped}
+
+
+def recorded_with(kineto: Document) -> Document:
+    """Header of an ET that was recorded in the process and at the time of a Kineto trace's operators."""
+    ops = [event for event in kineto["traceEvents"] if event.get("cat") in ("cpu_op", "user_annotation")]
+    begin = kineto.get("baseTimeNanoseconds", 0) // 1000 + min(event["ts"] for event in ops)
+    took = kineto.get("baseTimeNanoseconds", 0) // 1000 + max(event["ts"] + event["dur"] for event in ops) - begin
+    told = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(begin // 1_000_000))
+    return {"pid": ops[0]["pid"], "time": told, "start_ts": 1, "finish_ts": 2 + math.ceil(took / 1000)}
 
 
 def _columns(node: Document) -> Document:

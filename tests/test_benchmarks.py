@@ -57,6 +57,11 @@ def test_the_benchmark_of_a_job_prints_its_ratio() -> None:
     assert "2 workers / 1 worker: " in text and "bar 1.7" in text and max(map(len, text.splitlines())) <= 80
 
 
+def test_the_benchmark_of_many_threads_prints_its_ratios() -> None:
+    text = execute("bench_threads.py", "--runs", "1", "--shape", "40x2")
+    assert "40 threads x 2 ops" in text and "bar 3.0" in text and max(map(len, text.splitlines())) <= 80
+
+
 def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
     """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/linking.md."""
     shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces

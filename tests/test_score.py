@@ -93,7 +93,7 @@ def test_resnet103_is_linked_by_ids_and_known_as_two_runs(resnet: tuple[bytes, D
     report = document["etplus"]["link"]
     assert report["method"] == "ids" and report["ops"]["linked"] >= 14385
     assert report["ops"]["certain"] == 0 and report["ops"]["equivalent"] == report["ops"]["linked"]
-    assert any("two runs" in note for note in report["windows"]["notes"])
+    assert any("two runs" in one["says"] for one in report["identity"]["refutes"])
     events = read_json(shared_trace("gpu-pairs/resnet103.kineto.json.gz"))["traceEvents"]
     links = [node for node in document["nodes"] if "link" in node]
     assert len(links) >= 14385 and {node["link"] for node in links} == {"equivalent"}

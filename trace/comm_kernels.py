@@ -1,4 +1,4 @@
-"""Communication kernels (NCCL, RCCL, …): their names, and the arguments that Kineto writes on them.
+"""Communication kernels (NCCL, RCCL, HCCL, …): their names, and the arguments that Kineto writes on them.
 
 Argument names are those that PyTorch's profiler writes on NCCL and RCCL kernels since 2.3.
 """
@@ -12,17 +12,26 @@ import msgspec
 
 __all__ = ["collective_of", "int_list", "is_comm_kernel", "kernel_comm"]
 
-_COMM_KERNEL = re.compile(r"^(?:nccl|rccl|onccl|msccl)|ncclDevKernel|ncclKernel|mscclKernel", re.IGNORECASE)
-_KERNEL_COLLECTIVES = (
-    ("AllReduce", "allreduce"),
-    ("AllGather", "allgather"),
-    ("ReduceScatter", "reduce_scatter"),
-    ("Broadcast", "broadcast"),
-    ("SendRecv", "sendrecv"),
-    ("AllToAll", "all_to_all"),
-    ("Reduce", "reduce"),
+_COMM_KERNEL = re.compile(
+    r"^(?:void )?(?:nccl|rccl|onccl|oneccl|msccl|hccl::)|ncclDevKernel|ncclKernel|mscclKernel"
+    r"|^(?!triton_).*(?:all_?reduce|all_?to_?all|cross_device_reduce)",
+    re.IGNORECASE,
 )
-"""Kernel name parts, the longer before those that they contain."""
+"""Libraries' kernels, and those of serving frameworks, named by what they do (`cross_device_reduce` is vLLM's).
+
+Kernels that Inductor generates ("triton_…") list the operators that they fuse in their names, and communicate nothing.
+"""
+_KERNEL_COLLECTIVES = (
+    ("all_?reduce|cross_device_reduce", "allreduce"),
+    ("all_?gather", "allgather"),
+    ("reduce_?scatter", "reduce_scatter"),
+    ("broadcast", "broadcast"),
+    ("send_?recv", "sendrecv"),
+    ("all_?to_?all", "all_to_all"),
+    ("reduce", "reduce"),
+)
+"""Parts of kernel names, the longer before those that they contain."""
+_COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in _KERNEL_COLLECTIVES)
 _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "collective": ("Collective name", str),
     "dtype": ("dtype", str),
@@ -42,7 +51,12 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
 
 
 def is_comm_kernel(name: str) -> bool:
-    """Whether a GPU event's name is that of a communication kernel."""
+    """Whether a GPU event's name is that of a communication kernel; the one place that decides it.
+
+    Example:
+        >>> [is_comm_kernel(one) for one in ("ncclDevKernel_AllReduce_Sum_f32", "triton_poi_fused_all_reduce_0")]
+        [True, False]
+    """
     return _COMM_KERNEL.search(name) is not None
 
 
@@ -69,5 +83,10 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def collective_of(kernel: str) -> str | None:
-    """The collective that a kernel's name tells, None if it does not."""
-    return next((collective for part, collective in _KERNEL_COLLECTIVES if part in kernel), None)
+    """The collective that a communication kernel's name tells, None if it does not.
+
+    Example:
+        >>> collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL")
+        'reduce_scatter'
+    """
+    return next((collective for pattern, collective in _COLLECTIVES if pattern.search(kernel)), None)

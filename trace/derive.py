@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..analysis.flops import wants_values
-from ..analysis.kineto_trace import device_properties, size_of_copy
+from ..analysis.kineto_trace import NO_GPU, device_properties, size_of_copy
+from ..analysis.unattached import with_unattached
+from ..schemas.kineto import COPY_CATEGORIES
 from ..schemas.kineto_calls import nearest
 from .columns import IntColumn
 from .conventions import ANNOTATION_SCOPE
-from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Trace
+from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Trace, reasons
 from .tensors import Signatures
 from .trace import CPU, GPU, RUNTIME, EtPlusDocument
 
 __all__ = ["from_etplus"]
 
-_NO_GPU = "the trace has no GPU events"
-
 
 def from_etplus(document: EtPlusDocument) -> Trace:
-    """The columns of an ET+ document. Nodes that are not linked have no time and are left out."""
+    """The columns of an ET+ document, with the GPU events that could not be attached.
+
+    Nodes that are not linked have no time and are left out.
+    """
     rows = np.flatnonzero(document.timed & (document.kind == CPU))
     rows = rows[np.argsort(document.id[rows], kind="stable")]  # ids follow the order of call start
     position = np.full(len(document), -1, np.int64)
@@ -38,15 +43,18 @@ def from_etplus(document: EtPlusDocument) -> Trace:
     kineto = document.summary.get("kineto")
     listed = kineto.get("device_properties") if isinstance(kineto, dict) else None
     link = document.summary.get("link")
-    return Trace(
+    nodes = Trace(
         file=document.file, names=document.names, categories=document.categories, signatures=table.values,
         calls=_calls(document, rows, caller, table),
         runtime=_runtime_calls(document, runtime_rows, caller, runtime[gpu_rows]),
         gpu=_gpu_events(document, gpu_rows, caller, runtime[gpu_rows]),
-        properties=device_properties(listed, document.device[gpu_rows]), rank=document.rank,
-        base_time_ns=document.base_time_ns, coverage=link if isinstance(link, dict) else {},
-        notes=(*document.notes, *(() if len(gpu_rows) else (_NO_GPU,))),
+        properties={}, rank=document.rank, base_time_ns=document.base_time_ns,
+        coverage=link if isinstance(link, dict) else {}, notes=document.notes, damage=document.damage,
+        distributed_info=document.distributed_info,
     )  # fmt: skip
+    trace = with_unattached(nodes, document)
+    notes = trace.notes if len(trace.gpu) else (*trace.notes, NO_GPU)
+    return replace(trace, properties=device_properties(listed, trace.gpu.device), notes=notes)
 
 
 def _timed_caller(document: EtPlusDocument, position: IntColumn) -> IntColumn:
@@ -70,8 +78,9 @@ def _calls(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, table: 
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = np.array([wants_values(name) for name in document.names], np.bool_)[document.name[rows[ops]]]
-    texts = document.texts.texts(rows[ops])
-    signature[ops] = table.from_et(texts, wanted.tolist(), flat=document.flat)
+    signature[ops] = table.from_et(
+        document.texts.texts(rows[ops]), wanted.tolist(), flat=document.flat, outputs_recorded=document.outputs_recorded
+    )
     return Calls(
         document.name[rows], kind, caller[rows], document.thread[rows], document.ts[rows], document.finish[rows],
         signature, rows,
@@ -91,7 +100,7 @@ def _gpu_events(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, ru
     sizes = np.full(len(rows), -1, np.int64)
     copies = np.isin(
         document.category[rows],
-        [c for c, name in enumerate(document.categories) if name in ("gpu_memcpy", "gpu_memset")],
+        [c for c, name in enumerate(document.categories) if name in COPY_CATEGORIES],
     )
     for position in np.flatnonzero(copies).tolist():
         record = document.record(int(rows[position]))
@@ -99,5 +108,6 @@ def _gpu_events(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, ru
     comm = {position: document.comm[row] for position, row in enumerate(rows.tolist()) if row in document.comm}
     return GpuEvents(
         document.name[rows], document.category[rows], document.ts[rows], document.dur[rows], document.device[rows],
-        document.stream[rows], caller[rows], runtime, sizes, comm, rows,
+        document.stream[rows], caller[rows], runtime,
+        reasons(caller[rows], runtime), sizes, comm, rows,
     )  # fmt: skip

@@ -1,10 +1,16 @@
-"""Kinds of GPU work, told by category and name: what a picture colours by."""
+"""Kinds of GPU work, by category and name: what a picture colours by, and where an operator's FLOPs are counted.
+
+Which kernels communicate is decided by `schemas.comm_kernels`; opcodes of exported graphs are a versioned vocabulary of
+their own (`converters.npz`).
+"""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["GPU_KINDS", "gpu_kind"]
+from ..schemas.kineto import COPY_CATEGORIES
+
+__all__ = ["GPU_KINDS", "computes_products", "gpu_kind"]
 
 GPU_KINDS = (
     "Matrix product", "Convolution", "Attention", "Normalization", "Elementwise", "Reduction and softmax",
@@ -14,18 +20,42 @@ _BY_NAME = (
     ("Attention", re.compile(r"flash|fmha|attention|attn", re.IGNORECASE)),
     ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),
     ("Convolution", re.compile(r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm", re.IGNORECASE)),
-    ("Matrix product", re.compile(r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|dot_kernel|splitk", re.IGNORECASE)),
+    (
+        "Matrix product",
+        re.compile(r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk", re.IGNORECASE),
+    ),
     ("Reduction and softmax", re.compile(r"reduce|softmax|cumsum|scan", re.IGNORECASE)),
     ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),
 )
 """The first that fits holds: an attention kernel may be built from a library of matrix products."""
+_PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
+_HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
+"""Kernels beside a product: changes of layout, sums of partial results."""
 
 
 def gpu_kind(name: str, category: str, is_comm: bool) -> int:
-    """Index into `GPU_KINDS`."""
+    """Index into `GPU_KINDS`.
+
+    Example:
+        >>> GPU_KINDS[gpu_kind("pytorch_flash::flash_fwd_kernel", "kernel", is_comm=False)]
+        'Attention'
+    """
     if is_comm:
         return GPU_KINDS.index("Communication")
-    if category in ("gpu_memcpy", "gpu_memset"):
+    if category in COPY_CATEGORIES:
         return GPU_KINDS.index("Copy and fill")
-    kind = next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "Other kernel")
-    return GPU_KINDS.index(kind)
+    return GPU_KINDS.index(_kind_of(name))
+
+
+def computes_products(name: str) -> bool:
+    """Whether a kernel's name is that of a matrix product, a convolution or attention: an operator's main kernel.
+
+    Example:
+        >>> computes_products("volta_sgemm_64x64_tn"), computes_products("void splitKreduce_kernel<32, 16, int>")
+        (True, False)
+    """
+    return _kind_of(name) in _PRODUCTS and not _HELPER.search(name)
+
+
+def _kind_of(name: str) -> str:
+    return next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "Other kernel")

@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["LinkReport"]
+__all__ = ["Finding", "Identity", "LinkReport"]
 
 _WIDTH = 79
+_RANK = frozenset({"rank", "names", "option"})
+"""Evidence that is about the rank."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact for or against one process and one time, or one that is missing.
+
+    Attributes:
+        by: what it is about: "pid", "time", "world_size", "rank" (contents of both files), "names" (of the files),
+            "option" (--rank), "calls" (that one file lacks).
+        says: a sentence for the report.
+    """
+
+    by: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whether two traces are of one process and one time.
+
+    Attributes:
+        verdict: "proved", "refuted" or "unknown"; links are `certain` only if it is proved.
+        rank: the rank of both files, None if it is not proved.
+        world_size: ranks of the job, None if neither file says.
+        several_ranks: another rank could have recorded one of the files.
+        proves, refutes, unknown: the evidence.
+    """
+
+    verdict: Literal["proved", "refuted", "unknown"]
+    rank: int | None
+    world_size: int | None
+    several_ranks: bool
+    proves: tuple[Finding, ...]
+    refutes: tuple[Finding, ...]
+    unknown: tuple[Finding, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values, see docs/report.md."""
+        fields: dict[str, Any] = asdict(self)
+        return fields | {key: list(fields[key]) for key in ("proves", "refutes", "unknown")}
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why it is refuted, or what is not known; [] if it is proved."""
+        found = {"refuted": self.refutes, "unknown": self.unknown}.get(self.verdict, ())
+        return [one.says for one in found]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What a user should read: the doubts, or by what the rank is proved."""
+        return self.doubts or [one.says for one in self.proves if one.by in _RANK]
 
 
 @dataclass(frozen=True)
@@ -19,9 +72,10 @@ class LinkReport:
         et, kineto: what each file holds (counts by kind, window, pid, schema).
         ops: how many ET ops there are, and how many are certain, equivalent, unlinked by reason.
         method: the matching method whose links stand; considered: what each method found, in words.
-        windows: iterations, sequence numbers, pids, and what they say about "same run".
+        windows: iterations and sequence numbers of both files.
         gpu: per category, attached by method and unattached by reason; and coverage of GPU time.
         dependencies: edges by kind, those that the measured order contradicts, inferred ones, unresolved records.
+        identity: whether both files are of one process and one time; None where no ET was given.
         warnings: sentences a user should read.
     """
 
@@ -35,6 +89,7 @@ class LinkReport:
     dependencies: dict[str, Any]
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    identity: Identity | None = None
 
     @property
     def linked_share(self) -> float:
@@ -47,7 +102,8 @@ class LinkReport:
         """The report as JSON-ready values; its keys are documented in docs/report.md."""
         return {
             "et": self.et, "kineto": self.kineto, "ops": self.ops, "method": self.method,
-            "considered": list(self.considered), "windows": self.windows, "gpu": self.gpu,
+            "considered": list(self.considered), "windows": self.windows,
+            "identity": None if self.identity is None else self.identity.to_dict(), "gpu": self.gpu,
             "dependencies": self.dependencies,
             "warnings": list(self.warnings), "facts": self.facts,
         }  # fmt: skip
@@ -77,7 +133,10 @@ class LinkReport:
             ("", f"{n:,} left out: {k} against the measured order")
             for k, n in self.dependencies["contradicted"].items()
         ]
+        if skew := self.dependencies.get("clock_skew_ns"):
+            lines.append(("", f"the clocks of host and device differ by {skew / 1000:.1f} us or more"))
         for title, sentences in (
+            ("run", [] if self.identity is None else self.identity.sentences),
             ("window", self.windows["notes"]),
             ("tried", self.considered),
             ("warning", self.warnings),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.etplus import UNATTACHED_REASONS
 from .call_tree import Hierarchy, place_calls
 from .columns import IntColumn
 from .comm_kernels import is_comm_kernel
@@ -19,13 +21,15 @@ from .intervals import Span
 from .tensors import Signature
 from .trace import Comm
 
-__all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Trace"]
+__all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Trace", "reasons"]
 
 OP, ANNOTATION, MODULE = 0, 1, 2
 """Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
 
 Codes = npt.NDArray[np.int32]
 
+_NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
+_OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
@@ -92,9 +96,10 @@ class GpuEvents:
         device, stream: int64, −1 for none.
         call: int64, position in `Calls` of the call that launched it, −1 if unknown.
         runtime: int64, position in `RuntimeCalls` of the call that launched it, −1 if unknown.
-        bytes: int64, size of a copy or memset, −1 if not told.
+        reason: int8, why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 where one is.
+        bytes: int64, size of a copy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
-        source: int64, as in `Calls`.
+        source: int64, as in `Calls`; −1 for an event that is no row of the `EtPlusDocument`.
     """
 
     name: Codes
@@ -105,6 +110,7 @@ class GpuEvents:
     stream: IntColumn
     call: IntColumn
     runtime: IntColumn
+    reason: npt.NDArray[np.int8]
     bytes: IntColumn
     comm: dict[int, Comm]
     source: IntColumn
@@ -116,6 +122,19 @@ class GpuEvents:
     def end(self) -> IntColumn:
         """int64 ns, ts + dur."""
         return self.ts + self.dur
+
+    def take(self, rows: IntColumn) -> GpuEvents:
+        """Those of some positions, in that order."""
+        kept = {old: new for new, old in enumerate(rows.tolist())}
+        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "comm"}
+        comm = {kept[old]: comm for old, comm in self.comm.items() if old in kept}
+        return GpuEvents(comm=comm, **{name: column[rows] for name, column in columns.items()})
+
+
+def reasons(call: IntColumn, runtime: IntColumn) -> npt.NDArray[np.int8]:
+    """`GpuEvents.reason` where nothing else is known than the other two columns."""
+    reason = np.where(runtime >= 0, _OUTSIDE_OPS, _NO_LAUNCHER)
+    return np.where(call >= 0, 0, reason).astype(np.int8)
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,8 @@ class Trace:
         base_time_ns: what is added to times for wall-clock ns.
         coverage: what the linker reported, {} for Kineto alone.
         notes: what is missing from the trace and makes results poorer, in sentences.
+        distributed_info: what Kineto records of the job, {} where it records nothing.
+        damage: what is wrong with the file, or with those that were linked, in sentences.
     """
 
     file: str
@@ -144,6 +165,8 @@ class Trace:
     base_time_ns: int
     coverage: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
+    distributed_info: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def span(self) -> Span:
@@ -151,6 +174,14 @@ class Trace:
         starts = [part.ts.min() for part in (self.calls, self.runtime, self.gpu) if len(part)]
         ends = [part.end.max() for part in (self.calls, self.runtime, self.gpu) if len(part)]
         return Span(int(min(starts, default=0)), int(max(ends, default=0)))
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of when its calls and GPU events began and ended: that of another recording is another one."""
+        found = hashlib.blake2b(str(self.base_time_ns).encode(), digest_size=16)
+        for part in (self.calls, self.runtime, self.gpu):
+            found.update(part.ts.tobytes() + part.end.tobytes())
+        return found.digest()
 
     @cached_property
     def hierarchy(self) -> Hierarchy:

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import orjson
 
 from ..schemas.etplus import EDGE_KINDS
+from ..schemas.etplus_unattached import UnattachedEvents, read_unattached
+from ..schemas.host_waits import MAX_SKEW_NS
 from ..schemas.record_store import RecordStore
 from .columns import IntColumn
 from .conventions import MAX_NS, MAX_RANKS
@@ -66,7 +68,7 @@ class EtPlusDocument:
 
     Attributes:
         file: name for messages.
-        header: the root's keys but `nodes`, `runtime`, `edges` and `etplus`, undecoded.
+        header: the root's keys but `nodes`, `runtime`, `edges` and `etplus`, undecoded; `unattached` is one of them.
         summary: the root's `etplus`, {} in a file of another linker.
         flat: layout of schema 1.0.1 (`parent`, other fields in the node), not `ctrl_deps` and `attrs`.
         texts: the undecoded record of each row.
@@ -220,6 +222,33 @@ class EtPlusDocument:
             lane[gpu] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         return lane
 
+    @cached_property
+    def unattached(self) -> UnattachedEvents:
+        """GPU events of the ET's window that have no row here; none in files of format 1.0 and of other linkers.
+
+        Raises:
+            TraceFormatError: the file's list cannot be read.
+        """
+        return read_unattached(self.file, bytes(self.header.get("unattached", b"[]")))
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
+        listed = self.summary.get("damage")
+        return tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
+
+    @property
+    def unattached_counts(self) -> dict[str, int]:
+        """By reason, how many GPU events of the Kineto trace have no row here (`etplus.unattached`)."""
+        listed = self.summary.get("unattached")
+        given = listed.items() if isinstance(listed, dict) else ()
+        return {reason: len(events) for reason, events in given if isinstance(events, list)}
+
+    @property
+    def outputs_recorded(self) -> bool:
+        """Whether a node without outputs is one that returns none; Kineto does not record outputs (`nodes_from`)."""
+        return self.summary.get("nodes_from") != "kineto"
+
     @property
     def rank(self) -> int | None:
         """The rank that Kineto's `distributedInfo` tells, None if it does not."""
@@ -242,6 +271,14 @@ class EtPlusDocument:
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
         return wall - offset if type(offset) is int and abs(offset) < MAX_NS else wall
 
+    @property
+    def clock_skew_ns(self) -> int:
+        """By how much calls that wait for the device return before its work has ended, as the linker found; else 0."""
+        link = self.summary.get("link")
+        dependencies = link.get("dependencies") if isinstance(link, dict) else None
+        skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
+        return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
+
     def with_clock_offset(self, offset_ns: int) -> EtPlusDocument:
         """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""
         kineto = self.summary.get("kineto")
@@ -252,15 +289,17 @@ class EtPlusDocument:
     @property
     def process_groups(self) -> dict[str, list[int]]:
         """Name and ranks of the process groups that Kineto's `distributedInfo` lists."""
-        return process_groups_of(self._info())
+        return process_groups_of(self.distributed_info)
 
-    def _info(self) -> dict[str, Any]:
+    @property
+    def distributed_info(self) -> dict[str, Any]:
+        """What Kineto records of the job, {} where it records nothing."""
         kineto = self.summary.get("kineto")
         info = kineto.get("distributed_info") if isinstance(kineto, dict) else None
         return info if isinstance(info, dict) else {}
 
     def _distributed(self, key: str) -> int | None:
-        value = self._info().get(key)
+        value = self.distributed_info.get(key)
         return value if type(value) is int and 0 <= value < MAX_RANKS else None
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from .columns import IntColumn
 from .frames import Frame, to_arrow, to_pandas
-from .tables import ANNOTATION, MODULE, OP, DeviceIndex, OpIndex
+from .tables import ANNOTATION, MODULE, OP, DeviceIndex
 
 if TYPE_CHECKING:
     from .trace import Comm, Trace
 
-__all__ = ["DeviceEvents", "DeviceEvent", "Op", "Ops", "View"]
+__all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
 
 _SHOWN = 8
 _KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}

@@ -1,5 +1,7 @@
 /* How busy devices and streams are, how long iterations last, where the longest gaps are. */
 
+const SPAN_HINT = "From the device's first GPU event to the end of its last one";
+
 function idleSection(report, rank) {
   const { streams, device_use, iteration_list } = rank.analysis;
   if (!streams.length) return null;
@@ -54,6 +56,8 @@ function idleSection(report, rank) {
           { key: "window_ns", title: "Window", unit: "ns" },
           { key: "busy_ns", title: "Busy", unit: "ns" },
           { key: "idle_ns", title: "Idle", unit: "ns" },
+          { key: "busy_share", title: "Busy", unit: "share" },
+          { key: "busy_share_of_gpu_span", title: "of GPU span", unit: "share", hint: SPAN_HINT },
           { key: "overlapped_ns", title: "Two streams or more", unit: "ns" },
           { key: "compute_ns", title: "Computing", unit: "ns" },
           { key: "copy_ns", title: "Copying", unit: "ns" },
@@ -80,9 +84,10 @@ function idleSection(report, rank) {
           { key: "total_ns", title: "Sum of events", unit: "ns" },
           { key: "busy_ns", title: "Busy", unit: "ns" },
           { key: "idle_ns", title: "Idle", unit: "ns" },
-          { key: "share", title: "Busy", unit: "share" },
+          { key: "busy_share", title: "Busy", unit: "share" },
+          { key: "busy_share_of_gpu_span", title: "of GPU span", unit: "share", hint: SPAN_HINT },
         ].filter(Boolean),
-        streams.map((use) => ({ ...use, share: use.busy_ns / (use.window_ns || 1) })),
+        streams,
         { sort: "busy_ns", name: "streams" },
       ),
     ),

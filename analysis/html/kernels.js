@@ -38,6 +38,12 @@ function kernelsSection(report, rank) {
           { key: "mean_ns", title: "Mean", unit: "ns" },
           { key: "flops_per_second", title: "Rate", unit: "flop/s" },
           {
+            key: "operator_flops_per_second",
+            title: "of operator",
+            unit: "flop/s",
+            hint: "The operators' FLOPs over the time of all their kernels, not of this one alone",
+          },
+          {
             key: "flops_share",
             title: "of peak",
             unit: "share",
@@ -67,15 +73,7 @@ function rooflineCard(report, rank, points) {
     kinds = report.gpu_kinds;
   const shown = points.filter((row) => row.device === points[0].device),
     types = [...new Set(shown.map((row) => row.dtype))];
-  const roofs = device.tflops
-    ? types
-        .map((type) => [
-          type,
-          (device.tflops[type.startsWith("float8") ? "float8" : type] ??
-            (type === "tf32" ? device.tflops.float32 : null)) * 1e12,
-        ])
-        .filter((roof) => roof[1])
-    : [];
+  const roofs = types.map((type) => [type, device.peaks[type]]).filter((roof) => roof[1]);
   const bandwidth = device.memory_gb_s ? device.memory_gb_s * 1e9 : null,
     highest = Math.max(0, ...roofs.map((roof) => roof[1]));
   const x = shown.map((row) => row.intensity),
@@ -97,6 +95,7 @@ function rooflineCard(report, rank, points) {
             ["element type", row.dtype || "–"],
             ["FLOP per byte", plain(row.intensity)],
             ["achieved", show(row.flops_per_second, "flop/s")],
+            ["of the whole operator", show(row.operator_flops_per_second, "flop/s")],
             ["of peak", show(row.flops_share, "share")],
             ["memory", `${show(row.bytes_per_second, "bytes/s")} (${show(row.bytes_share, "share")})`],
             ["calls", show(row.count, "count")],

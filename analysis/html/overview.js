@@ -8,6 +8,7 @@ function deviceParts(rank) {
   return {
     window: sum("window_ns"),
     busy: sum("busy_ns"),
+    span: sum("gpu_span_ns"),
     hidden,
     parts: [
       { name: "Computing", colour: 4, ns: sum("compute_ns") - hidden },
@@ -63,7 +64,11 @@ function overviewSection(report, rank) {
         : "no iterations marked",
     ),
     use.window
-      ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} of ${show(use.window, "ns")}`)
+      ? tile(
+          "GPU busy",
+          show(use.busy / use.window, "share"),
+          `${show(use.busy, "ns")} of ${show(use.window, "ns")}; ${show(use.busy / (use.span || 1), "share")} from the first GPU event to the last`,
+        )
       : null,
     use.window
       ? tile(
@@ -115,6 +120,7 @@ function overviewSection(report, rank) {
     "overview",
     "Overview",
     null,
+    warnings(report),
     el("div", { class: "tiles" }, tiles),
     bar,
     el(
@@ -126,18 +132,38 @@ function overviewSection(report, rank) {
   );
 }
 
+/** What is wrong with the inputs, of all ranks: numbers of a broken trace are not those of the whole run. */
+function warnings(report) {
+  const several = report.ranks.length > 1;
+  const found = [
+    ...report.warnings,
+    ...report.ranks.flatMap((rank) =>
+      rank.analysis.damage.map((text) => (several ? `Rank ${rank.label}: ${text}` : text)),
+    ),
+  ];
+  return found.length
+    ? el(
+        "ul",
+        { class: "warnings" },
+        found.map((text) => el("li", {}, text)),
+      )
+    : null;
+}
+
 function facts(rank) {
   const { analysis } = rank,
     rows = [["File", rank.file]];
   if (rank.rank !== null) rows.push(["Rank", String(rank.rank)]);
   for (const [number, device] of Object.entries(analysis.devices)) {
-    const peak = device.tflops ? Math.max(...Object.values(device.tflops)) : null;
+    const peaks = Object.entries(device.peaks).map(([type, peak]) => `${type} ${show(peak, "flop/s")}`);
     rows.push([
       `Device ${number}`,
       [
         device.name ?? "not named in the trace",
         device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
-        peak ? `· up to ${plain(peak)} TFLOP/s, ${show(device.memory_gb_s * 1e9, "bytes/s")}` : "· peaks unknown",
+        device.memory_gb_s
+          ? `· at best ${[...peaks, show(device.memory_gb_s * 1e9, "bytes/s")].join(", ")}`
+          : "· peaks unknown",
       ]
         .filter(Boolean)
         .join(" "),

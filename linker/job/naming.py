@@ -1,8 +1,9 @@
-"""What a trace file's name and its first bytes tell: which kind it is, of which rank, of which process.
+"""What a trace file's name and its first bytes say: which kind it is, of which rank, of which process.
 
 The usual names: `rank-3.et.json.gz`; `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.
 trace.json`, which PyTorch's `tensorboard_trace_handler` gives (worker name, or host and process id, then a time stamp
-in ms); `pytorch_et_3.json`. Kineto writes `distributedInfo` before `traceEvents`, so that it is near the beginning.
+in ms); `pytorch_et_3.json`. Kineto writes `distributedInfo` before `traceEvents`, so that it is near the beginning; the
+process groups of an ET are in its first node.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Literal
 
+import msgspec
 from isal import isal_zlib
 
+from ...schemas.records import UNREADABLE
+from ..ranks import INIT, RANK, Claim, group_ranks
 from .storage import Folder
 
 __all__ = ["ET", "KINETO", "TraceFile", "look_at"]
@@ -25,7 +29,6 @@ KINETO: Final[Kind] = "Kineto trace"
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
-_RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
 _MAYBE_RANK = re.compile(
     r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|^(\d{1,6})$|"
     r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:\.pt\.trace)?\.json"
@@ -40,6 +43,10 @@ _OVERLAP = 1 << 12
 _RANK_INSIDE = re.compile(
     rb'"distributedInfo"\s*:\s*\{(?:[^{}"]|"(?:[^"\\]|\\.)*"(?!\s*:\s*[{\[]))*?"rank"\s*:\s*(\d{1,6})\b'
 )
+_WORLD_INSIDE = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
+_GROUPS_INSIDE = re.compile(rb'%s"[^\[\]]*\[\s*("\[(?:[^"\\]|\\.)*\]")' % re.escape(INIT.encode()))
+_ET_PID = re.compile(rb'"pid"\s*:\s*(\d{1,18})\b')
+_KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\b')
 _EVENTS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODES = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 
@@ -52,10 +59,14 @@ class TraceFile:
         name: below the folder.
         kind: ET or KINETO; "" for what seems to be neither.
         named: rank that its name tells ("rank3"), None if it does not.
-        inside: rank that `distributedInfo` in it tells.
+        inside: rank that its contents say: `distributedInfo`, or process groups that only one rank is in.
         maybe: a number in its name that may be the rank.
         process: a number in its name that may be the process id, -1 for none.
         stem: its name without what tells the two kinds apart.
+        ranks: ranks that its contents leave possible, None if they say nothing, or were not looked at.
+        world_size: number of ranks of the job that its contents say, None if they do not.
+        pid: process id in it, -1 if it was not found.
+        settled: names or contents say of which rank it is, not merely a process id or that there is no other file.
     """
 
     name: str
@@ -65,6 +76,10 @@ class TraceFile:
     maybe: int | None = None
     process: int = -1
     stem: str = ""
+    ranks: frozenset[int] | None = None
+    world_size: int | None = None
+    pid: int = -1
+    settled: bool = True
 
     @property
     def rank(self) -> int | None:
@@ -90,13 +105,14 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
     if not kind and len(by_name) == 1:
         kind = by_name[0]
-    named, inside = _number(_RANK, lower), None
-    if not kind or (kind == KINETO and named is None):
-        kind, inside = _look_inside(folder, name, kind, named is None)
+    named, claim, pid = _number(RANK, lower), Claim(), -1
+    if not kind or named is None:
+        kind, claim, pid = _look_inside(folder, name, kind, named is None)
     process = _PROCESS.search(base)
     return TraceFile(
-        name, kind, named=named, inside=inside, maybe=_number(_MAYBE_RANK, lower),
+        name, kind, named=named, inside=claim.rank, maybe=_number(_MAYBE_RANK, lower),
         process=int(process[1] or process[2]) if process else -1, stem=_stem(lower),
+        ranks=claim.ranks, world_size=claim.world_size, pid=pid,
     )  # fmt: skip
 
 
@@ -115,12 +131,13 @@ def _stem(name: str) -> str:
     return _SEPARATORS.sub(lambda found: "/" if "/" in found[0] else "_", name).strip("_")
 
 
-def _look_inside(folder: Folder, name: str, kind: Kind, rank_wanted: bool) -> tuple[Kind, int | None]:
-    """What a file begins with, and the rank that it tells; what cannot be read tells nothing, linking will say so.
+def _look_inside(folder: Folder, name: str, kind: Kind, rank_wanted: bool) -> tuple[Kind, Claim, int]:
+    """What a file begins with, what it says about its rank, and its process id; what cannot be read says nothing,
+    linking will report it.
 
     Where `distributedInfo` does not come first, as PyTorch writes it, the file is searched for it, but not parsed.
     """
-    seen, first = b"", True
+    seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:
             for block in _unpacked(file):
@@ -129,16 +146,39 @@ def _look_inside(folder: Folder, name: str, kind: Kind, rank_wanted: bool) -> tu
                     continue
                 kind = kind or _kind_of(seen)
                 if kind != KINETO or not rank_wanted:
-                    return kind, None
+                    break
+                if first:
+                    pid = _integer(_KINETO_PID, seen, -1)
                 first = False
-                found = _RANK_INSIDE.search(seen)
-                if found:
-                    return kind, int(found[1])
+                if _RANK_INSIDE.search(seen):
+                    break
                 seen = seen[-_OVERLAP:]
     except (OSError, isal_zlib.error):  # type: ignore[misc]
         pass
+    kind = kind or _kind_of(seen)
+    if not rank_wanted:
+        return kind, Claim(), -1
+    if kind == ET:
+        return kind, _groups_inside(seen), _integer(_ET_PID, seen.partition(b'"nodes"')[0], -1)
     found = _RANK_INSIDE.search(seen)
-    return kind or _kind_of(seen), int(found[1]) if found else None
+    rank = None if found is None else frozenset((int(found[1]),))
+    world_size = None if found is None else _integer(_WORLD_INSIDE, seen[found.start() :], 0) or None
+    return kind, Claim(rank, world_size), pid if pid >= 0 else _integer(_KINETO_PID, seen, -1)
+
+
+def _groups_inside(head: bytes) -> Claim:
+    """What the process groups at the beginning of an ET say about its rank."""
+    found = _GROUPS_INSIDE.search(head)
+    try:
+        groups = msgspec.json.decode(msgspec.json.decode(found[1], type=str)) if found else []
+    except UNREADABLE:
+        groups = []
+    return group_ranks(groups if isinstance(groups, list) else [])
+
+
+def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:
+    found = pattern.search(text)
+    return int(found[1]) if found else none
 
 
 def _kind_of(head: bytes) -> Kind:

@@ -25,16 +25,24 @@ _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
 _SHOWN = 3
+_MAX_UNKNOWN = 1024
+"""More files without a rank are not settled by elimination, which takes time with the square of their number."""
 
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a rank, named relative to the job's folder; "" and a `problem` where there is not one of each."""
+    """The files of a rank, named relative to the job's folder; "" and a `problem` where there is not one of each.
+
+    Attributes:
+        settled: names, contents or a manifest say that both are of this rank, or no other one is left. Otherwise they
+            only have one process id, or are the only two files.
+    """
 
     rank: int
     et: str = ""
     kineto: str = ""
     problem: str = ""
+    settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,8 @@ def _fits(name: str, pattern: str) -> bool:
 
 def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
     ets, kinetos = _lend_ranks(ets, kinetos)
+    ets, kinetos = _eliminate(ets, kinetos), _eliminate(kinetos, ets)
+    whole = _whole(ets, kinetos)
     notes: list[str] = []
     by_rank = {kind: _by_rank(files, notes) for kind, files in ((ET, ets), (KINETO, kinetos))}
     ranks = []
@@ -110,7 +120,8 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
             elif len(names) > 1:
                 problems.append(f"several files could be its {kind}: {_some(mine[kind])}; {_CHOOSE}")
         one = {kind: files[0].name if len(files) == 1 else "" for kind, files in mine.items()}
-        ranks.append(RankFiles(rank, one[ET], one[KINETO], "; ".join(problems)))
+        settled = whole or all(file.settled for files in mine.values() for file in files)
+        ranks.append(RankFiles(rank, one[ET], one[KINETO], "; ".join(problems), settled))
     return Pairing(tuple(ranks), notes=tuple(notes))
 
 
@@ -121,23 +132,85 @@ def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple
         lambda one: one.process,
         lambda one: one.name.rpartition("/")[0],
     )
-    partners: dict[str, TraceFile] = {}
+    partners: dict[str, tuple[TraceFile, bool]] = {}
+    alone = len(ets) == len(kinetos) == 1
     for likeness in likenesses:
         own, others = _unique(ets, likeness), _unique(kinetos, likeness)
         for key in own.keys() & others.keys():
             pair = own[key], others[key]
             if key not in ("", -1) or likeness is likenesses[2]:
                 for one, other in (pair, pair[::-1]):
-                    partners.setdefault(one.name, other)
-    alone = len(ets) == len(kinetos) == 1
+                    says = likeness is likenesses[0] or (likeness is likenesses[2] and not alone)
+                    partners.setdefault(one.name, (other, says))
 
     def with_rank(one: TraceFile) -> TraceFile:
-        partner = partners.get(one.name)
+        partner, settled = partners.get(one.name, (None, True))
         if partner is not None and partner.evidence > one.evidence:
-            return replace(one, inside=partner.rank)
-        return replace(one, inside=0) if alone and one.rank is None else one
+            return replace(one, inside=partner.rank, settled=settled)
+        return replace(one, inside=0, settled=False) if alone and one.rank is None else one
 
     return list(map(with_rank, ets)), list(map(with_rank, kinetos))
+
+
+def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
+    """Whether every rank of the job has one file of each kind, and no file is left."""
+    every = [*range(_world_size([*ets, *kinetos]) or 0)]
+    return bool(every) and all(sorted(-1 if f.rank is None else f.rank for f in of) == every for of in (ets, kinetos))
+
+
+def _world_size(files: Sequence[TraceFile]) -> int | None:
+    """Number of ranks of the job, None if the files do not say it or not the same."""
+    sizes = {one.world_size for one in files if one.world_size is not None}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[TraceFile]:
+    """Ranks for files that do not say theirs, by what no other file can be.
+
+    Only where every rank is there: as many files as the job has ranks, and one of the `others` for each rank. A file
+    fits a rank if its contents allow it and its process id is that of the rank's other file. What has one place only
+    takes it, until nothing has; a single solution is always found so, and what several solutions fit stays open.
+    """
+    world_size = _world_size([*files, *others]) or 0
+    partner = {one.rank: one for one in others if one.rank is not None}
+    taken = [one.rank for one in files if one.rank is not None]
+    unknown = {one.name: one for one in files if one.rank is None}
+    whole = len(files) == len(others) == world_size and partner.keys() == set(range(world_size))
+    if not unknown or not whole or len(set(taken)) < len(taken) or len(unknown) > _MAX_UNKNOWN:
+        return list(files)
+    free = set(partner) - set(taken)
+    places = {name: {rank for rank in free if _fits_rank(one, partner[rank])} for name, one in unknown.items()}
+    found = _only_places(places)
+    return [replace(one, inside=found[one.name], settled=True) if one.name in found else one for one in files]
+
+
+def _fits_rank(one: TraceFile, partner: TraceFile) -> bool:
+    allowed = one.ranks is None or partner.rank in one.ranks
+    return allowed and (one.pid < 0 or partner.pid < 0 or one.pid == partner.pid)
+
+
+def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
+    """What follows if each place is taken once: the rank by name; {} where there is no solution to be seen."""
+    fitting: defaultdict[int, set[str]] = defaultdict(set)
+    for name, ranks in places.items():
+        for rank in ranks:
+            fitting[rank].add(name)
+    found: dict[str, int] = {}
+    pending = [(name, rank) for name, ranks in places.items() if len(ranks) == 1 for rank in ranks]
+    pending += [(name, rank) for rank, names in fitting.items() if len(names) == 1 for name in names]
+    for name, rank in pending:  # grows while it is walked
+        if name in found or rank not in fitting:
+            continue
+        found[name] = rank
+        for other in fitting.pop(rank) - {name}:
+            places[other].discard(rank)
+            pending += [(other, left) for left in places[other] if len(places[other]) == 1]
+        for left in places[name] - {rank}:
+            if left in fitting:
+                fitting[left].discard(name)
+                pending += [(other, left) for other in fitting[left] if len(fitting[left]) == 1]
+    contradicted = not all(fitting.values()) or any(not places[name] for name in places.keys() - found.keys())
+    return {} if contradicted else found
 
 
 def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict[Any, TraceFile]:
@@ -204,7 +277,12 @@ def from_manifest(source: str) -> Pairing:
     if not rows:
         raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
     ordered = sorted(rows, key=lambda row: row.rank)
-    return Pairing(tuple(RankFiles(row.rank, row.et, row.kineto, _lacking(row)) for row in ordered))
+    return Pairing(tuple(_files(row) for row in ordered))
+
+
+def _files(row: _Row) -> RankFiles:
+    et, kineto = row.et.removeprefix("./"), row.kineto.removeprefix("./")
+    return RankFiles(row.rank, et, kineto, _lacking(row))
 
 
 def _lacking(row: _Row) -> str:
@@ -217,8 +295,13 @@ def to_manifest(pairing: Pairing) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["rank", "et", "kineto"])
-    rows.writerows([one.rank, one.et, one.kineto] for one in pairing.ranks)
+    rows.writerows([one.rank, _cell(one.et), _cell(one.kineto)] for one in pairing.ranks)
     return text.getvalue()
+
+
+def _cell(name: str) -> str:
+    """A file name that no spreadsheet takes for a formula; `from_manifest` reads it as the same."""
+    return f"./{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -23,6 +23,7 @@ from ...schemas.comm_types import Group
 from ...schemas.files import load, open_output
 from ...schemas.job_report import RankResult
 from ...schemas.records import UNREADABLE
+from ...schemas.transaction import transaction
 from ...trace.errors import EtplusError, TraceFormatError, UsageError
 from ...trace.trace import EtPlusDocument
 from ..pipeline import link
@@ -179,7 +180,8 @@ def _rank_result(task: RankTask, linked: EtPlusDocument) -> RankResult:
         ops=report.ops["total"], linked=report.ops["linked"],
         certain=report.ops["certain"], equivalent=report.ops["equivalent"],
         window_ns=(base + window[0], base + window[1]) if window else None,
-        iterations=tuple(report.windows["linked_iterations"]), warnings=report.warnings,
+        iterations=tuple(report.windows["linked_iterations"]),
+        warnings=(*report.warnings, *(report.identity.doubts if report.identity else ())),
     )  # fmt: skip
 
 
@@ -212,7 +214,7 @@ def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState
         given: the rank's task and state, and the offset, ns.
     """
     task, state, offset = given
-    with TemporaryDirectory(prefix="etplus-") as scratch:
+    with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
         blob = load(task.target.fetch(task.output, Path(scratch)))
     try:
         raw = bytes(msgspec.json.decode(blob.data, type=dict[str, msgspec.Raw])["etplus"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, cast
 
+from ...schemas.transaction import make_folder, transaction
 from ...trace.errors import TraceFormatError, UsageError
 
 __all__ = ["Folder", "is_url", "open_folder"]
@@ -41,6 +42,9 @@ class Folder(Protocol):
         Raises:
             TraceFormatError: it is not there or cannot be read.
         """
+
+    def place(self, name: str) -> str:
+        """A file's path or URL."""
 
     def mark(self, name: str) -> list[Any] | None:
         """What changes if a file's content does: its size and digest; None if there is no such file."""
@@ -95,6 +99,9 @@ class _Local:
     def fetch(self, name: str, scratch: Path) -> Path:
         return Path(self.root, name)
 
+    def place(self, name: str) -> str:
+        return str(Path(self.root, name))
+
     def mark(self, name: str) -> list[Any] | None:
         digest = hashlib.sha256()
         try:
@@ -107,11 +114,9 @@ class _Local:
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         target = Path(self.root, name)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{target.parent}: cannot be made ({error.strerror}); choose another --output") from None
-        fill(target)
+        with transaction(nested=True):  # what is done for one rank is kept, whatever becomes of the job
+            make_folder(target.parent)
+            fill(target)
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,9 @@ class _Remote:
         except Exception as error:
             raise TraceFormatError(f"{self.root}/{name}", "", f"cannot be read ({_said(error)})") from None
         return target
+
+    def place(self, name: str) -> str:
+        return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
         """Size, and what the file system has instead of a digest (an ETag, a time): nothing is read for it."""

@@ -11,8 +11,10 @@ from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ...trace.columns import distinct
 from ...trace.conventions import PROFILER_STEP
+from ...trace.link_report import Identity
 from ..calls import CpuCalls, EtCalls
-from .doubt import doubt
+from ..identity import Claims, identify, linked_pids
+from .doubt import demote_uncertain
 from .ids import match_ids
 from .leftovers import match_leftovers
 from .result import EQUIVALENT, REASONS, Match, unmatched
@@ -34,16 +36,20 @@ def match_calls(
     kineto: KinetoTrace,
     nodes: EtCalls,
     calls: CpuCalls,
+    claims: Claims,
     *,
     method: str = "auto",
     exact: bool = False,
     strict: bool = False,
     iteration: str = "median",
-) -> tuple[Match, list[str]]:
+) -> tuple[Match, Identity, list[str]]:
     """Match by the method asked for, or by the best that works.
 
+    Args:
+        claims: what the files and the user say about the rank.
+
     Returns:
-        The match that stands, and a sentence on each method that was tried.
+        The match, whether both files are of one process, and a sentence on each method that was tried.
     """
     considered: list[str] = []
     found = unmatched(len(nodes))
@@ -57,8 +63,11 @@ def match_calls(
             break
     if found.method not in ("ids", "tree"):
         found = match_leftovers(nodes, calls, found)
-    found = doubt(et, kineto, nodes, calls, found)
-    return _explain_unlinked(nodes, _leave_out_doubtful(found) if strict else found), considered
+    linked = found.call[found.call >= 0]
+    identity = identify(claims, et, kineto, nodes, calls, linked)
+    found = found.noting(et_pid=et.pid, kineto_pids=linked_pids(kineto, calls, linked))
+    found = demote_uncertain(et, kineto, nodes, calls, found, identity)
+    return _explain_unlinked(nodes, _leave_out_doubtful(found) if strict else found), identity, considered
 
 
 def _attempts(

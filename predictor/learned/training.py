@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...schemas.files import load, open_output
 from ...schemas.graph_arrays import GraphArrays
+from ...schemas.transaction import transaction
 from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .networks import INPUTS, KINDS, Batch, GraphNet, batch_of, raw_features
@@ -84,7 +85,8 @@ def train(
     if resume:
         if checkpoint is None or not checkpoint.exists():
             raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
-        state.restore(checkpoint)
+        with transaction(nested=True):  # it is written again
+            state.restore(checkpoint)
     size, epochs = _BATCH[kind], EPOCHS[kind] if epochs is None else epochs
     all_runs, held = runs(graphs), _batches(runs(valid), state.centre, state.scale)
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
@@ -99,7 +101,8 @@ def train(
         if told is not None:
             told(state.epoch, state.last)
         if checkpoint is not None and (state.epoch % _CHECKPOINT_EVERY == 0 or state.epoch == epochs):
-            state.save(checkpoint)
+            with transaction(nested=True):  # in place at once, for --resume
+                state.save(checkpoint)
     state.net.load_state_dict(state.best)
     return Trained(state.net, state.centre, state.scale, state.best_error, state.epoch)
 

@@ -11,6 +11,7 @@ from isal import igzip, isal_zlib
 
 from ...trace.errors import ConvertError, TraceFormatError
 from ..files import open_output
+from ..transaction import protect
 from .et_def_pb2 import GlobalMetadata, Node
 
 __all__ = ["MAX_MESSAGE_BYTES", "read_chakra", "write_chakra"]
@@ -70,6 +71,7 @@ def _parse(message: Message, body: bytes) -> bool:
 
 def _messages(name: str) -> Iterator[tuple[str, bytes]]:
     """Place and bytes of every message."""
+    protect(name)
     try:
         file = open(name, "rb")  # noqa: SIM115, PTH123 (closed below)
     except OSError as error:

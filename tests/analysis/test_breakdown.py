@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections import Counter
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from etplus.analysis.breakdown import breakdown, device_use, host_use, iterations, stream_use
 from etplus.analysis.reading import read_trace
+from etplus.analysis.summary import json_of
 from etplus.trace.intervals import intersection, union
 from etplus.trace.tables import OP
-from traces import REAL, kernel, kineto_of, launch, op, trace_of
+from traces import REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
 
 
 def sweep(events: list[tuple[int, int, int]]) -> list[tuple[int, Counter[int]]]:
@@ -175,3 +177,26 @@ def test_no_gpu() -> None:
     trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
     assert breakdown(trace) == stream_use(trace) == device_use(trace) == []
     assert trace.notes == ("the trace has no GPU events",)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_busy_share_of_the_span_of_the_gpu(name: str) -> None:
+    """Beside that of the trace's span, which what the host does at either end makes longer."""
+    trace = trace_of(name)
+    events = list(zip(trace.gpu.device.tolist(), trace.gpu.ts.tolist(), trace.gpu.end.tolist(), strict=True))
+    for use in (*device_use(trace), *stream_use(trace)):
+        mine = [(start, end) for device, start, end in events if device == use.device]
+        span = max(end for _, end in mine) - min(start for start, _ in mine)
+        assert use.gpu_span_ns == span <= use.window_ns
+        assert use.busy_share_of_gpu_span == use.busy_ns / span
+        assert use.busy_share == use.busy_ns / use.window_ns <= use.busy_share_of_gpu_span <= 1
+    told = json.loads(json.dumps(json_of(analysis_of(name))))
+    for table, found in (("device_use", device_use(trace)), ("streams", stream_use(trace))):
+        for row, one in zip(told[table], found, strict=True):
+            assert row["busy_share"] == one.busy_share
+            assert row["busy_share_of_gpu_span"] == one.busy_share_of_gpu_span
+
+
+def test_busy_shares_without_a_length() -> None:
+    (use,) = device_use(read_trace(kineto_of([kernel("k", 1, 5, 0)])))
+    assert (use.busy_share, use.busy_share_of_gpu_span) == (None, None)

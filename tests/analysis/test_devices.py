@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.analysis.devices import find_device, known_devices, read_devices
+from etplus.analysis.devices import find_device, known_devices, read_devices, why_unknown
 from etplus.trace.errors import TraceFormatError
+from support import run
+from traces import kernel, kineto_of
 
 NAMES = {
     "Tesla V100-SXM2-32GB": "V100 SXM2",
@@ -42,8 +44,46 @@ def test_found_by_memory_or_properties() -> None:
         "name": "AMD Radeon Graphics", "numSms": 104, "warpSize": 64, "computeMajor": 9, "computeMinor": 0
     }  # fmt: skip
     device = find_device(nameless)
-    assert device is not None and device.name == "MI250 (one die)"
+    assert device is not None and device.name == "MI210 or MI250 (one die)", "their peaks are the same"
     assert find_device({**nameless, "numSms": 10}) is None
+
+
+@pytest.mark.parametrize("name", ["", "AMD Radeon Graphics"])
+@pytest.mark.parametrize(
+    ("cus", "minor", "gib", "found"),
+    [(304, 4, 192, "MI300X"), (304, 4, 256, "MI325X"), (304, 4, 128, None), (304, 0, 192, None),
+     (110, 0, 64, "MI250X (one die)"), (228, 4, 128, None), (38, 4, 24, None)],
+)  # fmt: skip
+def test_nameless_devices_of_amd(name: str, cus: int, minor: int, gib: int, found: str | None) -> None:
+    properties = {"name": name, "numSms": cus, "warpSize": 64, "computeMajor": 9, "computeMinor": minor}
+    device = find_device({**properties, "totalGlobalMem": gib * 2**30})
+    assert (device and device.name) == found
+    named = find_device({**properties, "name": "AMD Instinct MI308X", "totalGlobalMem": gib * 2**30})
+    assert named is None, "a name of its own is believed before properties"
+
+
+def test_devices_that_cannot_be_told_apart_are_left_empty_with_the_reason(tmp_path: Path) -> None:
+    nameless = {"name": "", "numSms": 80, "warpSize": 32, "computeMajor": 7, "computeMinor": 0}
+    assert find_device(nameless) is None
+    assert why_unknown(nameless) == "by its properties it could be V100 SXM2 or V100 PCIe"
+    assert why_unknown({"name": "TPU"}) == "not in the table of devices"
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto_of([kernel("k", 1, 1, 2)], properties=nameless))
+    done = run("etplus", "analyze", path)
+    assert done.returncode == 0 and b"V100 SXM2 or V100 PCIe" in b" ".join(done.stdout.split()), done.stdout
+
+
+def test_every_set_of_properties_finds_its_own_device_or_several() -> None:
+    """A property, not a list: the table contradicts itself nowhere."""
+    for device in known_devices():
+        if not device.properties:
+            continue
+        given = {key: value[0] if isinstance(value, tuple) else value for key, value in device.properties.items()}
+        memory = max(device.min_memory_gb * 1e9, 0) or min(device.max_memory_gb * 1e9, 8e10)
+        nameless = {"name": "", "totalGlobalMem": int(memory), **given}
+        found = find_device(nameless)
+        assert (found is not None and device.name in found.name) or device.name in why_unknown(nameless)
+        assert found is None or found.peaks == device.peaks
 
 
 @pytest.mark.parametrize("name", ["", "TPU", 5, "NVIDIA L40S", "NVIDIA GB200", "Tesla V100S-PCIE-32GB", "AMD MI300A"])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from etplus.analysis.attention import Corner, visible_pairs
 from etplus.analysis.flops import bytes_moved, flops, operator, register
 from etplus.trace.tensors import Argument, Signature, Tensor
 
@@ -212,12 +213,17 @@ def test_torch_leaves_padding_and_dilation_out_of_profiles(registry: dict[str, C
         assert (ours == theirs) == right
 
 
-def attention(rng: random.Random) -> tuple[Shape, Shape, Shape, Shape]:
+def attention(rng: random.Random, most: int = 128) -> tuple[Shape, Shape, Shape, Shape]:
     """Shapes (batch, head, sequence, dimension) of query, key, value and the output's gradient."""
     kv_heads, per_head = rng.randint(1, 6), rng.randint(1, 4)
-    b, sq, sk, d, dv = sizes(rng, 5, 128)
+    b, sq, sk, d, dv = sizes(rng, 5, most)
     heads = kv_heads * per_head
     return (b, heads, sq, d), (b, kv_heads, sk, d), (b, kv_heads, sk, dv), (b, heads, sq, dv)
+
+
+def uncausal(spelling: tuple[str, bool, list[Any]]) -> list[Any]:
+    """A spelling's arguments behind query, key and value, without a causal mask."""
+    return [False if one == "causal" else one for one in spelling[2]]
 
 
 @pytest.mark.parametrize("kind", ["flash", "efficient", "cudnn"])
@@ -225,10 +231,13 @@ def test_attention(kind: str, registry: dict[str, Callable[..., int]]) -> None:
     name = f"_scaled_dot_product_{kind}_attention"
     for rng in draws(name):
         q, k, v, gradient = attention(rng)
-        assert flops(f"aten::{name}", signature(q, k, v, None)) == registry[name](q, k, v)
-        assert flops("aten::scaled_dot_product_attention", signature(q, k, v)) == registry[name](q, k, v)
+        call = signature(q, k, v, *uncausal(SPELLINGS[name]))
+        assert flops(f"aten::{name}", call) == registry[name](q, k, v)
+        call = signature(q, k, v, *uncausal(SPELLINGS["scaled_dot_product_attention"]))
+        assert flops("aten::scaled_dot_product_attention", call) == registry[name](q, k, v)
         backward = f"{name}_backward"
-        assert flops(f"aten::{backward}", signature(gradient, q, k, v)) == registry[backward](gradient, q, k, v)
+        call = signature(gradient, q, k, v, *uncausal(BACKWARD[backward]))
+        assert flops(f"aten::{backward}", call) == registry[backward](gradient, q, k, v)
 
 
 @pytest.mark.parametrize("kind", ["flash", "efficient"])
@@ -242,11 +251,12 @@ def test_attention_with_heads_last_torch_takes_for_heads_first(
     for rng in draws(forward):
         first = attention(rng)
         q, k, v, gradient = last = [(b, s, h, d) for b, h, s, d in first]
-        rest = [None] * (4 if kind == "flash" else 5)
-        assert flops(f"aten::{forward}", signature(q, k, v, *rest)) == registry[outer](*first[:3])
-        assert flops(f"aten::{backward}", signature(gradient, q, k, v, *[None] * 6)) == registry[f"{outer}_backward"](
-            first[3], *first[:3]
-        )
+        rest: list[Any] = [None] * (4 if kind == "flash" else 5)
+        own = [*rest, 0.0, False] if kind == "flash" else [*rest, 0.0, 0]
+        own_backward = [*[None] * 7, False] if kind == "flash" else [*[None] * 10, 0]
+        assert flops(f"aten::{forward}", signature(q, k, v, *own)) == registry[outer](*first[:3])
+        counted = flops(f"aten::{backward}", signature(gradient, q, k, v, *own_backward))
+        assert counted == registry[f"{outer}_backward"](first[3], *first[:3])
         tensors = [SimpleNamespace(shape=shape) for shape in last[:3]]
         try:
             theirs = registry[forward](*tensors, *rest)
@@ -256,6 +266,116 @@ def test_attention_with_heads_last_torch_takes_for_heads_first(
     assert differ > SETS // 2
 
 
-def test_packed_attention_counts_every_sequence_as_the_longest() -> None:
-    call = signature((100, 8, 64), (120, 8, 64), (120, 8, 64), (5,), (5,), 32, 40)
-    assert flops("aten::_flash_attention_forward", call) == 2 * 4 * 8 * 32 * 40 * 128
+# Attention: pairs that a mask leaves, counted one by one
+
+
+def counted_pairs(queries: int, keys: int, corner: str, left: int | None, right: int | None) -> int:
+    """Entries of the mask as PyTorch makes it: `torch.ones(L, S).tril(diagonal)`, and windows by their definition."""
+    diagonal = keys - queries if corner == "lower right" else 0
+    return sum(
+        (right is None or j <= i + diagonal + right) and (left is None or j >= i + diagonal - left)
+        for i in range(queries)
+        for j in range(keys)
+    )
+
+
+def test_pairs_that_a_mask_leaves() -> None:
+    rng = random.Random("masks")
+    for _ in range(2000):
+        queries, keys = rng.randint(0, 12), rng.randint(0, 12)
+        left, right = (rng.choice([None, *range(14)]) for _ in range(2))
+        corner: Corner = rng.choice(["upper left", "lower right"])
+        expected = counted_pairs(queries, keys, corner, left, right)
+        assert visible_pairs(queries, keys, corner, left, right) == expected, (queries, keys, corner, left, right)
+
+
+SPELLINGS: dict[str, tuple[str, bool, list[Any]]] = {
+    "scaled_dot_product_attention": ("upper left", False, [None, 0.0, "causal", None, False]),
+    "_scaled_dot_product_flash_attention": ("lower right", False, [0.0, "causal", False, None]),
+    "_scaled_dot_product_flash_attention_for_cpu": ("upper left", False, [0.0, "causal", None, None]),
+    "_scaled_dot_product_efficient_attention": ("upper left", False, [None, True, 0.0, "causal", None]),
+    "_scaled_dot_product_cudnn_attention": ("upper left", False, [None, True, 0.0, "causal", False, None]),
+    "_flash_attention_forward": ("lower right", True, [*[None] * 2, 9, 9, 0.0, "causal", False, *[None] * 5]),
+    "flash_attn::_flash_attn_forward": ("lower right", True, [0.0, 0.1, "causal", -1, -1, 0.0, None, False]),
+}
+"""Corner, whether heads are last, and the arguments behind query, key and value in the schema's order."""
+BACKWARD: dict[str, tuple[str, bool, list[Any]]] = {
+    "_scaled_dot_product_flash_attention_backward": ("lower right", False, [*[None] * 4, 9, 9, 0.0, "causal", None]),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": ("upper left", False, [None, None, 0.0, "causal", None]),
+    "_scaled_dot_product_efficient_attention_backward": ("upper left", False, [*[None] * 5, 0.0, [True], "causal"]),
+    "_scaled_dot_product_cudnn_attention_backward": ("upper left", False, [*[None] * 7, 9, 9, 0.0, "causal", None]),
+    "_flash_attention_backward": ("lower right", True, [*[None] * 4, 9, 9, 0.0, "causal", *[None] * 5]),
+    "flash_attn::_flash_attn_backward": ("lower right", True, [*[None] * 5, 0.0, 0.1, "causal", -1, -1, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", [*SPELLINGS, *BACKWARD])
+def test_causal_attention(name: str) -> None:
+    """Half of the pairs, as far as the mask that the operator defines says so; all of them without the flag."""
+    backward = name in BACKWARD
+    corner, heads_last, rest = (BACKWARD if backward else SPELLINGS)[name]
+    full_name = name if "::" in name else f"aten::{name}"
+    for rng in draws(name)[:40]:
+        shapes = attention(rng, 24)
+        (b, h, sq, d), sk, dv = shapes[0], shapes[1][2], shapes[2][3]
+        if heads_last:
+            shapes = tuple((s[0], s[2], s[1], s[3]) for s in shapes)  # type: ignore[assignment]
+        tensors = [shapes[3], *shapes[:3]] if backward else shapes[:3]
+        each = 2 * b * h * (3 * d + 2 * dv if backward else d + dv)
+        causal = counted_pairs(sq, sk, corner, None, 0)
+        counts = [
+            flops(full_name, signature(*tensors, *[flag if one == "causal" else one for one in rest]))
+            for flag in (True, False, None)
+        ]
+        unknown = sq * sk if causal == sq * sk and "_attn_" not in name and not heads_last else None
+        assert counts == [each * causal, each * sq * sk, unknown if unknown is None else each * unknown]
+
+
+def test_causal_masks_of_the_efficient_kernels_are_typed() -> None:
+    for rng in draws("mask type")[:40]:
+        (b, h, sq, d), (_, _, sk, _), (_, _, _, dv), _ = attention(rng, 24)
+        tensors = [(b, sq, h, d), (b, sk, h, d), (b, sk, h, dv)]
+        counts = [
+            flops("aten::_efficient_attention_forward", signature(*tensors, *[None] * 3, 9, 9, 0.0, kind, True))
+            for kind in (0, 1, 2)
+        ]
+        masks = [None, ("upper left", None, 0), ("lower right", None, 0)]
+        pairs = [sq * sk if mask is None else counted_pairs(sq, sk, *mask) for mask in masks]
+        assert counts == [2 * b * h * one * (d + dv) for one in pairs]
+
+
+def test_a_window_and_a_backend_that_decides() -> None:
+    tensors = [(2, 9, 4, 8), (2, 13, 4, 8), (2, 13, 4, 8)]
+    window = [*[None] * 2, 9, 13, 0.0, False, False, None, 3, 0, None]
+    pairs = counted_pairs(9, 13, "lower right", 3, 0)
+    assert flops("aten::_flash_attention_forward", signature(*tensors, *window)) == 2 * 8 * pairs * 16
+    overrideable = "aten::_scaled_dot_product_fused_attention_overrideable"
+    first = [(2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 8)]
+    assert flops(overrideable, signature(*first, None, 0.0, True, False)) is None, "either corner"
+    assert flops(overrideable, signature(*first, None, 0.0, False, False)) == 2 * 8 * 9 * 13 * 16
+    square = [(2, 4, 9, 8)] * 3
+    assert flops(overrideable, signature(*square, None, 0.0, True, False)) == 2 * 8 * 45 * 16, "the same in both"
+
+
+def test_packed_attention_is_counted_where_sum_and_maximum_tell_the_lengths() -> None:
+    """Against sums over the sequences; unknown where other lengths give another sum."""
+    name = "aten::_flash_attention_forward"
+
+    def count(queries: list[int], keys: list[int], causal: bool) -> tuple[int | None, int]:
+        batch = (len(queries) + 1,)
+        tensors = [(sum(queries), 8, 64), (sum(keys), 8, 64), (sum(keys), 8, 64)]
+        call = signature(*tensors, batch, batch, max(queries), max(keys), 0.0, causal, False, *[None] * 5)
+        right = 0 if causal else None
+        pairs = sum(counted_pairs(q, k, "lower right", None, right) for q, k in zip(queries, keys, strict=True))
+        return flops(name, call), 2 * 8 * pairs * 128
+
+    for queries, keys, causal in [
+        ([5], [9], True), ([5], [9], False), ([4, 4, 4], [7, 7, 7], True), ([4, 4, 4], [7, 7, 7], False),
+        ([1, 1, 1], [3, 9, 5], True), ([4, 4], [3, 9], False), ([2, 7], [6, 6], False),
+    ]:  # fmt: skip
+        found, expected = count(queries, keys, causal)
+        assert found == expected, (queries, keys, causal)
+    for queries, keys, causal in [([4, 4], [5, 9], True), ([2, 7], [3, 9], False), ([2, 7], [2, 7], True)]:
+        assert count(queries, keys, causal)[0] is None
+    paged = signature((3, 8, 64), (100, 16, 8, 64), (100, 16, 8, 64), (4,), (4,), 1, 40, 0.0, True, False)
+    assert flops(name, paged) is None, "keys in pages: their lengths are not recorded"

@@ -93,6 +93,32 @@ def test_the_page_holds_what_analysis_tells() -> None:
     assert rank["tree"]["total_ns"] == int(analysis.trace.gpu.dur.sum())
 
 
+@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "gpu-kineto/mi250_minitoy", "gpu-kineto/mi300_bert"])
+def test_the_peaks_of_the_page_are_those_that_the_shares_are_of(name: str) -> None:
+    """What the roofline draws (`peaks`) times the share is the rate, for every kernel and element type."""
+    analysis = data_of(report_of(name))["ranks"][0]["analysis"]
+    rows = [row for row in analysis["kernels"] if row["flops_share"] is not None]
+    assert rows
+    for row in rows:
+        peak = analysis["devices"][str(row["device"])]["peaks"][row["dtype"]]
+        assert peak == row["peak_flops_per_second"]
+        assert peak * row["flops_share"] == pytest.approx(row["flops_per_second"], rel=1e-9)
+    drawn = {row["dtype"] for row in analysis["kernels"] if row["flops"] is not None}
+    assert set().union(*(device["peaks"] for device in analysis["devices"].values())) <= drawn
+
+
+def test_peaks_of_types_that_share_one() -> None:
+    """float8 of either kind, and tf32 on a device without: the page looks nothing up on its own."""
+    big = [([4096, 4096], "c10::Float8_e4m3fn")] * 2
+    events = [op("aten::_scaled_mm", 0, 30, big), launch(1, 5), kernel("sm90_gemm", 1, 20, 200)]
+    rank = data_of(report_html([rank_report(analyse(read_trace(kineto_of(events))))]))["ranks"][0]
+    assert rank["analysis"]["devices"]["0"]["peaks"] == {"float8_e4m3fn": 1978.9e12}
+    tf32 = [op("aten::mm", 0, 30, [([64, 64], "float")] * 2), launch(1, 5), kernel("s1688gemm_tf32", 1, 20, 200)]
+    trace = read_trace(kineto_of(tf32, device="Tesla V100-SXM2-32GB"))
+    devices = data_of(report_html([rank_report(analyse(trace))]))["ranks"][0]["analysis"]["devices"]
+    assert devices["0"]["peaks"] == {"tf32": 15.7e12}
+
+
 @pytest.mark.parametrize("text", [EVIL, "<!--", "<script", "\u2029", "\\u003c"])
 def test_no_text_ends_the_data(text: str) -> None:
     assert not set("<>&\u2028\u2029") & set(embedded({text: [text]}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from etplus.analysis.flops import flops
 from etplus.analysis.reading import read_trace
-from etplus.analysis.roofline import find_devices, kernel_table, work_of_events
+from etplus.analysis.roofline import KernelRow, find_devices, kernel_table, work_of_events
 from etplus.trace.tables import Trace
 from support import Document
 from traces import REAL, kernel, kineto_of, launch, op, trace_of
@@ -16,10 +16,11 @@ from traces import REAL, kernel, kineto_of, launch, op, trace_of
 DEVICES = {
     "gpu-kineto/h100_bert": {0: "H100 SXM"},
     "gpu-kineto/mi300_bert": {2: "MI300X"},
-    "gpu-kineto/mi250_minitoy": {2: "MI250 (one die)"},
+    "gpu-kineto/mi250_minitoy": {2: "MI210 or MI250 (one die)"},
     "gpu-kineto/alexnet": {0: "A100 40 GB"},
     "gpu-pairs/resnet103.kineto": {0: "A100 40 GB"},
     "gpu-pairs/linear.kineto": {0: "RTX 2080 Ti"},
+    "graph-capture/vllm_piecewise.replay": {2: "MI300X"},
     "gpu-pairs/dlrm.rank0.kineto": {0: "V100 SXM2"},
 }
 WITH_SHAPES = [name for name in REAL if "linked gpu" in name or name in list(DEVICES)[:3] or "dlrm" in name]
@@ -121,6 +122,49 @@ def test_either_gradient_of_a_convolution_has_half() -> None:
     ]  # fmt: skip
     found = work_of(events)
     assert [found[name][0][0] for name in found] == [-1, total // 2, total // 2]
+
+
+def rows_of(events: list[Document]) -> dict[str, KernelRow]:
+    return {row.kernel: row for row in kernel_table(read_trace(kineto_of(events)))}
+
+
+def test_rate_of_a_convolution_over_all_its_kernels() -> None:
+    """Two of them change the layout: the operator is slower than its main kernel."""
+    shapes = [([2, 4, 12, 12], "float"), ([8, 4, 3, 3], "float"), *[([], "ScalarList")] * 3, ([], "Scalar")]
+    names = ("cudnn::nchwToNhwcKernel", "sm80_xmma_fprop_implicit_gemm", "cudnn::nhwcToNchwKernel")
+    events = [op("aten::cudnn_convolution", 0, 90, shapes)]
+    for number in range(6):  # twice
+        if number == 3:
+            events.append(op("aten::cudnn_convolution", 1000, 90, shapes))
+        at = 1000 * (number // 3) + 10 * (number % 3)
+        events += [launch(number + 1, at + 5), kernel(names[number % 3], number + 1, at + 100, 3 + number)]
+    rows = rows_of(events)
+    main, total = rows["sm80_xmma_fprop_implicit_gemm"], 2 * (2 * 2 * 100 * 8 * 4 * 9)
+    assert main.flops == total and main.flops_per_second == pytest.approx(total / ((4 + 7) * 1e-6))
+    assert main.operator_flops_per_second == pytest.approx(total / ((3 + 4 + 5 + 6 + 7 + 8) * 1e-6))
+    assert rows["cudnn::nchwToNhwcKernel"].operator_flops_per_second is None
+
+
+@pytest.mark.parametrize("name", WITH_SHAPES)
+def test_time_of_operators_is_that_of_all_their_kernels(name: str) -> None:
+    """Brute force: the sum over the operators that are counted of all kernels below them, each kernel once."""
+    trace = trace_of(name)
+    work = work_of_events(trace)
+    parents, counted = trace.calls.parent.tolist(), set(work.call[work.flops >= 0].tolist())
+    total = 0
+    copies = [code for code, category in enumerate(trace.categories) if category in ("gpu_memcpy", "gpu_memset")]
+    for call, dur, category in zip(
+        trace.gpu.call.tolist(), trace.gpu.dur.tolist(), trace.gpu.category.tolist(), strict=True
+    ):
+        while call >= 0 and call not in counted:
+            call = parents[call]
+        total += dur if call >= 0 and category not in copies else 0
+    assert int(work.operator_ns.sum()) == total
+    assert (work.operator_ns[work.flops < 0] == 0).all()
+    for row in kernel_table(trace, work):
+        gradients = any("backward" in one for one in row.ops)  # two main kernels of different speed share one time
+        if row.operator_flops_per_second and row.flops_per_second and not gradients:
+            assert row.operator_flops_per_second <= row.flops_per_second * (1 + 1e-9)
 
 
 def test_an_operator_inside_has_its_own_bytes() -> None:

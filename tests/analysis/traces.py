@@ -71,7 +71,9 @@ def kernel(name: str, correlation: int, ts: float, dur: float, stream: int = 7, 
     return {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "pid": device, "tid": stream, "args": args}
 
 
-def kineto_of(events: list[Document], device: str = "NVIDIA H100 80GB HBM3", **header: Any) -> bytes:
-    """The text of a Kineto trace of these events."""
-    properties = [{"id": 0, "name": device, "totalGlobalMem": 85 * 10**9}]
-    return json.dumps(kineto_document(events, deviceProperties=properties, **header)).encode()
+def kineto_of(
+    events: list[Document], device: str = "NVIDIA H100 80GB HBM3", properties: Document | None = None, **header: Any
+) -> bytes:
+    """The text of a Kineto trace of these events, on a device of this name or of these properties."""
+    listed = [{"id": 0, **(properties or {"name": device, "totalGlobalMem": 85 * 10**9})}]
+    return json.dumps(kineto_document(events, deviceProperties=listed, **header)).encode()

@@ -101,7 +101,7 @@ def test_augment_and_diff(etplus: Path, tmp_path: Path) -> None:
     done = run("etplus", "diff", "--json", etplus, tmp_path / "more.json.gz")
     assert all(row["change_ns"] == 0 for row in json.loads(done.stdout)["ops"])
     done = run("etplus", "augment", etplus, etplus)
-    assert done.returncode == 2 and b"is the input" in done.stderr
+    assert done.returncode == 2 and b"would replace an input" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import FORMATS, convert, open_document
+from etplus.converters.convert import EXTENSIONS, FORMATS, convert, format_of, open_document
 from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import EtplusError, UsageError
@@ -153,12 +153,23 @@ def test_a_document_is_opened_by_its_name(pair: tuple[Path, Path], tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{json}"], "no output; give a file as the last argument, or --out PREFIX"),
-        (["{json}", "{json}"], "the output would replace an input"),
-        (["{et}", "{et}", "--to", "json"], "the output would replace an input"),
+        (["{json}"], "no output; give it with -o OUTPUT"),
+        (["{json}", "{json}"], "exists, it may be a second input; give the output with -o OUTPUT"),
+        (["{json}", "-o", "{json}", "--to", "chrome"], "the output would replace an input"),
+        (["{json}", "{et}", "other"], "3 FILEs and no output; give it with -o OUTPUT"),
+        (["{json}", "-o", "foo.bar"], "foo.bar: unknown extension; choose a format with --to, or one of .et, .jsonl"),
+        (["{json}", "-o", "foo.json"], "foo.json: unknown extension"),
+        (["{json}", "new.bar"], "new.bar: unknown extension"),
+        (["{json}", "-o", ""], "unknown extension"),
+        (["{json}", "-o", "", "--to", "chrome"], "the name of an output is empty"),
+        (["{json}", "{et}", "-o", "x.npz"], "2 graphs make a dataset; give a folder's name"),
+        (["{et}", "-o", "{et}", "--to", "json"], "the output would replace an input"),
         (["{et}", "--out", "{dir}/in", "--to", "chakra"], "the output would replace an input"),
-        (["{json}", "{et}", "out", "--to", "json"], "json holds one rank; give one file, or choose one with --rank"),
-        (["{json}", "{et}", "out.et"], "are both of rank 0"),
+        (
+            ["{json}", "{et}", "-o", "out", "--to", "json"],
+            "json holds one rank; give one file, or choose one with --rank",
+        ),
+        (["{json}", "{et}", "-o", "out.et"], "are both of rank 0"),
         (["{json}", "out", "--to", "teleport"], "argument --to: invalid choice: 'teleport'"),
         (["{json}", "out", "--host", "x"], "argument --host: invalid choice: 'x'"),
         (["none.json", "out.et"], "none.json: no such file"),
@@ -185,6 +196,51 @@ def test_the_command_says_in_one_line_what_is_wrong(
     assert message in lines[-1]
     assert "Traceback" not in done.stderr.decode()
     assert sorted(tmp_path.iterdir()) == before, "something was left behind"
+
+
+EXTENSIONS_TRIED = {
+    "a.et": "chakra", "a.0.ET": "chakra", "a.et.gz": "chakra", "a.jsonl": "jsonl", "a.etplus.json.gz": "etplus",
+    "a.perfetto.json": "chrome", "a.chrome.json.gz": "chrome", "a.graphml": "graphml", "a.graphml.gz": "graphml",
+    "a.gexf": "gexf", "a.dot": "dot", "a.npz": "npz",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTENSIONS_TRIED)
+def test_the_extension_chooses_the_format(pair: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    convert(pair[0], tmp_path / name)
+    convert(pair[0], tmp_path / f"asked-{name}", to=EXTENSIONS_TRIED[name])
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"asked-{name}").read_bytes()
+
+
+def test_pictures_are_drawn_and_every_format_but_json_has_an_extension() -> None:
+    assert {format_of(name) for name in ("a.svg", "b.PDF", "c.png")} == {"dot"}
+    assert {format_of(f"x{extension}") for extension in EXTENSIONS} == set(FORMATS) - {
+        "astra-sim", "json", "networkx-json"
+    }  # fmt: skip
+    for name in ("a.json", "a.json.gz", "et", "a.svg.gz", "a.npz.gz", "-"):
+        with pytest.raises(UsageError, match="unknown extension"):
+            format_of(name)
+
+
+@pytest.mark.parametrize("more", [[], ["--to", "chakra"]])
+def test_two_inputs_without_an_output_change_nothing(tmp_path: Path, more: list[str]) -> None:
+    """`convert rank*.json.gz`, where the shell found two files."""
+    for rank in (0, 1):
+        linked(DLRM[rank]).write(tmp_path / f"r{rank}.json.gz")
+    before = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
+    done = run("etplus", "convert", "r0.json.gz", "r1.json.gz", *more, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"-o OUTPUT" in done.stderr
+    assert [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())] == before
+
+
+def test_all_files_appear_or_none(tmp_path: Path) -> None:
+    """The first graph of the dataset is written before the second file turns out to be broken."""
+    linked(NAME).write(tmp_path / "a.json")
+    (tmp_path / "b.json").write_bytes(b'{"schema": "1"}')
+    before = sorted(tmp_path.iterdir())
+    done = run("etplus", "convert", "a.json", "b.json", "--to", "npz", "-o", "set/below", cwd=tmp_path)
+    assert done.returncode == 2 and b"b.json" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_missing_rank_is_named(tmp_path: Path) -> None:
@@ -216,8 +272,8 @@ def test_the_command_as_in_its_help(tmp_path: Path) -> None:
     assert "note    2 of 8 ranks were given" in told
     assert done.stdout == b""
     assert run("etplus", "check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
-    for arguments in (("trace.json", "--to", "chrome"), ("all.graphml", "--to", "graphml", "--max-nodes", "50")):
-        done = run("etplus", "convert", "rank0.json.gz", "rank1.json.gz", *arguments, cwd=tmp_path)
+    for arguments in (("trace.perfetto.json",), ("all.graphml", "--max-nodes", "50")):
+        done = run("etplus", "convert", "rank0.json.gz", "rank1.json.gz", "-o", *arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     done = run("etplus", "convert", "job.0.et", "job.0.json", "--to", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -228,7 +284,7 @@ def test_help_has_a_table_of_formats_and_examples() -> None:
     text = run("etplus", "convert", "--help").stdout.decode()
     for name, meaning in FORMATS.items():
         assert f"  {name:13}  {meaning}\n" in text
-    assert "etplus convert et_plus.json trace.0.et" in text
+    assert "etplus convert et_plus.json -o trace.0.et" in text
     assert "{chakra," not in text
 
 

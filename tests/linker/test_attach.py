@@ -19,6 +19,7 @@ from support import (
     kineto_document,
     ns,
     read_json,
+    recorded_with,
     shared_pair,
     shared_trace,
 )
@@ -201,7 +202,9 @@ def test_every_kind_of_gpu_work_counts(category: str) -> None:
     assert (report.gpu["time_ns"], report.gpu["attached_time_ns"]) == (10_000, 5_000)
 
 
-@pytest.mark.parametrize("category", ["gpu_user_annotation", "cuda_sync", "overhead", "python_function"])
+@pytest.mark.parametrize(
+    "category", ["gpu_user_annotation", "cuda_sync", "overhead", "python_function", "mtia_insight", "mtia_counters"]
+)
 def test_what_is_no_gpu_work(category: str) -> None:
     gpu, report, document = join(NODES, [*CPU, launch(15, 1), work(60, 1, category)])
     assert not gpu and not report.gpu["categories"] and not reasons(document)
@@ -350,8 +353,9 @@ def test_real_gpu_traces_with_an_et_made_of_their_own_ops(name: str) -> None:
         if event.get("cat") in ("cpu_op", "user_annotation"):
             event["args"] = {**event.get("args", {}), "Record function id": 1 + len(nodes)}
             nodes.append({"id": 3 + len(nodes), "name": event["name"], "rf_id": 1 + len(nodes)})
-    pid = next(e["pid"] for e in kineto["traceEvents"] if e.get("cat") == "cpu_op")
-    document = link(orjson.dumps(et_document(nodes, pid=pid)), orjson.dumps(kineto)).to_dict()
+    et = et_document(nodes, **recorded_with(kineto))
+    rank = kineto.get("distributedInfo", {}).get("rank", 0)
+    document = link(orjson.dumps(et), orjson.dumps(kineto), rank=rank).to_dict()
     assert_valid(document)
     events = kineto["traceEvents"]
     assert document["etplus"]["link"]["ops"]["certain"] == len(nodes)

@@ -17,7 +17,7 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
-from etplus.linker.batch import Batch, link_many
+from etplus.linker.batch import Batch, find_job, link_many
 from etplus.linker.job.report_text import report_text
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.job_report import read_job_report
@@ -69,7 +69,8 @@ def test_a_real_job(tmp_path: Path) -> None:
     assert read_job_report(output / "job_report.json") == report
     text = (output / "job_report.txt").read_text()
     assert text == report_text(report) and max(map(len, text.splitlines())) < 80
-    link(job / "rank-3.et.json.gz", job / "rank-3.kineto.json.gz", iteration="first").write(tmp_path / "3.json.gz")
+    alone = link(job / "rank-3.et.json.gz", job / "rank-3.kineto.json.gz", iteration="first", rank=3)
+    alone.write(tmp_path / "3.json.gz")
     assert outputs(output)["rank_3.etplus.json.gz"] == (tmp_path / "3.json.gz").read_bytes()
 
 
@@ -134,7 +135,7 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert sorted(reasons) == [1, 2, 4, 6] and not batch.complete
     assert reasons[1].startswith("rank-1.kineto.json.gz: ")
     assert reasons[2] == "no ET was found for rank-2.kineto.json.gz"
-    assert reasons[4] == "not of this job: rank-4.kineto.json.gz is of rank 3, as its distributedInfo tells"
+    assert reasons[4] == "rank-4.kineto.json.gz: recorded by rank 3, not by rank 4; give the two files of one rank"
     assert reasons[6] == (
         "not of this job: rank-6.kineto.json.gz tells of a job of 2 ranks, the others of a job of 8 ranks"
     )
@@ -147,16 +148,16 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
 
 def test_another_program_and_another_day(tmp_path: Path) -> None:
     job = dlrm(tmp_path / "job")
-    shutil.copyfile(shared_trace("gpu-pairs/resnet103.et.json.gz"), job / "rank-1.et.json.gz")
+    shutil.copyfile(shared_trace("gpu-pairs/resnet103.et.json.gz"), job / "rank-0.et.json.gz")
     late = read_json(job / "rank-3.kineto.json.gz")
     for event in late["traceEvents"]:
         if isinstance(event.get("ts"), int):
             event["ts"] += 7200 * 10**6
     (job / "rank-3.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(late), 1))
     reasons = failures(link_many(job, jobs=2))
-    assert reasons[1].startswith("only 0 of 14,388 ET ops are linked: rank-1.et.json.gz")
+    assert reasons[0].startswith("only 0 of 14,388 ET ops are linked: rank-0.et.json.gz")
     assert reasons[3] == "not of this job: rank-3.kineto.json.gz was recorded 2 hours after the others"
-    assert sorted(reasons) == [1, 3]
+    assert sorted(reasons) == [0, 3]
 
 
 def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
@@ -282,3 +283,56 @@ def test_wrong_usage(tmp_path: Path, options: dict[str, object], message: str) -
     with pytest.raises(UsageError, match=message):
         link_many(write_job(tmp_path / "job", 1), **options)  # type: ignore[arg-type]
     assert not list((tmp_path / "job").glob("etplus/*"))
+
+
+def unnamed_job(folder: Path) -> Path:
+    """The recorded ranks of block.ddp4, all of process 1 as in containers, under names that do not say their rank; the
+    ET of rank 2 does not say it either."""
+    folder.mkdir()
+    for rank in range(4):
+        et = read_json(shared_trace(f"parallel/block.ddp4/rank{rank}.et.json.gz"))
+        kineto = read_json(shared_trace(f"parallel/block.ddp4/rank{rank}.kineto.json.gz"))
+        et["pid"] = 1
+        for event in kineto["traceEvents"]:
+            if event.get("cat") in ("cpu_op", "user_annotation"):
+                event["pid"] = 1
+        if rank == 2:
+            (init,) = (node for node in et["nodes"] if node["name"] == "## process_group:init ##")
+            init["inputs"]["values"] = [orjson.dumps(orjson.loads(init["inputs"]["values"][0])[:1]).decode()]
+        (folder / f"{'dbca'[rank]}.host.json").write_bytes(orjson.dumps(et))
+        (folder / f"{'badc'[rank]}.device.json.gz").write_bytes(gzip.compress(orjson.dumps(kineto), 1))
+    return folder
+
+
+def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
+    job = unnamed_job(tmp_path / "job")
+    done = subprocess.run([*command("etplus"), "batch", str(job)], capture_output=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = read_job_report(job / "etplus" / "job_report.json")
+    assert [(one.et, one.kineto) for one in report.ranks] == [
+        ("d.host.json", "b.device.json.gz"), ("b.host.json", "a.device.json.gz"),
+        ("c.host.json", "d.device.json.gz"), ("a.host.json", "c.device.json.gz"),
+    ]  # fmt: skip
+    assert all(one.certain == one.linked > 1000 for one in report.ranks)
+    link(job / "c.host.json", job / "d.device.json.gz").write(tmp_path / "alone.json")
+    assert read_json(tmp_path / "alone.json")["etplus"]["link"]["ops"]["certain"] == 0, "without the others"
+
+
+def test_elimination_needs_every_rank(tmp_path: Path) -> None:
+    job = unnamed_job(tmp_path / "job")
+    for name in ("b.host.json", "a.device.json.gz"):
+        (job / name).unlink()
+    pairing = find_job(job)
+    assert {one.rank: one.et for one in pairing.ranks if not one.problem} == {0: "d.host.json", 3: "a.host.json"}
+    assert "since nothing tells the rank: c.host.json" in pairing.notes[0]
+
+
+def test_two_files_in_a_folder_prove_nothing(tmp_path: Path) -> None:
+    """The only ET and the only Kineto trace may be of two ranks."""
+    job = unnamed_job(tmp_path / "job")
+    for path in job.iterdir():
+        if path.name not in ("c.host.json", "a.device.json.gz"):
+            path.unlink()
+    (one,) = link_many(job, jobs=1).report.ranks
+    assert (one.status, one.certain) == ("linked", 0) and one.equivalent > 1000
+    assert any("nothing but process id and time" in warning for warning in one.warnings)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import orjson
 import pytest
+from etplus.analysis.breakdown import device_use
+from etplus.analysis.communication import communication
+from etplus.analysis.reading import read_trace
 from etplus.linker import link
+from etplus.trace.comm_kernels import collective_of, is_comm_kernel
 from etplus.trace.dtypes import itemsize
 from support import Document, assert_valid, et_document, fixture_pair, kineto_document, read_json, shared_pair
 
@@ -186,3 +191,41 @@ def test_the_fixture() -> None:
 )  # fmt: skip
 def test_element_sizes(dtype: str | None, size: int | None) -> None:
     assert itemsize(dtype) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "allreduce"),
+     ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "sendrecv"),
+     ("void ncclDevKernel_Generic_1(ncclDevKernelArgs)", None), ("hccl::all_gather", "allgather"),
+     ("void vllm::cross_device_reduce_1stage<__hip_bfloat16, 8>(vllm::RankData*)", "allreduce"),
+     ("oneccl_reduce_scatter_sum", "reduce_scatter"), ("mscclKernel_Sum_half_LL", None),
+     ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel<1>", "allreduce")],
+)  # fmt: skip
+def test_communication_kernels_by_name(name: str, collective: str | None) -> None:
+    assert is_comm_kernel(name) and collective_of(name) == collective
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["void at::native::reduce_kernel<512, 1>", "triton_poi_fused_all_reduce_wait_tensor_0", "volta_sgemm_64x64_tn",
+     "void reduce_1Block_kernel<float, 128, 7>", "dma_all", "void splitKreduce_kernel<32, 16, int>"],
+)  # fmt: skip
+def test_other_kernels_do_not_communicate(name: str) -> None:
+    assert not is_comm_kernel(name)
+
+
+def test_collectives_of_mtia() -> None:
+    """Kineto writes the arguments of collectives on MTIA's device events, too (`hccl::…`)."""
+    args = {"correlation": 3, "stream": 2, "device": 0, "Collective name": "all_reduce", "dtype": "BFloat16",
+            "In msg nelems": 64, "Out msg nelems": 64, "Group size": 2}  # fmt: skip
+    trace = read_trace(json.dumps(kineto_document([
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 9, "tid": 1, "args": {}},
+        {"ph": "X", "cat": "mtia_runtime", "name": "launch", "ts": 2, "dur": 1, "tid": 1, "args": {"correlation": 3}},
+        {"ph": "X", "cat": "mtia_ccp_events", "name": "hccl::all_reduce", "ts": 4, "dur": 3, "tid": 2, "args": args},
+    ])).encode())  # fmt: skip
+    assert trace.is_comm.tolist() == [True] and trace.gpu.call.tolist() == [0]
+    (row,) = communication(trace)
+    assert (row.collective, row.bytes, row.group_size) == ("all_reduce", 128, 2)
+    (use,) = device_use(trace)
+    assert (use.communication_ns, use.compute_ns, use.copy_ns) == (3000, 0, 0)

@@ -171,6 +171,12 @@ def test_a_caller_that_works_too_is_the_writer() -> None:
     assert found == {(3, 5)}
 
 
+def test_a_caller_whose_callees_only_read_is_the_writer() -> None:
+    """The callee reads what its caller overwrites: the read is left to it, the write is not."""
+    calls = [op(4, "mylib::scale_", [B], [B]), op(5, "aten::max", [B], [C], parent=4)]
+    assert edges(op(3, "aten::mm", [A], [B]), *calls, op(6, "aten::neg", [B], [D])) == {(3, 5), (4, 6)}
+
+
 def test_a_caller_without_tensors_below_it_keeps_its_own() -> None:
     found = edges(
         op(3, "fused", [A], [B]), op(4, "cudaLaunch", [1], [], parent=3), op(5, "fused", [B], [C]),

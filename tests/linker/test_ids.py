@@ -36,7 +36,7 @@ def op(name: str, ts: float, rf_id: int | None, dur: float = 5) -> Document:
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_fixtures_are_linked_as_the_truth_says(name: str) -> None:
-    result = link(*fixture_pair(name), match="ids")
+    result = link(*fixture_pair(name), match="ids", rank=0)
     document = result.to_dict()
     linked = {node["id"]: node for node in document["nodes"] if "cat" not in node and "link" in node}
     assert {str(i): node["kineto_event"] for i, node in linked.items()} == {k: v[0] for k, v in truth_of(name).items()}
@@ -148,7 +148,7 @@ def test_another_pid_makes_links_equivalent() -> None:
     result = link(orjson.dumps(document), kineto)
     assert result.report.ops["certain"] == 0
     assert result.report.ops["equivalent"] == result.report.ops["total"] == 540
-    assert any("two runs" in note for note in result.report.windows["notes"])
+    assert any("two runs" in sentence for sentence in result.report.identity.sentences)
     assert {node["link"] for node in result.to_dict()["nodes"] if "link" in node} == {"equivalent"}
 
 
@@ -158,4 +158,5 @@ def test_without_a_pid_nothing_is_claimed_about_runs() -> None:
     del document["pid"]
     report = link(orjson.dumps(document), kineto).report
     assert report.ops["linked"] == 540
-    assert not any("process -1" in note for note in report.windows["notes"])
+    assert report.ops["certain"] == 0 and report.identity.verdict == "unknown"
+    assert not any("process -1" in sentence for sentence in report.identity.sentences)

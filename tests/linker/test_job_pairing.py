@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import json
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 from etplus.linker.job.naming import ET, KINETO, look_at
-from etplus.linker.job.pairing import find_pairs, from_manifest, ranges, to_manifest
+from etplus.linker.job.pairing import _only_places, find_pairs, from_manifest, ranges, to_manifest
 from etplus.linker.job.storage import open_folder
 from etplus.trace.errors import TraceFormatError, UsageError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def kineto(rank: int | None = None) -> bytes:
@@ -128,3 +132,66 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 def test_ranges() -> None:
     assert [ranges(numbers) for numbers in ([], [3], [0, 1, 2, 5, 7, 6])] == ["", "3", "0-2, 5-7"]
+
+
+def execution(pid: int, groups: list[list[int]], world: int) -> bytes:
+    """An ET that says of which process groups its process is a member."""
+    listed = [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [], "group_size": world}]
+    listed += [{"pg_name": str(i), "pg_desc": "mesh", "ranks": ranks} for i, ranks in enumerate(groups, 1)]
+    values = [json.dumps(listed)]
+    node = {"id": 3, "name": "## process_group:init ##", "ctrl_deps": 2, "inputs": {"values": values, "shapes": [[]]}}
+    return json.dumps({"schema": "1.1.1", "pid": pid, "nodes": [{"id": 1, "name": "x"}, node]}, indent=1).encode()
+
+
+def device(pid: int, rank: int, world: int) -> bytes:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": pid, "tid": 4, "ts": 1, "dur": 2}
+    info = {"rank": rank, "world_size": world}
+    return json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": [event]}).encode()
+
+
+def test_contents_narrow_ranks_down(tmp_path: Path) -> None:
+    """A mesh of 2 × 2: ranks proved by two groups, one left by elimination, one by its process id."""
+    ets = {"p": execution(1, [[0, 1], [0, 2]], 4), "q": execution(1, [[0, 1]], 4), "r": execution(9, [], 4)}
+    files = {f"{name}.et.json": data for name, data in ets.items()} | {"s.et.json.gz": execution(1, [], 4)}
+    files |= {f"{name}.kineto.json": device(9 if rank == 3 else 1, rank, 4) for rank, name in enumerate("wxyz")}
+    assert job(tmp_path, files) == [
+        (0, "p.et.json", "w.kineto.json"), (1, "q.et.json", "x.kineto.json"),
+        (2, "s.et.json.gz", "y.kineto.json"), (3, "r.et.json", "z.kineto.json"),
+    ]  # fmt: skip
+    assert all(one.settled for one in find_pairs(open_folder(tmp_path)).ranks)
+
+
+def test_what_fits_two_ranks_stays_open(tmp_path: Path) -> None:
+    files = {f"{name}.et.json": execution(1, [], 2) for name in "pq"}
+    files |= {f"{name}.kineto.json": device(1, rank, 2) for rank, name in enumerate("wx")}
+    assert job(tmp_path, files) == []
+
+
+def test_a_process_id_in_names_settles_only_a_whole_job(tmp_path: Path) -> None:
+    """Another rank, whose files are not there, may have the same process id in its container."""
+    files = {f"h_{40 + rank}.1694128201{rank}00.pt.trace.json": device(1, rank, 3) for rank in range(3)}
+    files |= {f"et_{40 + rank}.json": execution(1, [], 3) for rank in range(3)}
+    assert len(job(tmp_path / "whole", files)) == 3
+    assert all(one.settled for one in find_pairs(open_folder(tmp_path / "whole")).ranks)
+    part = {name: data for name, data in files.items() if "_41." not in name}
+    job(tmp_path / "part", part)
+    assert not any(one.settled for one in find_pairs(open_folder(tmp_path / "part")).ranks)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 4), max_size=4), min_size=1, max_size=5))
+def test_elimination_finds_what_all_solutions_have_in_common(sets: list[set[int]]) -> None:
+    """Against every way to give each of n files one of n ranks."""
+    n = len(sets)
+    places = {str(i): {rank for rank in ranks if rank < n} for i, ranks in enumerate(sets)}
+    solutions = [
+        {str(i): rank for i, rank in enumerate(order)}
+        for order in permutations(range(n))
+        if all(rank in places[str(i)] for i, rank in enumerate(order))
+    ]
+    found = _only_places({name: set(ranks) for name, ranks in places.items()})
+    assert all(found.items() <= one.items() for one in solutions)
+    if len(solutions) == 1:
+        assert found == solutions[0]
+    if not solutions:
+        assert len(found) < n

@@ -59,7 +59,7 @@ def test_real_cpu_pairs_with_traps(name: str) -> None:
 
 def test_two_runs_are_told() -> None:
     report = link(*shared_pair("gpu-pairs/resnet103")).report
-    (note,) = (note for note in report.windows["notes"] if "two runs" in note)
+    (note,) = (note for note in report.identity.sentences if "two runs" in note)
     assert "3233936" in note and "2910249" in note
     assert note[:30] in " ".join(report.to_text().split())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -20,8 +21,8 @@ MLP = tuple(Op(f"aten::{name}") for name in ("linear", "relu", "linear", "softma
 LOADER = tuple(Op(f"aten::{name}", advances=False) for name in ("read", "decode", "stack", "pin", "decode", "stack"))
 
 
-def linked(pair: Pair, **options: str) -> tuple[EtPlusDocument, dict[int, tuple[int, bool]]]:
-    result = link(pair.et, pair.kineto, **options)  # type: ignore[arg-type]
+def linked(pair: Pair, **options: Any) -> tuple[EtPlusDocument, dict[int, tuple[int, bool]]]:
+    result = link(pair.et, pair.kineto, **options)
     return result, links_of(result)
 
 
@@ -111,7 +112,7 @@ def test_calls_that_the_two_observers_put_on_different_threads() -> None:
         tid = 99 if name.startswith("gloo") else 7
         events.append({"ph": "X", "cat": "cpu_op", "name": name, "tid": tid, "ts": 10 * k, "dur": 8, "args": args})
     pair = Pair(orjson.dumps(et_document(nodes)), orjson.dumps(kineto_document(events)), {})
-    result, links = linked(pair)
+    result, links = linked(pair, rank=0)
     assert {node: event for node, (event, _) in links.items()} == {10 + k: k for k in range(len(names))}
     assert {node for node, (_, certain) in links.items() if not certain} == {17, 23}
     assert any("on different threads" in note for note in result.report.windows["notes"])

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 from etplus.linker import link
 from etplus.predictor.critical import resource_bounds
+from etplus.predictor.graph import LINK_KINDS
 from etplus.predictor.ranks import couple, match_collectives
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.summary import Summary, summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from support import shared_pair, shared_trace
+from support import gpu_traces, shared_pair, shared_trace
 from synthetic import after
 
-PAIRS = ("resnet103", "linear", "dlrm.rank0", "dlrm.rank1", "dlrm.rank2", "dlrm.rank3")
-ALONE = (
-    "h100_bert", "mi300_bert", "mi250_minitoy", "mi210_gpu_only", "alexnet", "cuda_event_sync", "sglang_decode_graph",
-    "torch_compile_triton",
-)  # fmt: skip
+PAIRS = ("resnet103", "linear", "dlrm.rank0", "dlrm.rank1", "dlrm.rank2", "dlrm.rank3", "simple_add")
+ALONE = ("h100_bert", "mi300_bert", "mi210_gpu_only", "torch_compile_triton")
+MAKESPAN, STARTS = 0.003, 0.005
+"""What the errors may be where no wait is unexplained; and by how much shares of a critical path may differ:"""
+SHARE = 0.05
 
 
 @cache
@@ -27,8 +29,12 @@ def paired(name: str) -> ReplayGraph:
 
 
 @cache
+def graph_of(kineto: Path) -> ReplayGraph:
+    return build_graph(link(None, kineto))
+
+
 def alone(name: str) -> ReplayGraph:
-    return build_graph(link(None, shared_trace(f"gpu-kineto/{name}.json.gz")))
+    return graph_of(shared_trace(f"gpu-kineto/{name}.json.gz"))
 
 
 def summary_of(graph: ReplayGraph) -> Summary:
@@ -36,16 +42,49 @@ def summary_of(graph: ReplayGraph) -> Summary:
     return summarize(replay(graph, constants), constants)
 
 
+def assert_as_measured(graph: ReplayGraph) -> None:
+    """Errors within the bars, or the share of waits that nothing explains is larger than they are."""
+    summary = summary_of(graph)
+    share = summary.unexplained.share
+    assert abs(summary.error) <= max(MAKESPAN, share) and summary.start_error <= max(STARTS, share)
+    (constants,) = summary.constants
+    assert constants.launch_latency_ns <= 1_000_000 and constants.gap_ns <= 100_000
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_replay_as_they_were_measured(name: str) -> None:
-    summary = summary_of(paired(name))
-    assert abs(summary.error) <= 0.005 and summary.start_error <= 0.01
+    assert_as_measured(paired(name))
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_traces_without_an_et_replay_as_they_were_measured(name: str) -> None:
-    summary = summary_of(alone(name))
-    assert abs(summary.error) <= 0.005 and summary.start_error <= 0.01
+@pytest.mark.parametrize("path", gpu_traces("gpu-kineto", "gpu-pairs", "graph-capture", "cuspy"))
+def test_traces_without_an_et_replay_as_they_were_measured(path: Path) -> None:
+    assert_as_measured(graph_of(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("gpu-kineto/sglang_decode_graph", 0.95), ("graph-capture/vllm_piecewise.replay", 0.45),
+        ("graph-capture/vllm_piecewise.capture", 0.6),
+    ],
+)  # fmt: skip
+def test_what_the_window_cut_off_is_unexplained(name: str, least: float) -> None:
+    """Streams are busy with work from before the window, for 463 and 149 ms; a synchronisation waits 115 ms for it."""
+    summary = summary_of(graph_of(shared_trace(f"{name}.json.gz")))
+    assert least <= summary.unexplained.share < 1
+    assert summary.path.by_kind["unknown wait"] >= least * summary.predicted_ns
+
+
+POLLING = pytest.mark.xfail(reason="threads that only poll are still chains of host work", strict=False)
+
+
+@pytest.mark.parametrize("name", [pytest.param("resnet103", marks=POLLING), *PAIRS[1:-1]])
+def test_a_pair_and_its_kineto_trace_alone_have_the_same_critical_path(name: str) -> None:
+    """Shares by kind; where the ET covers a part of the trace, its steps are like the others."""
+    one, other = (summary_of(of) for of in (paired(name), graph_of(shared_trace(f"gpu-pairs/{name}.kineto.json.gz"))))
+    for kind in LINK_KINDS:
+        shares = [of.path.by_kind.get(kind, 0) / of.predicted_ns for of in (one, other)]
+        assert abs(shares[0] - shares[1]) <= SHARE, kind
 
 
 @pytest.mark.parametrize(
@@ -64,12 +103,12 @@ def test_ranks_of_a_job_wait_for_each_other() -> None:
     assert len(meetings) == 8 and all(m.rank == (0, 1, 2, 3) for m in meetings) and not notes
     joint = couple(graphs)
     summary = summarize(replay(joint, constants), constants)
-    assert abs(summary.error) <= 0.005 and summary.start_error <= 0.01
+    assert abs(summary.error) <= MAKESPAN and summary.start_error <= STARTS
     slower = apply_what_ifs(joint, [parse_what_if("rank=2 kernel*3")], constants)
     assert replay(slower, constants).makespan_ns > summary.predicted_ns  # ranks 1 and 3 are longer, but they wait
 
 
-@pytest.mark.parametrize("name", [*PAIRS, "h100_bert", "mi300_bert", "mi210_gpu_only", "torch_compile_triton"])
+@pytest.mark.parametrize("name", [*PAIRS[:-1], *ALONE])
 def test_changes_keep_within_their_bounds(name: str) -> None:
     """Without host work the device is what limits: its busiest stream, waits between streams and the launches."""
     graph = alone(name) if name in ALONE else paired(name)

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from etplus import __version__
 from etplus.linker import link
-from etplus.linker.attach import ATTACH_METHODS, UNATTACHED_REASONS
+from etplus.linker.attach import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas import etplus as module
 from etplus.schemas.execution_trace import read_execution_trace
@@ -61,7 +61,7 @@ def test_the_schema_is_a_schema_and_is_packaged() -> None:
     kinds = schema["$defs"]["edgeKind"]["enum"]
     assert tuple(kinds) == module.EDGE_KINDS
     assert tuple(schema["$defs"]["unlinkedReason"]["enum"]) == REASONS[1:]
-    assert tuple(schema["$defs"]["unattachedReason"]["enum"]) == UNATTACHED_REASONS[1:]
+    assert tuple(schema["$defs"]["unattachedReason"]["enum"]) == module.UNATTACHED_REASONS[1:]
     assert tuple(schema["$defs"]["attachMethod"]["enum"]) == ATTACH_METHODS
     assert set(schema["$defs"]["gpuCategory"]["enum"]) == GPU_CATEGORIES
     assert re.match(schema["$defs"]["summary"]["properties"]["version"]["pattern"], module.FORMAT_VERSION)
@@ -74,7 +74,7 @@ def test_keys_and_nodes_of_the_et_are_unchanged_byte_for_byte(tmp_path: Path, na
     original = plain(et)
     before = msgspec.json.decode(original, type=dict[str, msgspec.Raw])
     after = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    assert [*before, "runtime", "edges", "etplus"] == list(after)
+    assert [*before, "runtime", "edges", "unattached", "etplus"] == list(after)
     assert {key: after[key] for key in before if key != "nodes"} == {k: v for k, v in before.items() if k != "nodes"}
     for old, new, node in zip(raw_nodes(original), raw_nodes(data), document["nodes"], strict=False):
         assert new.startswith(old[:-1].rstrip()), "up to the closing brace"

@@ -107,6 +107,29 @@ def test_blocks_may_end_anywhere(monkeypatch: pytest.MonkeyPatch, block: int, la
         assert_same(link(*fixture_pair(name)), plain)
 
 
+def test_a_cut_inside_an_element_is_followed_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What separates two nodes also separates two objects inside one: the block then ends at the next place that fits,
+    each place is tried once, and the rest of the file is not read as one block."""
+    monkeypatch.setattr(etplus_reader, "_BLOCK", 200)
+    plain = linked("demo/train_cpu")
+    lookalike = [{"id": number} for number in range(40)]
+    plain["nodes"] = [{"id": node["id"], "x": lookalike, **node} for node in plain["nodes"]]
+    decode, tried, sizes = etplus_reader._decode_raws, set[bytes](), list[int]()
+
+    def decode_once(text: bytes) -> list[Any]:
+        assert text not in tried, "the same cut twice"
+        tried.add(text)
+        decoded = decode(text)
+        sizes.append(len(text))
+        return decoded
+
+    monkeypatch.setattr(etplus_reader, "_decode_raws", decode_once)
+    document = read_etplus(as_bytes(plain))
+    assert document.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
+    assert len(tried) > len(sizes), "some cuts were inside an element"
+    assert max(sizes) <= 200 + 2 * max(len(as_bytes(node)) for node in plain["nodes"])
+
+
 def test_keys_in_any_order() -> None:
     plain = linked()
     plain = {key: plain[key] for key in ("etplus", "edges", "runtime", "schema", "nodes", "pid")}

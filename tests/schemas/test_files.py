@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from etplus.schemas.files import load, open_output
+from etplus.schemas.transaction import check_outputs, make_folder, transaction
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
 TEXT = b'{"schema": "1.0.1", "nodes": []}\n' * 1000
@@ -238,3 +240,105 @@ def test_standard_output() -> None:
     code = "from etplus.schemas.files import open_output\nwith open_output('-') as f: f.write(b'bytes\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
     assert done.stdout == b"bytes\n"
+
+
+def test_an_empty_name_is_an_error() -> None:
+    with pytest.raises(UsageError, match="name of an output is empty"), open_output(""):
+        raise AssertionError("must not be reached")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "out.json"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with open_output(path) as file:
+        file.write(b"new")
+        (beside,) = (one for one in tmp_path.iterdir() if one != path)
+        assert stat.S_IMODE(beside.stat().st_mode) == mode, "readable by others while it is written"
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
+
+
+def test_a_name_of_255_bytes(tmp_path: Path) -> None:
+    path = tmp_path / f"{'x' * 250}.json"
+    with open_output(path) as file:
+        file.write(b"new")
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(UsageError, match="File name too long"), open_output(tmp_path / ("x" * 256)):
+        raise AssertionError("must not be reached")
+
+
+def test_a_transaction_replaces_no_file_that_it_read(tmp_path: Path) -> None:
+    source, link = tmp_path / "in.json", tmp_path / "link.json"
+    source.write_bytes(TEXT)
+    os.link(source, link)
+    with transaction():
+        load(source)
+        with open_output(tmp_path / "other.json") as file:
+            file.write(b"x")
+        for path in (source, link):
+            with pytest.raises(UsageError, match="would replace"), open_output(path):
+                raise AssertionError("must not be reached")
+    assert source.read_bytes() == link.read_bytes() == TEXT
+    with open_output(source) as file:  # another run, as of a library user who has what he read
+        file.write(b"new")
+    assert (source.read_bytes(), link.read_bytes()) == (b"new", TEXT)
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_outputs_of_a_transaction_appear_together_or_not_at_all(
+    tmp_path: Path, error: type[BaseException] | None
+) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    with contextlib.suppress(ValueError, KeyboardInterrupt), transaction():
+        for name in ("a", "b"):
+            with open_output(
+                make_folder(tmp_path / "new" / "below") / name if name == "b" else tmp_path / name
+            ) as file:
+                file.write(b"new")
+        assert (tmp_path / "a").read_bytes() == b"old" and not list(tmp_path.rglob("b"))
+        if error:
+            raise error
+    names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert names == (["a"] if error else ["a", "new", "new/below", "new/below/b"])
+    assert (tmp_path / "a").read_bytes() == (b"old" if error else b"new")
+
+
+def test_a_nested_transaction_is_in_place_at_its_end_but_replaces_no_input(tmp_path: Path) -> None:
+    source, state = tmp_path / "in.json", tmp_path / "state"
+    source.write_bytes(TEXT)
+    with contextlib.suppress(KeyboardInterrupt), transaction():
+        load(source)
+        for data in (b"1", b"2"):
+            with transaction(nested=True), open_output(state) as file:
+                file.write(data)
+            with transaction(nested=True):
+                assert load(state).data == data
+        with pytest.raises(UsageError, match="would replace"), transaction(nested=True), open_output(source):
+            raise AssertionError("must not be reached")
+        raise KeyboardInterrupt
+    assert (state.read_bytes(), source.read_bytes()) == (b"2", TEXT)
+
+
+def test_an_output_that_failed_can_be_written_again(tmp_path: Path) -> None:
+    with transaction():
+        with contextlib.suppress(ValueError), open_output(tmp_path / "a") as file:
+            file.write(b"half")
+            raise ValueError
+        with open_output(tmp_path / "a") as file:
+            file.write(b"whole")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"whole")]
+
+
+def test_outputs_are_checked_before_anything_is_read(tmp_path: Path) -> None:
+    source = tmp_path / "in.json"
+    source.write_bytes(TEXT)
+    check_outputs([tmp_path / "a", None, "/dev/null", "/dev/null"], [source, "-", None])
+    for outputs, message in (
+        ([source], "would replace"), ([tmp_path / "a", tmp_path / "." / "a"], "two outputs"),
+        (["-", "-"], "one output"),
+        ([""], "is empty"), ([tmp_path], "is a directory"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            check_outputs(outputs, [source])
+    assert list(tmp_path.iterdir()) == [source]

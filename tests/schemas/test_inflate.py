@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from broken_records import fixture
-from etplus.schemas.inflate import decompress_tolerant
+from etplus.schemas import inflate
+from etplus.schemas.inflate import gunzip
+from etplus.schemas.text import FileText
 from etplus.trace.errors import TraceFormatError
 
 
@@ -15,7 +23,7 @@ def test_whole_streams_of_one_and_of_several_members() -> None:
     text = fixture("pairs/one_of_n", "et")
     members = gzip.compress(text[:1000]) + gzip.compress(b"") + gzip.compress(text[1000:])
     for packed in (gzip.compress(text), members, members + bytes(512)):
-        assert decompress_tolerant(packed) == (text, None)
+        assert gunzip(packed) == (text, None)
 
 
 def test_a_cut_stream_gives_all_that_is_there() -> None:
@@ -23,10 +31,10 @@ def test_a_cut_stream_gives_all_that_is_there() -> None:
     packed = gzip.compress(text)
     for share in (0.1, 0.5, 0.9):
         cut = int(len(packed) * share)
-        found, broken_at = decompress_tolerant(packed[:cut])
+        found, broken_at = gunzip(packed[:cut])
         assert broken_at == cut
         assert text.startswith(found) and len(found) > share * len(text) / 2
-    assert decompress_tolerant(packed[:-4]) == (text, len(packed) - 4)
+    assert gunzip(packed[:-4]) == (text, len(packed) - 4)
 
 
 def test_damage_costs_only_what_follows_it() -> None:
@@ -34,18 +42,75 @@ def test_damage_costs_only_what_follows_it() -> None:
     packed = gzip.compress(text) + gzip.compress(text)
     half = len(packed) // 2
     at = half + half // 2
-    found, broken_at = decompress_tolerant(packed[:at] + b"\xff" * 64 + packed[at + 64 :])
+    found, broken_at = gunzip(packed[:at] + b"\xff" * 64 + packed[at + 64 :])
     assert broken_at is not None and at <= broken_at <= len(packed)
     assert found.startswith(text) and len(found) > 1.4 * len(text)
 
 
-def test_a_limit_stops_a_bomb() -> None:
-    packed = gzip.compress(bytes(10_000_000))
-    assert len(decompress_tolerant(packed)[0]) == 10_000_000
-    with pytest.raises(TraceFormatError, match=r"^b\.gz: byte \d+: expands to over 1000000 bytes"):
-        decompress_tolerant(packed, 1_000_000, "b.gz")
-
-
 def test_what_is_no_gzip_gives_nothing() -> None:
-    found, broken_at = decompress_tolerant(b"plain text")
+    found, broken_at = gunzip(b"plain text")
     assert found == b"" and broken_at is not None
+
+
+PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
+
+
+@PIECES
+def test_a_large_text_is_put_into_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    text = random.Random(3).randbytes(100_000).hex().encode()
+    packed = gzip.compress(text) + gzip.compress(text)
+    for damage in (b"", b"\xff" * 64):
+        at = 3 * len(packed) // 4
+        broken = packed[:at] + damage + packed[at + len(damage) :]
+        in_memory, in_file = gunzip(broken), gunzip(broken, kept=1000)
+        assert isinstance(in_memory[0], bytes) and isinstance(in_file[0], FileText)
+        assert in_file[0][:] == in_memory[0] and in_file[1] == in_memory[1]
+        assert (in_file[1] is None) == (not damage)
+        assert list(tmp_path.iterdir()) == [], "a killed process leaves nothing"
+
+
+@pytest.mark.parametrize("scarce", ["memory", "disk"])
+@pytest.mark.parametrize("kept", [1000, sys.maxsize])
+def test_a_bomb_is_refused_with_its_sizes(scarce: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before all of it is unpacked."""
+    bomb = gzip.compress(bytes(100_000_000), 1)
+    if scarce == "memory":
+        monkeypatch.setattr(inflate, "available_memory", lambda: 20_000_000)
+    elif kept == 1000:
+        usage = shutil.disk_usage(tempfile.gettempdir())._replace(free=20_000_000)
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    else:
+        pytest.skip("nothing is written")
+    unpacked: list[int] = []
+    with pytest.raises(
+        TraceFormatError, match=r"^b\.gz: is too large: [0-9.]+ kB of gzip that unpack to .* MB"
+    ) as caught:
+        gunzip(bomb, "b.gz", kept=kept, done=unpacked.append)
+    assert "\n" not in str(caught.value) and scarce in str(caught.value)
+    assert sum(unpacked) < len(bomb)
+    assert len(gunzip(gzip.compress(bytes(9_000_000)), kept=kept)[0]) == 9_000_000
+
+
+@PIECES
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nonesuch"))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(TraceFormatError, match=r"writing it to .*nonesuch failed"):
+        gunzip(gzip.compress(bytes(9_000_000)), "b.gz", kept=1000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")
+def test_the_command_refuses_a_bomb(tmp_path: Path) -> None:
+    """Some hundred kB that unpack to 10 GB, in a process that may have 3 GB."""
+    bomb = tmp_path / "kineto.json.gz"
+    bomb.write_bytes(gzip.compress(b'{"traceEvents": [') + gzip.compress(b" " * 50_000_000) * 200)
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
+    code += "from etplus.cli.main import trace_link; sys.exit(trace_link())"
+    arguments = ("--kineto-file", str(bomb), "--output-file", str(tmp_path / "out.json"), "--jobs", "1")
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, timeout=120, check=False)
+    message = done.stderr.decode()
+    assert done.returncode == 2 and message.count("\n") == 1, message
+    assert "is too large: " in message and "of gzip that unpack to" in message and "GB" in message
+    assert list(tmp_path.iterdir()) == [bomb]

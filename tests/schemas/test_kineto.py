@@ -240,6 +240,8 @@ def test_rows_and_masks() -> None:
 @pytest.mark.parametrize(
     ("category", "expected"),
     [("cuda_runtime", True), ("cuda_driver", True), ("xpu_runtime", True), ("mtia_runtime", True), ("hip_api", True),
+     ("privateuse1_runtime", True), ("privateuse1_driver", True), ("xpu_driver", True), ("hpu_op", True),
+     ("mtia_ccp_events", False), ("mtia_insight", False), ("collective_comm", False), ("xpu_sync", False),
      ("kernel", False), ("cpu_op", False), ("gpu_memcpy", False), ("cuda_sync", False), ("", False)],
 )  # fmt: skip
 def test_runtime_categories(category: str, expected: bool) -> None:

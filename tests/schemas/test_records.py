@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from etplus.schemas.records import RecordArray, locate, parse_records
+from etplus.schemas import records as records_module
+from etplus.schemas.records import RecordArray, locate, opening, parse_records
 from etplus.trace.columns import StringTable, int_column
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -193,6 +195,57 @@ RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_siz
 def test_any_document(records: list[Record], front: Record, back: Record, layout: Record) -> None:
     data = json.dumps({**front, "nodes": records, **back}, **layout).encode()
     check(data, "nodes", {**front, **back}, records)
+
+
+def first_array(data: bytes, key: str) -> int | None:
+    """The first occurrence of the key at which closing the array makes a whole object that has it."""
+    for found in re.finditer(rb'"%b"\s*:\s*\[' % key.encode(), data):
+        try:
+            if json.loads(data[: found.end()] + b"]}").get(key) == []:
+                return found.end()
+        except ValueError:
+            continue
+    return None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(["nodes", 'x"nodes', "\\", "a"]), JSON, max_size=3), st.integers(0, 9))
+@example({'x"nodes': [], "a": {"nodes": [{"nodes": []}]}, "nodes": [1]}, 0)
+@example({"a": '"nodes": [', "\\": [{"nodes": [[]]}], "nodes": []}, 0)
+@example({"a": "{", "nodes": []}, 2)
+def test_the_opening_is_the_first_at_which_a_whole_object_has_the_key(document: Record, cut: int) -> None:
+    data = json.dumps(document).encode()
+    data = data[: len(data) - cut]
+    expected = first_array(data, "nodes")
+    if expected is None:
+        with pytest.raises(msgspec.MsgspecError):
+            opening(data, "nodes")
+    else:
+        assert opening(data, "nodes") == expected
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [b'{"nodes": [], "a": 1},', b'{"nodes": [{"nodes" : [1]}]},', b'"\\"nodes\\": [",', b'{"x\\"nodes": []},'],
+)
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut off"])
+def test_the_opening_costs_one_decoding(repeated: bytes, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the key occurs before the array, the text before it is decoded at most once."""
+    decoded: list[int] = []
+
+    def counting(data: bytes) -> dict[str, msgspec.Raw]:
+        decoded.append(len(data))
+        found: dict[str, msgspec.Raw] = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return found
+
+    monkeypatch.setattr(records_module, "_DECODE_OBJECT", counting)
+    data = b'{"x": [' + repeated * 500 + b'0], "nodes": [' * whole
+    if whole:
+        assert opening(data, "nodes") == len(data)
+    else:
+        with pytest.raises(msgspec.ValidationError):
+            opening(data, "nodes")
+    assert sum(decoded) <= len(data) + 2
 
 
 def test_string_tables_number_by_first_appearance() -> None:

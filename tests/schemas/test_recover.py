@@ -8,6 +8,10 @@ from typing import Any
 import orjson
 import pytest
 from broken_records import KEY, RECORD, check_three, document, fixture, kinds, node, recovered, spans, three
+from etplus.schemas import mend as mend_module
+from etplus.schemas import recover as recover_module
+from etplus.schemas.layout import EVENT
+from etplus.schemas.mend import is_valid
 from etplus.schemas.recover import Loss
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -162,3 +166,52 @@ def test_a_record_nested_without_end_is_dropped(kind: str, bomb: bytes) -> None:
     whole = RECORD[kind](b"aten::add")
     result, middle = check_three(kind, three(kind, whole[:-1] + b',"x":' + bomb + b"}"))
     assert middle is None and kinds(result) == {"dropped_record"}
+
+
+# Work
+
+
+class Counted:
+    """A pattern that counts the bytes which it searches."""
+
+    def __init__(self, pattern: re.Pattern[bytes], searched: list[int]) -> None:
+        self.pattern, self.searched = pattern, searched
+
+    def search(self, data: bytes, at: int, end: int) -> re.Match[bytes] | None:
+        found = self.pattern.search(data, at, end)
+        self.searched.append(max((found.end() if found else min(end, len(data))) - at, 0))
+        return found
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{ "ph": 1, "name": "x" },', b'{ "ph": nan, "name": "x" },', b'{ "ph": nan, "name": "x", "y": [1,] },']
+)
+def test_records_of_another_layout_cost_no_more_each_if_there_are_more(
+    odd: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record begins like the first ones from there on: that is not searched for again, nor where the array ends."""
+    work: list[int] = []
+    learn, quote = recover_module._Salvage._learn_layout, mend_module.ENDS_IN_OBJECT
+    layout = EVENT.ends_at_top
+
+    def learn_counted(salvage: Any, body: int) -> None:
+        learn(salvage, body)
+        salvage._start = Counted(salvage._start, work)
+
+    def is_valid_counted(text: bytes) -> bool:
+        work.append(len(text))
+        return is_valid(text)
+
+    monkeypatch.setattr(recover_module._Salvage, "_learn_layout", learn_counted)
+    monkeypatch.setattr(recover_module, "is_valid", is_valid_counted)
+    monkeypatch.setattr(mend_module, "ENDS_IN_OBJECT", Counted(quote, work))
+    monkeypatch.setitem(EVENT.__dict__, "ends_at_top", Counted(layout, work))
+    total = []
+    for count in (1500, 3000):
+        usual = RECORD["kineto"](b"aten::add") + b",\n"
+        data = b'{"traceEvents":[\n' + usual * 6000 + odd * count + b"{}]}"
+        work.clear()
+        result = recover_module.recover(data, "traceEvents")
+        assert len(orjson.loads(result.data)["traceEvents"]) == 6000 + count + 1
+        total.append(sum(work))
+    assert total[1] < 2.5 * total[0]

@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from etplus.linker import link
 from etplus.schemas import files, records, tolerant, turns
 from etplus.schemas import kineto as kineto_module
+from etplus.schemas import text as text_module
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.text import FileText, find, rfind
 from etplus.trace.errors import TraceFormatError
@@ -85,6 +88,44 @@ def test_in_pieces_and_by_several_processes(name: str, tmp_path: Path) -> None:
         written |= {(tmp_path / "plus.json").read_bytes(), b"".join(result.chunks())}
     assert len(written) == 1
     assert nameless(json.loads(written.pop())) == whole
+
+
+@PIECES
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize("name", ["demo/train_cpu", "pairs/gpu_shaped_from_cpu"])
+def test_a_gzip_file_is_read_in_pieces_like_a_plain_one(name: str, tmp_path: Path) -> None:
+    """By path, as an open file and as standard input; nothing of the unpacked text is kept in memory."""
+    paths = [tmp_path / "et.json", tmp_path / "kineto.json"]
+    for path, source in zip(paths, fixture_pair(name), strict=True):
+        path.write_bytes(plain(source))
+        path.with_name(f"{path.name}.gz").write_bytes(source.read_bytes())
+    whole = nameless(link(*paths).to_dict())
+    packed = [path.with_name(f"{path.name}.gz") for path in paths]
+    assert isinstance(read_execution_trace(packed[0]).texts._text, FileText)
+    with packed[0].open("rb") as et:
+        assert nameless(link(et, packed[1], jobs=2).to_dict()) == whole
+    code = "import sys; from etplus.schemas import files, kineto; files._KEPT_IN_MEMORY = 0\n"
+    code += "from etplus.schemas.text import FileText; t = kineto.read_kineto('-').events._texts\n"
+    code += "assert isinstance(t._text, FileText); print(len(t))"
+    for path in (paths[1], packed[1]):
+        done = subprocess.run([sys.executable, "-c", code], input=path.read_bytes(), capture_output=True, check=True)
+        assert int(done.stdout) == len(json.loads(paths[1].read_bytes())["traceEvents"])
+
+
+@PIECES
+def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound file is read in pieces; a broken one has to be repaired as a whole."""
+    monkeypatch.setattr(text_module, "_LARGE", 10_000)
+    monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
+    monkeypatch.setattr(text_module, "available_memory", lambda: 100_000)
+    path = tmp_path / "kineto.json"
+    path.write_bytes(b'{"traceEvents": [' + b"{" * 50_000)
+    with pytest.raises(
+        TraceFormatError, match=r"kineto\.json: has to be read whole: 50\.0 kB, and 100\.0 kB of memory"
+    ):
+        kineto_module.read_kineto(path)
 
 
 @PIECES

@@ -1,0 +1,28 @@
+"""Damaged inputs: what every command that reads traces says of them on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Protocol
+
+__all__ = ["print_warnings", "warn_of_damage"]
+
+
+class _Damaged(Protocol):
+    """A trace, a document, or a result that was made of one."""
+
+    @property
+    def damage(self) -> tuple[str, ...]: ...
+
+
+def warn_of_damage(read: Iterable[_Damaged]) -> None:
+    """Print a warning for each kind of damage of what was read, each once."""
+    print_warnings(dict.fromkeys(sentence for one in read for sentence in one.damage))
+
+
+def print_warnings(sentences: Iterable[str]) -> None:
+    """Print warnings, without control characters of names in a trace, one a line."""
+    for sentence in sentences:
+        text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in sentence)
+        print(f"warning: {text}", file=sys.stderr)

@@ -1,0 +1,58 @@
+"""`etplus redact`: a copy of a trace without access tokens, passwords and, on request, names and paths."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..schemas.files import open_output, open_text
+from ..schemas.secrets import MASK, Masker
+from ..trace.errors import TraceFormatError, UsageError
+
+__all__ = ["prepare_parser", "run"]
+
+_EPILOG = f"""\
+examples:
+  etplus redact kineto.json.gz -o shared.json.gz
+  etplus redact et_plus.json -o shared.json --hosts --users --paths
+
+Masked with {MASK.decode()} are the values of what is named like a secret (*TOKEN*, *SECRET*, *PASSWORD*, *API_KEY*,
+*CREDENTIAL*, *AUTH*, ...): members of objects and all they hold, "NAME=value" and "--name value" in strings, and
+passwords in URLs. All else keeps its bytes. A secret under a name that does not say so is not found: look at the header
+before you publish a trace.
+Exit status: 0 written, 2 bad input or usage, nothing written.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Mask secrets in a Kineto trace, an Execution Trace or ET+; everything else keeps its bytes."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("input", metavar="IN", help="Kineto trace, ET or ET+, gzipped or not; - for standard input")
+    add("-o", "--output", metavar="OUT", required=True, help="the copy; gzipped if it ends in .gz")
+    add("--hosts", action="store_true", help="mask host names (hostname, NODE_LIST, MASTER_ADDR, ...)")
+    add("--users", action="store_true", help="mask user names (USER, ..., folders below /home and /Users)")
+    add("--paths", action="store_true", help="mask the folders of absolute paths, file names stay")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Copy with masks, and report on standard error how many there are; returns the exit status."""
+    source, output = arguments.input, Path(arguments.output)
+    if output.is_file() and Path(source).is_file() and output.samefile(source):
+        raise UsageError(f"{output}: is the input; choose another output")
+    blob = open_text(source, progress=True)
+    if blob.broken_at is not None:
+        raise TraceFormatError(
+            blob.name, f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off", "record it again"
+        )
+    if not blob.data[: 1 << 16].lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        raise TraceFormatError(blob.name, "byte 0", "not JSON", "give a Kineto trace, an Execution Trace or ET+")
+    masker = Masker(hosts=arguments.hosts, users=arguments.users, paths=arguments.paths)
+    with open_output(arguments.output) as file:
+        for piece in masker.pieces(blob.data):
+            file.write(piece)
+    print(f"masked  {masker.count:,} values", file=sys.stderr)
+    print(f"wrote   {arguments.output}", file=sys.stderr)
+    return 0

@@ -1,0 +1,208 @@
+"""Which rank of a job a file is from: what file names, process groups and `distributedInfo` say.
+
+An ET names no rank. `torch.profiler` records the process groups that the process is a member of as an annotation
+`## process_group:init ##` when the observer starts: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks`,
+which is empty for a group of all ranks. `record_param_comms` (NCCL and its relatives) has the rank within its group;
+on rooted collectives and messages that input is the root or the peer instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.comm_types import collective_type, input_values
+from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.kineto import KinetoTrace
+from ..schemas.records import UNREADABLE
+from ..trace.comm_kernels import is_comm_kernel
+from ..trace.conventions import MAX_RANKS
+from ..trace.trace import Comm
+
+__all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto"]
+
+INIT = "## process_group:init ##"
+"""Name of the ET node with the process groups."""
+RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
+"""A rank in a lower-case file name; a local rank is none of the job."""
+_RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
+_DEFAULT_GROUP = "default_pg"
+_COMMUNICATION = re.compile(
+    r"c10d::|_c10d_functional|c10d_functional::|record_param_comms|(?:nccl|gloo|mpi|ucc|xccl|hccl|oneccl):|"
+    r"## process_group|DistributedDataParallel|FullyShardedDataParallel|FSDP::"
+)
+_NOT_ROOTED = (
+    CollectiveCommType.ALL_REDUCE,
+    CollectiveCommType.ALL_GATHER,
+    CollectiveCommType.REDUCE_SCATTER,
+    CollectiveCommType.ALL_TO_ALL,
+)
+_PEER_AT = 2
+"""Position of the peer among the inputs of `c10d::send` and `c10d::recv_`."""
+_NODES_READ = 256
+"""Of the nodes with one name so many are read: each is evidence alone, and an ET can hold a million."""
+_MAX_LISTED = 1 << 16
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one file says about the process that it was recorded in.
+
+    Attributes:
+        ranks: the ranks that the process can have, None if nothing narrows them down.
+        world_size: number of ranks of the job, None if the file does not say.
+        communicates: calls or kernels of the file communicate with other processes.
+    """
+
+    ranks: frozenset[int] | None = None
+    world_size: int | None = None
+    communicates: bool = False
+
+    @property
+    def rank(self) -> int | None:
+        """The rank, where only one is possible."""
+        return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
+
+
+def file_rank(path: str) -> int | None:
+    """The rank in a file's name, or in the name of its folder where that is nothing but a rank.
+
+    Example:
+        >>> file_rank("job/step_7.rank3.et.json.gz"), file_rank("job/rank_3/et.json"), file_rank("rank3_tuning/et.json")
+        (3, 3, None)
+    """
+    parts = PurePath(path.lower()).parts[-2:]
+    found = RANK.search(parts[-1]) if parts else None
+    if found is None and len(parts) > 1:
+        found = _RANK_FOLDER.fullmatch(parts[0])
+    return int(found[1]) if found else None
+
+
+def group_ranks(groups: Iterable[Any]) -> Claim:
+    """What the process groups that a process is a member of say about it.
+
+    Args:
+        groups: objects with `ranks`, `pg_desc` and `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`).
+
+    Example:
+        >>> group_ranks([{"pg_desc": "mesh_dp", "ranks": [0, 2]}, {"pg_desc": "mesh_tp", "ranks": [2, 3]}]).rank
+        2
+    """
+    ranks: frozenset[int] | None = None
+    world_size = None
+    for group in groups:
+        if not isinstance(group, dict):
+            continue
+        size = group.get("group_size", group.get("pg_size"))
+        if group.get("pg_desc") == _DEFAULT_GROUP:
+            world_size = size if _is_count(size) else world_size
+        elif members := _members(group.get("ranks")):
+            ranks = members if ranks is None else ranks & members
+    return Claim(ranks or None, world_size)
+
+
+def rank_of_et(et: ExecutionTrace) -> Claim:
+    """What an Execution Trace says about its rank: process groups, collectives, peers of messages."""
+    groups = [group for node in _nodes(et, INIT) for group in _listed(node)]
+    claim = group_ranks(groups)
+    ranks, world_size = claim.ranks, claim.world_size
+    for rank, size in filter(None, map(_rank_of_collective, _nodes(et, "record_param_comms"))):
+        ranks = _both(ranks, frozenset((rank,)))
+        world_size = size or world_size
+    if world_size is not None and world_size <= _MAX_LISTED and len(groups) == 1:  # peers are ranks of the job
+        peers = {peer for name in ("c10d::send", "c10d::recv_") for peer in map(_peer, _nodes(et, name))}
+        if others := peers & set(range(world_size)):
+            ranks = _both(ranks, frozenset(range(world_size)) - others)
+    return Claim(ranks or None, world_size, any(map(_COMMUNICATION.search, et.names)))
+
+
+def rank_of_kineto(kineto: KinetoTrace) -> Claim:
+    """What a Kineto trace says about its rank: `rank`, `world_size` and `pg_config` of its `distributedInfo`."""
+    info = kineto.header_value("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    groups = info.get("pg_config")
+    claim = group_ranks(groups if isinstance(groups, list) else [])
+    rank: Any = info.get("rank")
+    world_size = info.get("world_size")
+    communicates = any(is_comm_kernel(name) or _COMMUNICATION.search(name) for name in kineto.events.names)
+    return Claim(
+        frozenset((rank,)) if _is_rank(rank) else claim.ranks,
+        world_size if _is_count(world_size) else claim.world_size,
+        communicates,
+    )
+
+
+def _both(ranks: frozenset[int] | None, others: frozenset[int]) -> frozenset[int]:
+    return others if ranks is None else ranks & others
+
+
+def _is_rank(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MAX_RANKS
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 < value < MAX_RANKS
+
+
+def _members(ranks: Any) -> frozenset[int]:
+    """The ranks of a group, empty where they are not a list of ranks."""
+    return frozenset(ranks) if isinstance(ranks, list) and all(map(_is_rank, ranks)) else frozenset()
+
+
+def _nodes(et: ExecutionTrace, name: str) -> Iterator[dict[str, Any]]:
+    """The nodes with a name, decoded, the first ones of many."""
+    if name not in et.names:
+        return
+    rows = np.flatnonzero(et.name == et.names.index(name))[:_NODES_READ]
+    for text in et.texts.of(rows):
+        yield msgspec.json.decode(text)
+
+
+def _listed(init: dict[str, Any]) -> list[Any]:
+    """The process groups in a `## process_group:init ##` node."""
+    for value in input_values(init.get("inputs")):
+        try:
+            groups = msgspec.json.decode(value) if isinstance(value, str) else None
+        except UNREADABLE:
+            continue
+        if isinstance(groups, list):
+            return groups
+    return []
+
+
+def _rank_of_collective(node: dict[str, Any]) -> tuple[int, int | None] | None:
+    """Rank in the job and, if known, number of ranks of a `record_param_comms` node of schema 1.0.2 on.
+
+    Its inputs have in a row: group name and description, rank in the group, name of the collective. Older ones have a
+    number for the group, which does not say which group it is.
+    """
+    values = input_values(node.get("inputs"))
+    for group, rank, name in zip(values, values[1:], values[2:], strict=False):
+        if isinstance(group, list) and len(group) == 2 and _is_rank(rank) and isinstance(name, str):
+            break
+    else:
+        return None
+    if collective_type(Comm(), name) not in _NOT_ROOTED:
+        return None
+    attrs = {a.get("name"): a.get("value") for a in node.get("attrs", ()) if isinstance(a, dict)}
+    if group[1] == _DEFAULT_GROUP:
+        size = attrs.get("pg_size")
+        return rank, size if _is_count(size) else None
+    start, stride = attrs.get("global_rank_start"), attrs.get("global_rank_stride")
+    if type(start) is int and type(stride) is int and start >= 0 and stride > 0:
+        return start + stride * rank, None
+    return None
+
+
+def _peer(node: dict[str, Any]) -> int:
+    """The other rank of a message, −1 if it is not known."""
+    values = input_values(node.get("inputs"))
+    peer = values[_PEER_AT] if len(values) > _PEER_AT else None
+    return peer if type(peer) is int else -1

@@ -1,0 +1,67 @@
+"""Runtime calls that hold their thread until the device has done something, by their names and by how they end.
+
+One rule for the linker (edges of kind `sync`), the replay and the overhead model of the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn
+
+__all__ = [
+    "COPY", "DEVICE_SYNCHRONIZE", "MAX_SKEW_NS", "ROUNDING_NS", "STREAM_WAIT", "SYNCHRONIZE", "blocking_copies",
+    "named", "synchronous_readback",
+]  # fmt: skip
+
+DEVICE_SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context)Synchronize")
+SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context|Stream|Event)Synchronize")
+COPY = re.compile(r"[Mm]emcpy")
+STREAM_WAIT = re.compile(r"StreamWaitEvent")
+ROUNDING_NS = 1000
+"""Times of files before 2024 are whole µs."""
+MAX_SKEW_NS = 20_000
+"""The clocks of host and device, as a profiler joins them, differ by less: 8.1 µs were seen on MI300X."""
+_ASYNC = re.compile(r"Async")
+_HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
+_READBACK = re.compile(r"DtoH|DeviceToHost")
+_Codes = npt.NDArray[np.integer]
+_Flags = npt.NDArray[np.bool_]
+
+
+def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flags:
+    """Which codes into `names` are of names with the pattern in them; bool, one entry a code.
+
+    >>> named(["cudaLaunchKernel", "cudaStreamSynchronize"], np.array([1, 0]), SYNCHRONIZE).tolist()
+    [True, False]
+    """
+    wanted = np.array([pattern.search(name) is not None for name in names], np.bool_)
+    return wanted[code] if len(code) else np.zeros(0, np.bool_)
+
+
+def blocking_copies(
+    names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
+) -> _Flags:
+    """Which GPU events are copies that their calls waited for; bool, one entry an event.
+
+    A call waits if it is synchronous or copies from or to pageable memory, and if it returned when the copy had ended.
+    Copies of pinned memory by asynchronous calls hold no thread (CUDA C Programming Guide, "Asynchronous Concurrent
+    Execution").
+
+    Args:
+        names: by code. copy, call: codes of the name of each GPU event and of the call that launched it.
+        late_ns: int64, by how much each event ended later than its call.
+        tolerance_ns: by how much it may, since the clocks differ.
+    """
+    waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
+    return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
+
+
+def synchronous_readback(names: Sequence[str], copy: _Codes, call: _Codes) -> _Flags:
+    """Which GPU events are copies to the host by synchronous calls, which return only when the copy has ended."""
+    by_copy_call = named(names, call, COPY) & ~named(names, call, _ASYNC)
+    return by_copy_call & named(names, copy, _READBACK)

@@ -1,0 +1,75 @@
+"""What traces record of their rank and job, and which of several do not belong to the job of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["RankFacts", "foreign_traces"]
+
+_APART_S = 3600
+"""Ranks of one job begin to record within this time of each other."""
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What is known of the trace of a rank.
+
+    Attributes:
+        file: name for messages.
+        info: Kineto's `distributedInfo`, {} where the trace has none.
+        begin_ns: wall-clock ns of the first call, None where it is not known.
+    """
+
+    file: str
+    info: Mapping[str, Any]
+    begin_ns: int | None
+
+
+def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
+    """Find traces of another job: one of another size or backend than most, or recorded at another time.
+
+    Args:
+        traces: by rank, or whatever else distinguishes them.
+
+    Returns:
+        of each such trace why it does not belong; and, where no majority tells which is the job, notes instead.
+    """
+    found: dict[int, str] = {}
+    notes: list[str] = []
+    for key, what in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
+        values = {rank: _told(facts.info.get(key)) for rank, facts in traces.items()}
+        usual, often = Counter(values.values()).most_common(1)[0] if values else (None, 0)
+        others = {rank: value for rank, value in values.items() if value != usual}
+        if 2 * often <= len(values) and others:
+            told = ", ".join(sorted({_job(what, value) for value in values.values()}))
+            notes.append(f"the traces are of different jobs: {told}")
+            continue
+        for rank, value in others.items():
+            found.setdefault(rank, f"{traces[rank].file} is of {_job(what, value)}, the others of {_job(what, usual)}")
+    begins = {rank: facts.begin_ns // 10**9 for rank, facts in traces.items() if facts.begin_ns is not None}
+    if len(begins) > 2:
+        middle = int(np.median(list(begins.values())))
+        for rank, begin in begins.items():
+            if abs(begin - middle) > _APART_S:
+                when = f"{_hours(begin - middle)} {'after' if begin > middle else 'before'}"
+                found.setdefault(rank, f"{traces[rank].file} was recorded {when} the others")
+    elif begins and max(begins.values()) - min(begins.values()) > _APART_S:
+        notes.append(f"the traces were recorded {_hours(max(begins.values()) - min(begins.values()))} apart")
+    return found, notes
+
+
+def _told(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else None
+
+
+def _job(what: str, value: Any) -> str:
+    return "no distributed job" if value is None else what.format(value)
+
+
+def _hours(seconds: int) -> str:
+    return f"{abs(seconds) / 3600:,.0f} hours"

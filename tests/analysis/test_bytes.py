@@ -1,0 +1,249 @@
+"""Bytes and FLOPs that follow from shapes: against numpy doing the same, or counting element by element."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.analysis.flops import bytes_moved, flops
+from etplus.analysis.reading import read_trace
+from etplus.analysis.roofline import work_of_events
+from etplus.trace.tensors import Argument, Signature, Signatures, Tensor
+from support import run
+from traces import kernel, kineto_of, launch, op, trace_of
+
+DTYPES = ("float32", "float64", "float16", "int32", "int64", "bool")
+
+
+def tensor(array: np.ndarray[Any, Any]) -> Argument:
+    return Argument((Tensor(array.shape, array.dtype.name),))
+
+
+def call(*arguments: Any) -> Signature:
+    """Arrays are tensors, lists of arrays lists of tensors, everything else a value."""
+    inputs = []
+    for one in arguments:
+        if isinstance(one, np.ndarray):
+            inputs.append(tensor(one))
+        elif isinstance(one, list) and any(isinstance(part, np.ndarray) for part in one):
+            inputs.append(Argument(tuple(part for array in one for part in tensor(array).tensors)))
+        else:
+            inputs.append(Argument((), one))
+    return Signature(tuple(inputs))
+
+
+def array(rng: random.Random, dtype: str, rank: int = 3) -> np.ndarray[Any, Any]:
+    return np.zeros([rng.randint(1, 7) for _ in range(rank)], dtype)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "argmax", "all", "max", "prod"])
+def test_reductions(name: str) -> None:
+    for seed in range(60):
+        rng = random.Random(f"{name} {seed}")
+        given = array(rng, "float32" if name == "mean" else rng.choice(DTYPES), rng.randint(1, 4))
+        single = name in ("argmax", "max")
+        axes = sorted(rng.sample(range(given.ndim), 1 if single else rng.randint(1, given.ndim)))
+        keep = rng.random() < 0.5
+        reduce = getattr(np, {"amax": "max"}.get(name, name))
+        axis: Any = axes[0] if single else tuple(axes)
+        result = reduce(given, axis=axis, keepdims=keep)
+        if name in ("sum", "prod") and given.dtype.kind in "ib":
+            result = result.astype(np.int64)  # torch's rule; numpy keeps the platform's
+        indices = 8 * result.size if name == "max" else 0
+        dim = [one - given.ndim * (rng.random() < 0.5) for one in axes]
+        rest = [None] if name in ("sum", "mean", "prod") else []
+        signature = call(given, dim[0] if single else dim, keep, *rest)
+        assert bytes_moved(f"aten::{name}", signature) == given.nbytes + result.nbytes + indices, (given, signature)
+        unknown = call(given, None if single else [], None, *rest)
+        assert bytes_moved(f"aten::{name}", unknown) is None, "the dimensions are not recorded"
+
+
+def test_reductions_of_everything() -> None:
+    given = np.zeros((3, 5), np.int32)
+    assert bytes_moved("aten::sum", call(given, None)) == 60 + 8
+    assert bytes_moved("aten::sum", call(given, 6)) == 60 + 4, "dtype=torch.float32"
+    assert bytes_moved("aten::sum", call(given, [], False, None)) == 60 + 8
+    assert bytes_moved("aten::max", call(given)) == 60 + 4
+    assert bytes_moved("aten::max", call(given, np.zeros(5, np.int32))) == 60 + 20 + 60, "element by element"
+    assert bytes_moved("aten::argmax", call(given, None, False)) == 60 + 8
+    assert bytes_moved("aten::any", call(given)) == 60 + 1
+    out = np.zeros((), np.float32)
+    floats = np.zeros((3, 5), np.float32)
+    assert bytes_moved("aten::mean", call(floats, [], False, None, out)) == 60 + 4, "the argument `out` is the output"
+    assert bytes_moved("aten::linalg_vector_norm", call(floats, 2, [1], True, None)) == 60 + 12
+
+
+def test_comparisons_write_bools() -> None:
+    left, right = np.zeros((4, 1, 3), np.float32), np.zeros((5, 1), np.float32)
+    assert bytes_moved("aten::eq", call(left, right)) == left.nbytes + right.nbytes + (left == right).nbytes
+    assert bytes_moved("aten::eq", call(left, 0)) == left.nbytes + 12
+
+
+def test_concatenation() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        first = array(rng, rng.choice(DTYPES))
+        axis = rng.randrange(-3, 3)
+        shapes = [list(first.shape) for _ in range(rng.randint(1, 4))]
+        for shape in shapes:
+            shape[axis] = rng.randint(0, 6)
+        arrays = [np.zeros(shape, first.dtype) for shape in shapes]
+        expected = sum(one.nbytes for one in arrays) + np.concatenate(arrays, axis).nbytes
+        assert bytes_moved("aten::cat", call(arrays, axis)) == expected
+    empty = np.zeros((0,), np.float32)
+    assert bytes_moved("aten::cat", call([empty, np.zeros((2, 3), np.float32)], 1)) == 48
+    assert bytes_moved("aten::cat", call([np.zeros(2, np.float32), np.zeros(2, np.float64)], 0)) is None
+    assert bytes_moved("aten::cat", call([np.zeros((2, 3)), np.zeros((3, 2))], 0)) is None
+    unnamed = Argument((Tensor((2,), ""), Tensor((3,), "")))
+    assert bytes_moved("aten::cat", Signature((unnamed, Argument((), 0)))) is None, "Kineto names no types of lists"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "gradients"),
+    [
+        ("native_layer_norm_backward", lambda x, w, m: [x, x, [w.size], m, m, w, w], [0, 5, 6]),
+        ("native_batch_norm_backward", lambda x, w, m: [x, x, w, w, w, m, m, True, 1e-5], [1, 2, 2]),
+        ("native_group_norm_backward", lambda x, w, m: [x, x, m, m, w, 4, 6, 5, 2], [1, 4, 4]),
+        ("_fused_rms_norm_backward", lambda x, w, m: [x, x, [w.size], m, w], [1, 4]),
+    ],
+)
+def test_backward_of_normalisations(name: str, arguments: Any, gradients: list[int]) -> None:
+    """Every input once, and of each gradient that is wanted as much as what it is the gradient of."""
+    given = arguments(np.zeros((4, 6, 5), np.float16), np.zeros(5, np.float32), np.zeros((4, 6, 1), np.float32))
+    read = sum(one.nbytes for one in given if isinstance(one, np.ndarray))
+    for mask in range(2 ** len(gradients)):
+        wanted = [bool(mask >> bit & 1) for bit in range(len(gradients))]
+        written = sum(given[at].nbytes for at, wants in zip(gradients, wanted, strict=True) if wants)
+        assert bytes_moved(f"aten::{name}", call(*given, wanted)) == read + written
+    assert bytes_moved(f"aten::{name}", call(*given, None)) is None, "which are wanted is not recorded"
+
+
+def test_backward_of_batch_normalisation_of_cudnn_and_miopen() -> None:
+    image, weight = np.zeros((2, 8, 5, 5), np.float16), np.zeros(8, np.float32)
+    given = [image, image, weight, weight, weight, weight, weight, 1e-5]
+    read = sum(one.nbytes for one in given if isinstance(one, np.ndarray))
+    for name in ("cudnn", "miopen"):
+        moved = bytes_moved(f"aten::{name}_batch_norm_backward", call(*given))
+        assert moved == read + image.nbytes + 2 * weight.nbytes
+
+
+@pytest.mark.parametrize("name", ["vllm::outplace_fused_experts", "sglang::inplace_fused_experts", "aiter::fused_moe_"])
+@pytest.mark.parametrize("gated", [True, False])
+def test_fused_experts(name: str, gated: bool) -> None:
+    """Multiply-adds, counted token by token and expert by expert."""
+    tokens, experts, chosen, wide, inner = 5, 4, 2, 8, 6
+    hidden = np.zeros((tokens, wide), np.float32)
+    first = np.zeros((experts, inner * (1 + gated), wide), np.float32)
+    second = np.zeros((experts, wide, inner), np.float32)
+    ids = np.random.default_rng(0).permuted(np.tile(np.arange(experts), (tokens, 1)), axis=1)[:, :chosen]
+    count = 0
+    for token in range(tokens):
+        for expert in ids[token]:
+            for rows, columns in (first[expert].shape, second[expert].shape):
+                count += 2 * sum(1 for _ in range(rows) for _ in range(columns))
+    scores = np.zeros(ids.shape, np.float32)
+    arguments = [hidden, first, second, scores, ids.astype(np.int32)]
+    assert flops(name, call(*arguments, "silu", False)) == count
+    assert bytes_moved(name, call(*arguments)) is None, "which experts' weights are read is not recorded"
+    expert_map = np.zeros(8, np.int32)
+    assert flops(name, call(*arguments, "silu", expert_map)) is None, "some of the experts are another rank's"
+    packed = np.zeros((experts, first.shape[1], wide // 2), np.uint8)
+    assert flops(name, call(hidden, packed, *arguments[2:])) is None, "two weights in a byte"
+    assert flops(name, call(*arguments[:3])) is None
+
+
+def test_rotary_embedding_touches_what_it_rotates() -> None:
+    """Elements counted one by one, each read and written."""
+    tokens, heads, key_heads, head, rotated = 5, 4, 2, 8, 6
+    query, key = np.zeros((tokens, heads * head), np.float16), np.zeros((tokens, key_heads * head), np.float16)
+    table, positions = np.zeros((100, rotated), np.float32), np.zeros(tokens, np.int64)
+    touched = sum(1 for _ in range(tokens) for _ in range(heads + key_heads) for at in range(head) if at < rotated)
+    expected = 2 * 2 * touched + tokens * rotated * 4 + positions.nbytes
+    for name in ("_C::rotary_embedding", "sgl_kernel::rotary_embedding"):
+        assert bytes_moved(name, call(positions, query, key, head, table, True)) == expected
+        assert bytes_moved(name, call(positions, query, key, None, table, None)) is None
+
+
+def test_operators_of_serving_frameworks() -> None:
+    half = np.float16
+    rows, weight = np.zeros((4, 8), half), np.zeros(8, half)
+    assert bytes_moved("_C::silu_and_mul", call(rows, np.zeros((4, 16), half))) == 64 + 128
+    assert bytes_moved("_C::fused_add_rms_norm", call(rows, rows, weight, 1e-5)) == 4 * 64 + 16
+    assert bytes_moved("aiter::add_rmsnorm", call(rows, rows, rows, rows, weight, 1e-6)) == 4 * 64 + 16
+    assert bytes_moved("vllm::rocm_aiter_rmsnorm2d_fwd_with_add", call(rows, rows, weight, 1e-5)) == 4 * 64 + 16
+    assert bytes_moved("aiter::rms_norm", call(rows, weight, 1e-5, 0)) == 2 * 64 + 16
+    assert flops("vllm::rocm_unquantized_gemm", call(rows, np.zeros((6, 8), half), None)) == 2 * 4 * 6 * 8
+    cache, slots = np.zeros((1000, 8), np.uint8), np.zeros(4, np.int64)
+    stored = call(rows, rows, cache, cache, slots, 16, 0)
+    assert bytes_moved("sglang::store_cache", stored) == 2 * 64 + 2 * 4 * 8 + 32, "of the caches the rows written"
+
+
+@pytest.mark.parametrize("outputs", [None, ()])
+@pytest.mark.parametrize(
+    "name", ["vllm::unified_attention_with_output", "_C_cache_ops::reshape_and_cache_flash", "vllm::moe_forward",
+             "_C::paged_attention_v1"],
+)  # fmt: skip
+def test_what_depends_on_data_has_no_count(name: str, outputs: tuple[Tensor, ...] | None) -> None:
+    cached = call(np.zeros((32, 8, 64)), np.zeros((224304, 32, 8, 64), np.int8))
+    signature = Signature(cached.inputs, outputs)
+    assert bytes_moved(name, signature) is None and flops(name, signature) is None
+
+
+@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "gpu-kineto/mi300_bert"])
+def test_all_kernels_of_a_real_trace_have_bytes(name: str) -> None:
+    work = work_of_events(trace_of(name))
+    assert (work.bytes >= 0).all()
+
+
+# Outputs: none, and not recorded
+
+
+def test_outputs_that_are_not_recorded_are_not_none() -> None:
+    """Of an operator of the table they follow from its inputs; of others there are no bytes rather than too few."""
+    mm = call(np.zeros((8, 16), np.float32), np.zeros((16, 4), np.float32))
+    full = 4 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert [bytes_moved("aten::mm", Signature(mm.inputs, outputs)) for outputs in (None, ())] == [full, full]
+    assert bytes_moved("any::op", Signature(mm.inputs)) is None
+    assert bytes_moved("any::op", Signature(mm.inputs, ())) == full - 4 * 8 * 4, "it returns nothing, and says so"
+
+
+def test_a_kineto_trace_has_the_same_bytes_and_flops_through_the_linker(tmp_path: Path) -> None:
+    """With lists of tensors, flags and strides, which ET+ made from Kineto alone writes in Kineto's own spelling."""
+    conv = [([2, 4, 9, 9], "float"), ([8, 4, 3, 3], "float"), ([], ""), *[([], "ScalarList")] * 3, ([], "Scalar"),
+            ([], "ScalarList"), ([], "Scalar")]  # fmt: skip
+    heads: list[tuple[list[Any], str]] = [([2, 4, 9, 8], "c10::BFloat16")] * 3
+    flash = [*heads, *[([], "Scalar")] * 4]
+    calls: list[tuple[str, list[tuple[list[Any], str]], list[str]]] = [
+        ("aten::convolution", conv, ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]),
+        ("aten::_scaled_dot_product_flash_attention", flash, ["", "", "", "0.", "True", "False", "0.25"]),
+        ("aten::sum", [([5, 6], "float"), ([], "ScalarList"), ([], "Scalar"), ([], "")], ["", "[0]", "True", ""]),
+        ("aten::cat", [([[2, 3], [4, 3]], "TensorList"), ([], "Scalar")], ["", "0"]),
+        ("any::op", [([64], "float")], [""]),
+    ]
+    events = []
+    for at, (name, inputs, values) in enumerate(calls):
+        event = op(name, 100 * at, 90, inputs)
+        event["args"]["Concrete Inputs"] = values
+        events += [event, launch(at + 1, 100 * at + 5), kernel(f"kernel_{at}", at + 1, 100 * at + 20, 30)]
+    path, linked = tmp_path / "kineto.json", tmp_path / "linked.json"
+    path.write_bytes(kineto_of(events, baseTimeNanoseconds=0))
+    done = run("etplus", "link", "--kineto-file", path, "--output", linked)
+    assert done.returncode == 0, done.stderr
+    direct, through = (work_of_events(read_trace(one)) for one in (path, linked))
+    assert direct.flops.tolist() == through.flops.tolist()
+    assert direct.flops[0] == 2 * 2 * 5 * 5 * 8 * 4 * 9 and direct.flops[1] == 2 * 8 * 45 * 16
+    known = [at for at in range(len(calls)) if calls[at][0] != "any::op"]  # it depends on how ET+ says "not recorded"
+    assert direct.bytes[known].tolist() == through.bytes[known].tolist()
+    assert direct.bytes.tolist()[2:] == [4 * (30 + 6), -1, -1]
+
+
+@pytest.mark.parametrize("outputs", [{}, {"outputs": None}])
+def test_nodes_without_outputs_record_none(outputs: dict[str, Any]) -> None:
+    node = {"inputs": {"values": [0], "shapes": [[8]], "types": ["Tensor(float)"]}, **outputs}
+    table = Signatures()
+    (code,) = table.from_et([json.dumps(node).encode()], [True], flat=False)
+    assert table.values[code].outputs is None and table.values[code].shape(0) == (8,)

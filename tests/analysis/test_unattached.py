@@ -1,0 +1,163 @@
+"""GPU events that could not be attached to an operator count like all others, and say why they are not attached."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from etplus.analysis.kineto_trace import from_kineto
+from etplus.analysis.summary import analyse
+from etplus.converters.convert import convert
+from etplus.linker import link
+from etplus.schemas.etplus import UNATTACHED_REASONS
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.kineto import read_kineto
+from etplus.trace.derive import from_etplus
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.trace import EtPlusDocument
+from support import GPU_CATEGORIES, Document, assert_valid, et_document, fixture_pair, ns, read_json, run, shared_pair
+from traces import GPU_SHAPED, kernel, kineto_of, launch, op
+
+PAIRS = (GPU_SHAPED, *(f"gpu-pairs/{name}" for name in ("dlrm.rank0", "dlrm.rank1", "resnet103", "linear")))
+OUTSIDE = "outside the window of the ET"
+
+
+def pair(name: str) -> tuple[Path, Path]:
+    return shared_pair(name) if name.startswith("gpu-pairs/") else fixture_pair(name)
+
+
+def of_bytes(document: Document) -> EtPlusDocument:
+    return read_etplus(orjson.dumps(document))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
+    """All of its events but those outside the ET's window: number and time by kernel, counted from the file itself."""
+    et, kineto = pair(name)
+    document = link(et, kineto).to_dict()
+    outside = set(document["etplus"]["unattached"].get(OUTSIDE, ()))
+    expected: Counter[tuple[str, str]] = Counter()
+    count: Counter[tuple[str, str]] = Counter()
+    for index, event in enumerate(read_json(kineto)["traceEvents"]):
+        if event.get("cat") in GPU_CATEGORIES and event["ph"] == "X" and index not in outside:
+            expected[event["name"], event["cat"]] += ns(event["dur"])
+            count[event["name"], event["cat"]] += 1
+    found: Counter[tuple[str, str]] = Counter()
+    found_count: Counter[tuple[str, str]] = Counter()
+    for row in analyse(from_etplus(of_bytes(document))).breakdown:
+        found[row.kernel, row.category] += row.total_ns
+        found_count[row.kernel, row.category] += row.count
+    assert found == expected and found_count == count
+
+
+def test_a_rank_of_which_64_kernels_were_launched_before_the_trace() -> None:
+    """262 of its 326 events are attached: the device is used as the Kineto trace tells."""
+    et, kineto = pair("gpu-pairs/dlrm.rank1")
+    linked = from_etplus(link(et, kineto))
+    alone = from_kineto(read_kineto(kineto))
+    assert len(linked.gpu) == len(alone.gpu) == 326 and (linked.gpu.reason > 0).sum() == 64
+    for numbers in ("busy_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"):
+        one, other = ([getattr(use, numbers) for use in analyse(trace).device_use] for trace in (linked, alone))
+        assert one == other and any(one), numbers
+    (note,) = linked.notes
+    assert note.startswith("64 GPU events (0.203 ms) not attached") and "no launcher in the trace" in note
+
+
+def test_the_list_holds_what_the_counts_name(tmp_path: Path) -> None:
+    """`unattached` has every event that `etplus.unattached` lists, as in the Kineto trace, but those outside."""
+    for name in (GPU_SHAPED, "gpu-pairs/dlrm.rank1"):
+        et, kineto = pair(name)
+        document = link(et, kineto).to_dict()
+        assert_valid(document)
+        events, listed = read_json(kineto)["traceEvents"], document["etplus"]["unattached"]
+        expected = {index: reason for reason, of in listed.items() if reason != OUTSIDE for index in of}
+        assert {event["kineto_event"]: event["reason"] for event in document["unattached"]} == expected
+        for event in document["unattached"]:
+            own = events[event["kineto_event"]]
+            assert [event[key] for key in ("name", "cat", "args")] == [own[key] for key in ("name", "cat", "args")]
+            assert (ns(event["ts"]), ns(event["dur"])) == (ns(own["ts"]), ns(own["dur"]))
+
+
+@pytest.fixture
+def nothing_linked(tmp_path: Path) -> Path:
+    """ET+ of an ET and a Kineto trace that have no operator in common."""
+    et = orjson.dumps(et_document([{"id": 3, "name": "another program"}]))
+    events = [op("aten::mm", 0, 50), launch(1, 10), kernel("gemm", 1, 20, 10), kernel("stray", 9, 40, 5)]
+    path = tmp_path / "nothing.json"
+    link(et, kineto_of(events)).write(path)
+    return path
+
+
+def test_a_pair_without_a_link_shows_its_device_time(nothing_linked: Path) -> None:
+    told: dict[str, Any] = json.loads(run("etplus", "analyze", nothing_linked, "--json").stdout)["traces"][0]
+    assert {row["kernel"]: (row["total_ns"], row["reason"]) for row in told["breakdown"]} == {
+        "gemm": (10_000, "parent not in the ET"),
+        "stray": (5_000, "no launcher in the trace"),
+    }
+    assert [use["busy_ns"] for use in told["device_use"]] == [15_000]
+    text = run("etplus", "analyze", nothing_linked).stdout.decode()
+    assert "(not attached: parent not in the ET)" in text and "no GPU events" not in text
+
+
+def test_the_page_shows_them(nothing_linked: Path, tmp_path: Path) -> None:
+    done = run("etplus", "report", nothing_linked, "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert done.returncode == 0 and "(not attached: parent not in the ET)" in page
+
+
+def test_only_what_ran_beside_the_linked_operators_counts() -> None:
+    """Of events whose launch is not recorded, times are all that tells; the others are counted in a note."""
+    et = orjson.dumps(et_document([{"id": 3, "name": "aten::mm", "rf_id": 5}]))
+    call = op("aten::mm", 100, 50)
+    call["args"]["Record function id"] = 5
+    events = [call, launch(1, 110), kernel("gemm", 1, 120, 10), kernel("near", 8, 140, 5), kernel("far", 9, 900, 5)]
+    trace = from_etplus(link(et, kineto_of(events)))
+    assert [trace.names[code] for code in trace.gpu.name.tolist()] == ["gemm", "near"]
+    assert any(note.startswith("1 GPU event outside the window") for note in trace.notes)
+    reasons = [UNATTACHED_REASONS[code] for code in trace.gpu.reason.tolist()]
+    assert reasons == ["attached", "no launcher in the trace"]
+
+
+def test_they_survive_conversion_to_chakra_and_back(tmp_path: Path) -> None:
+    link(*pair(GPU_SHAPED)).write(tmp_path / "a.json")
+    convert(tmp_path / "a.json", tmp_path / "a.et")
+    convert(tmp_path / "a.et", tmp_path / "b.json", to="etplus")
+    before, after = (read_json(tmp_path / name) for name in ("a.json", "b.json"))
+    assert before["unattached"] == after["unattached"] != []
+
+
+def test_files_of_format_1_0_say_what_they_lack() -> None:
+    document = link(*pair(GPU_SHAPED)).to_dict()
+    missing = len(document.pop("unattached"))
+    trace = from_etplus(of_bytes(document))
+    assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"ts": -1}, {"ts": None}, {"dur": 1e30}, {"name": 3}, {"reason": "no idea"}, {"cat": None}],
+    ids=lambda change: str(*change),
+)
+def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
+    document = link(*pair(GPU_SHAPED)).to_dict()
+    document["unattached"][0] |= change
+    with pytest.raises(TraceFormatError, match='"unattached"'):
+        _ = of_bytes(document).unattached
+    (tmp_path / "bad.json").write_bytes(orjson.dumps(document))
+    done = run("etplus", "analyze", tmp_path / "bad.json")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
+
+
+def test_events_in_another_order() -> None:
+    """The list of another writer need not be in order of start."""
+    document = link(*pair("gpu-pairs/dlrm.rank1")).to_dict()
+    expected = from_etplus(of_bytes(document))
+    document["unattached"].reverse()
+    found = from_etplus(of_bytes(document))
+    assert found.gpu.ts.tolist() == expected.gpu.ts.tolist()
+    assert analyse(replace(found, file="")).device_use == analyse(replace(expected, file="")).device_use

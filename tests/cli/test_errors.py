@@ -1,0 +1,215 @@
+"""Whatever goes wrong, a command ends in one line and an exit status: no traceback, no partial output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import assert_valid, command, et_document, fixture_pair, kineto_document, plain, run
+
+ET, KINETO = fixture_pair("pairs/one_of_n")
+NODES: list[dict[str, Any]] = [
+    {"id": 3, "name": "aten::mm", "rf_id": 1}, {"id": 4, "name": "aten::add", "rf_id": 2},
+]  # fmt: skip
+CALLS: list[dict[str, Any]] = [
+    {"ph": "X", "cat": "cpu_op", "name": node["name"], "ts": 10 * i, "dur": 5, "args": {"Record function id": i + 1}}
+    for i, node in enumerate(NODES)
+]
+FULL = Path("/dev/full")
+
+
+def link(folder: Path, et: bytes, kineto: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    (folder / "et.json").write_bytes(et)
+    (folder / "kineto.json").write_bytes(kineto)
+    arguments = ["link", "--et-file", "et.json", "--kineto-file", "kineto.json", "--output", "plus.json", *options]
+    return run("etplus", *arguments, cwd=folder)
+
+
+def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
+    text = done.stderr.decode()
+    assert done.returncode == 2 and text.count("\n") == 1, text
+    assert all(part in text for part in ("error: ", *parts)), text
+
+
+@pytest.mark.parametrize("side", ["et", "kineto"])
+def test_a_file_without_its_first_brace(tmp_path: Path, side: str) -> None:
+    et, kineto = plain(ET), plain(KINETO)
+    done = link(tmp_path, et[side == "et" :], kineto[side == "kineto" :])
+    assert done.returncode == 0 and b"Traceback" not in done.stderr
+    assert_valid(json.loads((tmp_path / "plus.json").read_bytes()))
+
+
+@pytest.mark.parametrize("schema", ["1.0.1", "1.1.1-chakra.0.0.4"])
+@pytest.mark.parametrize(
+    "value", ["text", None, 7, {}, [1], [{"name": 3}], [{"name": "fw_parent"}], [{"name": "fw_parent", "value": "x"}]]
+)
+def test_renumbering_keeps_attributes_that_are_none(tmp_path: Path, schema: str, value: Any) -> None:
+    et = et_document(NODES, schema)
+    et["nodes"][3]["attrs"] = value
+    done = link(tmp_path, json.dumps(et).encode(), json.dumps(kineto_document(CALLS)).encode(), "--renumber")
+    assert b"Traceback" not in done.stderr and b"bug" not in done.stderr
+    assert done.returncode in (0, 3), done.stderr
+    assert json.loads((tmp_path / "plus.json").read_bytes())["nodes"]
+
+
+@pytest.mark.parametrize("value", [2**64, 2**70, -(2**70), 2**63])
+@pytest.mark.parametrize("key", ["schemaVersion", "baseTimeNanoseconds", "deviceProperties", "distributedInfo"])
+def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> None:
+    inside: Any = {
+        "deviceProperties": [{"id": 0, "name": "x", "totalGlobalMem": value}],
+        "distributedInfo": {"x": value},
+    }
+    kineto = kineto_document(CALLS, **{key: inside.get(key, value)})
+    done = link(tmp_path, json.dumps(et_document(NODES)).encode(), json.dumps(kineto).encode(), "--renumber")
+    assert done.returncode == 0, done.stderr
+    document = json.loads((tmp_path / "plus.json").read_bytes())
+    assert_valid(document)
+    told = document["etplus"]["kineto"]
+    if key == "schemaVersion":
+        assert told["schema_version"] == pytest.approx(value)
+    if key == "baseTimeNanoseconds":
+        assert told["base_time_ns"] == 0 and b"baseTimeNanoseconds" in done.stderr
+    for name in ("kineto.json", "plus.json"):
+        assert run("etplus", "analyze", name, "--json", cwd=tmp_path).returncode == 0
+
+
+RAISING = "import sys\nfrom etplus.cli import diff, main\ndef run(_): raise {}\ndiff.run = run\nsys.exit(main.main())"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("MemoryError()", "not enough memory"),
+        ("RecursionError('too deep')", "RecursionError: too deep; this is a bug in etplus: please report it"),
+        ("OSError(5, 'Input/output error', 'x.json')", "x.json: cannot be read or written (Input/output error)"),
+        ("OSError(24, 'Too many open files')", "cannot be read or written (Too many open files)"),
+        ("KeyError('a\\nb')", "this is a bug in etplus"),
+    ],
+)
+def test_every_exception_is_one_line(error: str, message: str) -> None:
+    start = [sys.executable, "-c", RAISING.format(error)]
+    one_line(subprocess.run([*start, "diff", "a", "b"], capture_output=True, check=False, timeout=60), message)
+    shown = subprocess.run(
+        [*start, "diff", "a", "b", "--log-level", "DEBUG"], capture_output=True, check=False, timeout=60
+    )
+    assert shown.returncode == 2 and b"Traceback" in shown.stderr
+
+
+def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a script in which $E is the command `etplus`."""
+    words = " ".join(f"'{word}'" for word in command("etplus"))
+    return subprocess.run(
+        ["bash", "-c", script.replace("$E", words)], cwd=folder, capture_output=True, check=False, timeout=120,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def plus(tmp_path: Path) -> Path:
+    """An ET+ file, in a folder of its own."""
+    assert run("etplus", "link", "--kineto-file", KINETO, "--output", tmp_path / "plus.json").returncode == 0
+    return tmp_path / "plus.json"
+
+
+FIT = "$E fit plus.json -o model.json"
+
+
+@pytest.mark.parametrize("to", [">&-", "> /dev/full"])
+def test_a_table_that_cannot_be_printed(plus: Path, to: str) -> None:
+    """The model is written before the end, but a run that fails leaves nothing."""
+    if "full" in to and not FULL.exists():
+        pytest.skip("no /dev/full")
+    one_line(shell(f"{FIT} {to}", plus.parent), "standard output: writing failed (")
+    one_line(shell(f"$E analyze plus.json {to}", plus.parent), "standard output: writing failed (")
+    one_line(shell(f"$E --help {to}", plus.parent), "standard output: writing failed (")
+    assert list(plus.parent.iterdir()) == [plus]
+    assert shell(f"$E augment plus.json new.json {to}", plus.parent).returncode == 0, "nothing had to be printed"
+
+
+def test_closed_streams(plus: Path) -> None:
+    assert shell("$E augment plus.json new.json 0<&- >&- 2>&-", plus.parent).returncode == 0
+    assert json.loads((plus.parent / "new.json").read_bytes())["nodes"]
+    assert shell("$E augment none.json new.json 2>&-", plus.parent).stdout == b""
+    one_line(shell("$E link --kineto-file - --output out.json <&-", plus.parent), "standard input is closed")
+
+
+def test_a_closed_pipe_keeps_what_is_whole(plus: Path) -> None:
+    """As in `etplus fit … | head -1`."""
+    done = shell(f"set -o pipefail; {FIT} | true", plus.parent)
+    assert done.returncode in (0, 128 + signal.SIGPIPE) and b"Traceback" not in done.stderr
+    assert (plus.parent / "model.json").exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str) -> None:
+    odd = os.fsdecode(b"\xff\xc3\xa9.json")
+    plus.rename(plus.with_name(odd))
+    plus.parent.joinpath("out").mkdir()
+    commands = (
+        "analyze X",
+        "analyze X --json --csv out",
+        "replay X --json -",
+        "report X -o out/r.html",
+        "check X || true",
+        "fit X -o out/m.json",
+        "convert X -o out/x.et",
+        "augment X out/x.json",
+        "diff X X --json",
+    )
+    script = " && ".join(f"$E {one}" for one in commands).replace("X", "*.json")
+    done = shell(script, plus.parent, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_of_more_than_255_bytes(plus: Path) -> None:
+    folder, long = plus.parent, "x" * 251
+    for arguments in (
+        ["augment", f"{long}.json", "new.json"], ["augment", "plus.json", f"{long}.json"],
+        ["analyze", "plus.json", "--csv", long * 2], ["replay", "plus.json", "--json", long * 2],
+        ["convert", "plus.json", "-o", f"{long}.graphml"], ["convert", f"{long}.json", f"{long}.graphml"],
+        ["report", "plus.json", "-o", f"a/{long}.html"], ["batch", long * 2], ["check", long * 2],
+        ["train", long * 2, "-o", "net"], ["evaluate", long * 2], ["demo", "--output", long * 2],
+    ):  # fmt: skip
+        one_line(run("etplus", *arguments, cwd=folder))
+    assert list(folder.iterdir()) == [plus]
+    whole = f"{'x' * 250}.json"
+    assert run("etplus", "augment", "plus.json", whole, cwd=folder).returncode == 0
+    one_line(run("etplus", "link", "--kineto-file", whole, cwd=folder), "cannot be written (File name too long)")
+    assert sorted(path.name for path in folder.iterdir()) == ["plus.json", whole]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+
+
+def handles(process: subprocess.Popen[bytes], number: int) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("delay", [0, 0.02, 0.1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc for the signal handlers")
+def test_interrupted_while_importing(tmp_path: Path, number: signal.Signals, delay: float) -> None:
+    """SIGTERM is handled from the first lines on, before anything heavy is imported."""
+    arguments = [*command("etplus"), "analyze", "-"]
+    with subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as process:
+        until(lambda: handles(process, signal.SIGTERM))
+        time.sleep(delay)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number and out == b""
+    assert errors == (b"etplus: interrupted; nothing was written\n" if number == signal.SIGINT else b"")

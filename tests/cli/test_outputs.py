@@ -1,0 +1,225 @@
+"""No command replaces a file that it reads, whatever the output is called; outputs appear together or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus.cli.main import main
+from support import fixture_pair, plain, run
+
+ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One input of each kind: et.json, kineto.json, plus.json (ET+), plus.0.et, model.json, job.csv."""
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "et.json").write_bytes(plain(ET))
+    (folder / "kineto.json").write_bytes(plain(KINETO))
+    pair = ("--et-file", str(folder / "et.json"), "--kineto-file", str(folder / "kineto.json"))
+    plus, model = str(folder / "plus.json"), str(folder / "model.json")
+    assert main(["link", *pair, "--output", plus, "--jobs", "1"]) == 0
+    assert main(["convert", plus, "-o", str(folder / "plus.0.et")]) == 0
+    assert main(["fit", plus, "-o", model, "--no-table"]) == 0
+    (folder / "spec.json").write_bytes(b'{"devices": []}')
+    return folder
+
+
+@pytest.fixture
+def inputs(sources: Path, tmp_path: Path) -> Path:
+    """A copy of `sources`."""
+    shutil.copytree(sources, tmp_path / "in")
+    return tmp_path / "in"
+
+
+def sums(folder: Path) -> dict[str, str]:
+    """Checksum, inode and mode of every file below a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        found[str(path.relative_to(folder))] = f"{status.st_ino} {status.st_mode:o} {digest}"
+    return found
+
+
+def refused(folder: Path, *arguments: str, message: str = "would replace") -> None:
+    before = sums(folder)
+    done = run("etplus", *arguments, cwd=folder)
+    assert done.returncode == 2, done
+    assert done.stderr.count(b"\n") == 1 and message in done.stderr.decode(), done.stderr
+    assert sums(folder) == before
+
+
+CASES = {
+    "link --output et": "link --et-file et.json --kineto-file kineto.json --output et.json",
+    "link --output kineto": "link --et-file et.json --kineto-file kineto.json --output kineto.json",
+    "link --report": "link --et-file et.json --kineto-file kineto.json --output new.json --report kineto.json",
+    "link of Kineto alone": "link --kineto-file kineto.json --output kineto.json",
+    "convert": "convert plus.json -o plus.json --to chrome",
+    "convert, second input": "convert plus.json plus.0.et -o plus.0.et --to chrome",
+    "convert .et": "convert plus.0.et -o plus.0.et --to json",
+    "convert, prefix": "convert plus.0.et -o plus --to astra-sim",
+    "replay --json": "replay plus.json --json plus.json",
+    "replay --chrome": "replay plus.0.et --chrome plus.0.et",
+    "fit": "fit plus.json -o plus.json",
+    "fit --device-spec": "fit plus.json --device-spec spec.json -o spec.json",
+    "predict --json": "predict plus.json --model model.json --json plus.json",
+    "predict --json model": "predict plus.json --model model.json --json model.json",
+    "analyze --overheads": "analyze kineto.json --overheads kineto.json",
+    "analyze --overheads, ET+": "analyze plus.json kineto.json --overheads plus.json",
+    "report": "report kineto.json plus.json -o plus.json",
+    "report --device-spec": "report kineto.json --device-spec spec.json -o spec.json",
+    "augment": "augment kineto.json kineto.json",
+    "augment ET+": "augment plus.json plus.json",
+    "augment --device-spec": "augment plus.json spec.json --device-spec spec.json",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_output_replaces_an_input(inputs: Path, name: str) -> None:
+    refused(inputs, *CASES[name].split())
+
+
+@pytest.mark.parametrize("way", ["symbolic link", "hard link", "other spelling", "link of the folder", "through input"])
+@pytest.mark.parametrize("command", ["augment kineto.json OUT", "replay plus.json --json OUT"])
+def test_an_input_is_known_by_what_it_is(inputs: Path, command: str, way: str) -> None:
+    name = command.split()[1]
+    out = {"other spelling": f"../in/./{name}", "link of the folder": f"again/{name}"}.get(way, "out.json")
+    if way == "symbolic link":
+        (inputs / "out.json").symlink_to(name)
+    elif way == "hard link":
+        os.link(inputs / name, inputs / "out.json")
+    elif way == "link of the folder":
+        (inputs / "again").symlink_to(".")
+    elif way == "through input":  # the input is the link
+        (inputs / name).rename(inputs / "out.json")
+        (inputs / name).symlink_to("out.json")
+    refused(inputs, *command.replace("OUT", out).split())
+
+
+def test_files_of_a_folder_of_tables_and_figures_count(inputs: Path) -> None:
+    """A trace that is called like a table: `--csv` would replace it."""
+    (inputs / "tables").mkdir()
+    (inputs / "kineto.json").rename(inputs / "tables" / "kernels.csv")
+    refused(inputs, "analyze", "tables/kernels.csv", "--csv", "tables")
+
+
+def test_standard_input_counts(inputs: Path) -> None:
+    before = sums(inputs)
+    with (inputs / "kineto.json").open("rb") as file:
+        done = run("etplus", "link", "--kineto-file", "-", "--output", "kineto.json", stdin=file, cwd=inputs)
+    assert done.returncode == 2 and b"would replace the input <stdin>" in done.stderr
+    assert sums(inputs) == before
+
+
+@pytest.mark.parametrize("taken", ["rank_0.etplus.json.gz", "job_report.json", ".etplus-batch/rank_0.json", "list.csv"])
+def test_batch_replaces_no_trace_and_no_manifest(inputs: Path, taken: str) -> None:
+    place = inputs / "out" / taken
+    place.parent.mkdir(parents=True)
+    if taken == "list.csv":
+        (inputs / "out" / "job_report.txt").write_text("rank,et,kineto\n0,et.json,kineto.json\n")
+        refused(inputs, "batch", ".", "--manifest", "out/job_report.txt", "--output", "out")
+        return
+    place.write_bytes(gzip.compress((inputs / "et.json").read_bytes()))
+    (inputs / "list.csv").write_text(f"rank,et,kineto\n0,out/{taken},kineto.json\n")
+    refused(inputs, "batch", ".", "--manifest", "list.csv", "--output", "out", "--jobs", "1")
+
+
+def test_train_does_not_replace_its_graphs(inputs: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    for split in ("train", "valid"):
+        (inputs / "set" / split).mkdir(parents=True)
+        assert main(["convert", str(inputs / "plus.json"), "-o", str(inputs / "set" / split / "a.npz")]) == 0
+    refused(inputs, "train", "set", "-o", "set/valid/a.npz", "--epochs", "1", "--hidden", "4")
+    os.link(inputs / "set" / "train" / "a.npz", inputs / "net.checkpoint")
+    refused(inputs, "train", "set", "-o", "net", "--epochs", "1", "--hidden", "4")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "replay plus.json --json same.json --chrome ./same.json",
+        "link --et-file et.json --kineto-file kineto.json --output same.json --report same.json",
+        "analyze kineto.json --csv same --overheads same/kernels.csv",
+    ],
+)
+def test_two_outputs_of_one_name(inputs: Path, command: str) -> None:
+    refused(inputs, *command.split(), message="two outputs have this name")
+
+
+def test_two_outputs_on_standard_output(inputs: Path) -> None:
+    refused(inputs, *["replay", "plus.json", "--json", "-", "--chrome", "-"], message="standard output")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "link --et-file et.json --kineto-file kineto.json --output",
+        "link --et-file et.json --kineto-file kineto.json --output new.json --report",
+        "convert plus.json --to chrome -o", "replay plus.json --json", "replay plus.json --chrome", "fit plus.json -o",
+        "predict plus.json --model model.json --json", "analyze kineto.json --overheads", "analyze kineto.json --csv",
+        "analyze kineto.json --plots", "report kineto.json -o", "augment kineto.json", "demo --output",
+        "batch . --output",
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_an_error(inputs: Path, command: str) -> None:
+    refused(inputs, *command.split(), "", message="is empty")
+
+
+def test_a_command_that_fails_midway_leaves_nothing(inputs: Path) -> None:
+    """The first file's figures are made before the second file turns out to be broken."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (inputs / "broken.json").write_bytes(b'{"traceEvents": []}')
+    refused(inputs, *["analyze", "kineto.json", "broken.json", "--plots", "a/b", "--csv", "c"], message="broken.json")
+
+
+def test_figures_of_two_files_of_one_name_do_not_replace_each_other(inputs: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (inputs / "a").mkdir()
+    shutil.copy(inputs / "kineto.json", inputs / "a" / "kineto.json")
+    command = "analyze kineto.json a/kineto.json --plots figures"
+    refused(inputs, *command.split(), message="two outputs have this name")
+
+
+def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
+    for mode in (0o600, 0o664, 0o755):
+        (inputs / "out.json").write_bytes(b"old")
+        (inputs / "out.json").chmod(mode)
+        assert run("etplus", "augment", "kineto.json", "out.json", cwd=inputs).returncode == 0
+        assert stat.S_IMODE((inputs / "out.json").stat().st_mode) == mode
+        assert json.loads((inputs / "out.json").read_bytes())["traceEvents"]
+
+
+def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
+    """Names of operators that a spreadsheet would run; numbers stay numbers, negative ones, too."""
+    names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b"]
+    calls = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 7, "ts": 10 * i, "dur": 5}
+        for i, name in enumerate(names)
+    ]
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": calls}
+    (tmp_path / "=trace.json").write_text(json.dumps(trace))
+    assert run("etplus", "analyze", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
+    text = "".join(path.read_bytes().decode() for path in (tmp_path / "tables").iterdir())
+    assert "'=1+1" in text and "'=trace.json" in text and ",aten::mm," in text
+    cells = [cell.strip('"') for line in text.split("\n") for cell in line.split(",")]
+    dangerous = [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert all(np.isfinite(float(cell)) for cell in dangerous)
+
+
+def test_a_manifest_has_no_formulas_and_names_the_same_files(tmp_path: Path) -> None:
+    for name, source in (("=1+rank-0.et.json.gz", ET), ("@rank-0.kineto.json.gz", KINETO)):
+        shutil.copy(source, tmp_path / name)
+    listed = run("etplus", "batch", ".", "--dry-run", cwd=tmp_path)
+    assert listed.stdout.splitlines()[1] == b"0,./=1+rank-0.et.json.gz,./@rank-0.kineto.json.gz"
+    (tmp_path / "list.csv").write_bytes(listed.stdout)
+    done = run("etplus", "batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr

@@ -1,0 +1,406 @@
+"""Whose traces these are: no link is certain between files of two ranks or two runs, whatever they have in common."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.linker import LinkReport, link
+from etplus.linker.ranks import INIT, file_rank, group_ranks, rank_of_et, rank_of_kineto
+from etplus.schemas.execution_trace import read_execution_trace
+from etplus.schemas.kineto import read_kineto
+from etplus.trace.errors import TraceFormatError, UsageError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import (
+    SHARED,
+    Document,
+    assert_valid,
+    attr_of,
+    et_document,
+    fixture_pair,
+    kineto_document,
+    read_json,
+    run,
+    shared_pair,
+)
+
+TRACES = SHARED / "traces"
+NO_TRACES = pytest.mark.skip(reason=f"no {TRACES}: real traces are not at hand")
+CALLS = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
+
+
+def recorded_jobs() -> list[Any]:
+    """Stems of every recorded job of several ranks, as parameters: "cpu-pairs/ddp_one.", "parallel/block.tp2/", …"""
+    stems = {str(path.relative_to(TRACES)).partition("rank1.")[0] for path in TRACES.glob("*/**/*rank1.et.json.gz")}
+    return sorted(stems) or [pytest.param("", marks=NO_TRACES)]
+
+
+def ranks_of(job: str) -> list[int]:
+    return list(range(len(list(TRACES.glob(f"{job}rank*.et.json.gz")))))
+
+
+def documents(job: str, et_rank: int, kineto_rank: int) -> tuple[Document, Document]:
+    """The ET of one rank and the Kineto trace of another, as in containers: both of process 1."""
+    et, kineto = (
+        read_json(TRACES / f"{job}rank{rank}.{kind}.json.gz")
+        for rank, kind in ((et_rank, "et"), (kineto_rank, "kineto"))
+    )
+    return with_pid(et, kineto)
+
+
+def with_pid(et: Document, kineto: Document) -> tuple[Document, Document]:
+    et["pid"] = 1
+    for event in kineto["traceEvents"]:
+        if event.get("cat") in CALLS:
+            event["pid"] = 1
+    return et, kineto
+
+
+def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:
+    """The report of two documents that have no names."""
+    result = link(orjson.dumps(et), orjson.dumps(kineto), **options)
+    assert result.report.ops["certain"] == np.count_nonzero(result.certain)
+    return result.report
+
+
+def says(report: LinkReport, part: str) -> bool:
+    return part in " ".join(report.to_text().split())
+
+
+def without_distributed_info(et: Document, kineto: Document) -> None:
+    kineto.pop("distributedInfo", None)
+
+
+def without_groups(et: Document, kineto: Document) -> None:
+    et["nodes"] = [node for node in et["nodes"] if node["name"] != INIT]
+
+
+def without_own_groups(et: Document, kineto: Document) -> None:
+    """Only the default group is left, which all ranks are in."""
+    for node in et["nodes"]:
+        if node["name"] == INIT:
+            groups = orjson.loads(node["inputs"]["values"][0])
+            node["inputs"]["values"][0] = orjson.dumps(groups[:1]).decode()
+
+
+def without_messages(et: Document, kineto: Document) -> None:
+    for node in et["nodes"]:
+        if node["name"] in ("c10d::send", "c10d::recv_"):
+            node["inputs"]["values"] = []
+
+
+REMOVALS = (without_distributed_info, without_groups, without_own_groups, without_messages)
+
+
+@pytest.mark.parametrize("job", recorded_jobs())
+def test_exchanged_ranks_are_never_certain(job: str) -> None:
+    for et_rank, kineto_rank in itertools.permutations(ranks_of(job), 2):
+        report = linked(*documents(job, et_rank, kineto_rank))
+        assert report.ops["linked"] > 0 and report.ops["certain"] == 0, (et_rank, kineto_rank)
+        assert report.identity is not None and report.identity.verdict != "proved"
+        real = TRACES / f"{job}rank{et_rank}.et.json.gz", TRACES / f"{job}rank{kineto_rank}.kineto.json.gz"
+        with pytest.raises(UsageError, match=f"of rank {et_rank} and .* of rank {kineto_rank}"):
+            link(*real)
+        with pytest.raises(TraceFormatError, match=f"recorded by rank {kineto_rank}, not by rank {et_rank}"):
+            link(*real, rank=et_rank)
+
+
+@pytest.mark.parametrize("job", [job for job in recorded_jobs() if "dlrm" not in str(job)])
+def test_true_pairs_stay_certain_without_names(job: str) -> None:
+    """Process groups and messages of the ET prove the rank that `distributedInfo` has."""
+    for rank in ranks_of(job):
+        report = linked(*documents(job, rank, rank))
+        assert report.ops["certain"] == report.ops["linked"] > 0
+        assert report.identity is not None and report.identity.rank == rank
+
+
+@pytest.mark.parametrize("removed", [c for n in (1, 2, 3, 4) for c in itertools.combinations(REMOVALS, n)])
+@pytest.mark.parametrize("job", ["cpu-pairs/ddp_same.", "parallel/block.fsdp-tp4/"])
+def test_no_missing_evidence_makes_exchanged_ranks_certain(
+    job: str, removed: tuple[Callable[[Document, Document], None], ...]
+) -> None:
+    """The calls that differ are left out, too, so that nothing but what is removed could tell the ranks apart."""
+    if not ranks_of(job):
+        pytest.skip(f"no {TRACES}: real traces are not at hand")
+    et, kineto = documents(job, 0, 1)
+    names = {event["name"] for event in kineto["traceEvents"]}
+    et["nodes"] = [node for node in et["nodes"] if node["id"] < 3 or node["name"] in names]
+    for remove in removed:
+        remove(et, kineto)
+    report = linked(et, kineto)
+    assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
+
+
+@pytest.fixture
+def plain_ddp(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
+    """Writes a pair of a DDP job in which no file but Kineto's `distributedInfo` says of which rank it is."""
+
+    def write(names: tuple[str, str], et_rank: int = 0, kineto_rank: int = 0) -> tuple[Path, Path]:
+        if not ranks_of("parallel/block.ddp2/"):
+            pytest.skip(f"no {TRACES}: real traces are not at hand")
+        et, kineto = documents("parallel/block.ddp2/", et_rank, kineto_rank)
+        without_own_groups(et, kineto)
+        paths = tmp_path / names[0], tmp_path / names[1]
+        for path, document in zip(paths, (et, kineto), strict=True):
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(gzip.compress(orjson.dumps(document), 1))
+        return paths
+
+    return write
+
+
+NEUTRAL = ("host.json.gz", "device.json.gz")
+
+
+def test_nothing_but_process_and_time_is_no_proof_in_a_job(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
+    report = link(*plain_ddp(NEUTRAL)).report
+    assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
+    assert says(report, "name both files by rank (rank0.et.json, rank0.kineto.json) or pass --rank")
+    identity = report.to_dict()["identity"]
+    assert (identity["verdict"], identity["rank"], identity["world_size"]) == ("unknown", None, 2)
+    assert {one["by"] for one in identity["proves"]} == {"pid", "time"} and not identity["refutes"]
+
+
+@pytest.mark.parametrize(
+    "names", [("x.rank0.et.json.gz", "x.rank0.kineto.json.gz"), ("rank_0/et.json.gz", "rank_0/kineto.json.gz")]
+)
+def test_names_of_one_rank_count(plain_ddp: Callable[..., tuple[Path, Path]], names: tuple[str, str]) -> None:
+    report = link(*plain_ddp(names)).report
+    assert report.ops["certain"] == report.ops["linked"] > 1000
+    assert report.identity is not None and report.identity.rank == 0
+    assert says(report, "as the names of both files say")
+
+
+def test_the_option_counts(plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path) -> None:
+    et, kineto = plain_ddp(NEUTRAL)
+    out, told = tmp_path / "plus.json", tmp_path / "report.json"
+    arguments = ["--et-file", et, "--kineto-file", kineto, "--output", out, "--report", told]
+    assert run("trace-link", *arguments, "--rank", "0").returncode == 0
+    report = read_json(told)
+    assert report["ops"]["certain"] == report["ops"]["linked"] and report["identity"]["rank"] == 0
+    assert_valid(read_json(out))
+    assert run("trace-link", *arguments).returncode == 0
+    assert read_json(told)["ops"]["certain"] == 0
+    assert_valid(read_json(out))
+
+
+def test_the_option_decides_whatever_the_names_are(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
+    et, kineto = plain_ddp(("rank7.et.json.gz", "rank9.kineto.json.gz"))
+    with et.open("rb") as file, pytest.raises(UsageError, match=r"rank7\.et\.json\.gz is of rank 7"):
+        link(file, kineto)
+    report = link(et, kineto, rank=0).report
+    assert report.ops["certain"] == report.ops["linked"] > 1000
+    assert says(report, "as was given (--rank)")
+
+
+def refused(tmp_path: Path, *arguments: str | Path) -> str:
+    """The one line of a command that writes nothing."""
+    before = sorted(tmp_path.rglob("*"))
+    done = run("trace-link", *arguments, "--output", tmp_path / "plus.json", "--report", tmp_path / "report.json")
+    line = done.stderr.decode()
+    assert done.returncode == 2 and line.count("\n") == 1 and "Traceback" not in line and not done.stdout
+    assert sorted(tmp_path.rglob("*")) == before
+    return line
+
+
+def test_an_option_that_the_file_contradicts_is_refused(
+    plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path
+) -> None:
+    et, kineto = plain_ddp(NEUTRAL)
+    line = refused(tmp_path, "--et-file", et, "--kineto-file", kineto, "--rank", "1")
+    assert f"{kineto}: recorded by rank 0, not by rank 1" in line
+    assert "invalid rank -1" in refused(tmp_path, "--et-file", et, "--kineto-file", kineto, "--rank", "-1")
+    own, other = shared_pair("parallel/block.tp2/rank1")
+    with pytest.raises(TraceFormatError, match=r"rank1\.et\.json\.gz: recorded by rank 1, not by rank 0"):
+        document = read_json(other)
+        del document["distributedInfo"]
+        link(own, orjson.dumps(document), rank=0)
+
+
+def test_names_of_two_ranks_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    line = refused(tmp_path, "--et-file", "rank0.et.json", "--kineto-file", "run/rank1.kineto.json")
+    assert "rank0.et.json is of rank 0 and run/rank1.kineto.json of rank 1" in line and "--rank" in line
+    with pytest.raises(UsageError, match=r"of rank 12 and .* of rank 2"):
+        link("job.rank-12.et.json", Path("job.rank-2.kineto.json"))
+
+
+def test_names_that_the_contents_contradict_prove_nothing(
+    plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path
+) -> None:
+    """The Kineto trace of rank 1 under the name of rank 0."""
+    report = link(*plain_ddp(("rank0.et.json.gz", "rank0.kineto.json.gz"), 0, 1)).report
+    assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
+    assert says(report, "the names of both files say rank 0, but the Kineto trace was recorded by rank 1")
+
+
+@pytest.mark.parametrize("job", ["cpu-pairs/ddp_same.", "cpu-pairs/ddp_one.", "parallel/block.pp2/"])
+def test_exchanged_files_under_one_rank_s_names(job: str, tmp_path: Path) -> None:
+    if not ranks_of(job):
+        pytest.skip(f"no {TRACES}: real traces are not at hand")
+    for et_rank, kineto_rank in ((0, 1), (1, 0)):
+        paths = tmp_path / "rank0.et.json", tmp_path / "rank0.kineto.json"
+        for path, document in zip(paths, documents(job, et_rank, kineto_rank), strict=True):
+            path.write_bytes(orjson.dumps(document))
+        assert link(*paths).report.ops["certain"] == 0
+
+
+def test_recorded_pairs_with_their_names() -> None:
+    for name in ("cpu-pairs/ddp_same.rank0", "parallel/block.fsdp4/rank3"):
+        report = link(*shared_pair(name)).report
+        assert report.ops["certain"] == report.ops["linked"] > 1000
+
+
+def test_without_the_time_of_recording_nothing_is_certain() -> None:
+    """Two runs of one program in containers: 770 links that only `time` could refute."""
+    et, other = (
+        read_json(path) for path in (shared_pair("cpu-pairs/conv_same")[0], shared_pair("cpu-pairs/conv_stack")[1])
+    )
+    et, other = with_pid(et, other)
+    own = read_json(shared_pair("cpu-pairs/conv_same")[1])
+    assert linked(et, other).ops["certain"] == 0, "the times of the two runs differ"
+    for missing in (("time",), ("start_ts",), ("finish_ts",), ("time", "start_ts", "finish_ts")):
+        cut = {key: value for key, value in et.items() if key not in missing}
+        for kineto in (other, with_pid(et, own)[1]):
+            report = linked(cut, kineto)
+            assert report.ops["linked"] >= 770 and report.ops["certain"] == 0
+            assert says(report, "the ET has no time of recording")
+    assert linked(et, own).ops["certain"] == 1155
+
+
+def test_a_window_longer_than_the_recording_is_another_one() -> None:
+    """`start_ts` and `finish_ts` are of a steady clock: what happened between them took no longer."""
+    et, kineto = map(read_json, fixture_pair("demo/train_cpu"))
+    assert linked(et, kineto).ops["certain"] == 540
+    et["finish_ts"] = et["start_ts"] + 3
+    report = linked(et, kineto)
+    assert report.ops["certain"] == 0 and says(report, "the ET was recorded for only 3 ms")
+
+
+@pytest.mark.parametrize(("day", "certain"), [(14, 540), (15, 0), (13, 0)])
+def test_another_day_at_the_same_time_is_another_run(day: int, certain: int) -> None:
+    et = et_document([{"id": 3 + i, "name": f"a{i % 7}", "rf_id": 1 + i} for i in range(540)])
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"a{i % 7}", "ts": 10 * i, "dur": 5, "args": {"Record function id": 1 + i}}
+        for i in range(540)
+    ]
+    et["time"] = f"2023-11-{day} 22:13:20"
+    assert linked(et, kineto_document(events)).ops["certain"] == certain
+
+
+def test_jobs_of_two_sizes() -> None:
+    et, kineto = map(read_json, shared_pair("parallel/block.ddp2/rank0"))
+    kineto["distributedInfo"]["world_size"] = 4
+    report = linked(et, kineto, rank=0)
+    assert report.ops["certain"] == 0 and says(report, "the ET is of a job of 2 ranks, the Kineto trace of one of 4")
+
+
+def test_a_job_of_one_rank_needs_no_rank() -> None:
+    for name in ("parallel/block.single1/rank0", "parallel/mlp.single1/rank0"):
+        et, kineto = map(read_json, shared_pair(name))
+        report = linked(*with_pid(et, kineto))
+        assert report.ops["certain"] == report.ops["linked"] > 300
+        assert report.identity is not None and not report.identity.several_ranks
+
+
+def test_calls_that_only_one_rank_makes_refute_another_rank() -> None:
+    """Without any other evidence, under names of one rank: rank 0 sends where rank 1 receives."""
+    et, kineto = map(read_json, shared_pair("cpu-pairs/ddp_same.rank0"))
+    _, other = map(read_json, shared_pair("cpu-pairs/ddp_same.rank1"))
+    for document in (kineto, other):
+        for remove in REMOVALS:
+            remove(et, document)
+        with_pid(et, document)
+    assert linked(et, kineto, rank=0).ops["certain"] == 1272
+    report = linked(et, other, rank=0)
+    assert report.ops["linked"] == 1266 and report.ops["certain"] == 0 and says(report, "6 calls of the ET")
+
+
+@pytest.mark.parametrize(
+    ("path", "rank"),
+    [
+        ("rank0.et.json", 0), ("a/b/job.rank-12.kineto.json.gz", 12), ("RANK_3.json", 3), ("rank7/et.json.gz", 7),
+        ("local_rank0.et.json", None), ("localrank1.json", None), ("rank3_tuning/et.json", None), ("et.json", None),
+        ("rank3/run/et.json", None), ("crank5.json", None), ("rank1/rank2.et.json", 2),
+    ],
+)  # fmt: skip
+def test_ranks_in_file_names(path: str, rank: int | None) -> None:
+    assert file_rank(path) == rank
+
+
+@settings(derandomize=True, max_examples=80, deadline=None)
+@given(st.data())
+def test_the_groups_of_a_mesh_never_exclude_their_own_rank(data: st.DataObject) -> None:
+    """Ranks in a mesh of any shape, one group a dimension: the rank is possible, and proved where groups cross."""
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    dimensions = data.draw(st.sets(st.integers(0, len(shape) - 1)))
+    mesh = np.arange(np.prod(shape)).reshape(shape)
+    rank = data.draw(st.integers(0, mesh.size - 1))
+    place = np.argwhere(mesh == rank)[0]
+    groups: list[Document] = [{"pg_desc": "default_pg", "ranks": [], "group_size": mesh.size}]
+    for dimension in sorted(dimensions):
+        members = np.moveaxis(mesh, dimension, 0)[(slice(None), *np.delete(place, dimension))].tolist()
+        groups.append({"pg_desc": "mesh", "ranks": members if len(members) < mesh.size else [], "group_size": 1})
+    found = group_ranks(groups)
+    assert found.world_size == mesh.size and (found.ranks is None or rank in found.ranks)
+    if len([d for d in dimensions if len(shape) > 1]) >= 2:
+        assert found.rank == rank or mesh.size in shape
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attrs", "rank", "world"),
+    [
+        ([7, ["0", "default_pg"], 3, "allreduce", [], []], {"pg_size": 8}, 3, 8),
+        ([7, ["0", "default_pg"], 3, "_allgather_base", [], []], {}, 3, None),
+        ([7, ["0", "default_pg"], 0, "broadcast", [], []], {"pg_size": 8}, None, None),  # the root
+        ([7, ["0", "default_pg"], 5, "send", [], []], {}, None, None),  # the peer
+        ([7, ["4", "tp"], 1, "all_to_all", [], []], {"global_rank_start": 4, "global_rank_stride": 2}, 6, None),
+        ([7, ["4", "tp"], 1, "allreduce", [], []], {}, None, None),  # the rank within a group
+        ([7, ["4", "tp"], 1, "allreduce", [], []], {"global_rank_start": 4, "global_rank_stride": -1}, None, None),
+        ([7, 0, 2, "allreduce", [], []], {}, None, None),  # which group it is, is not known
+        (["x", None, [["a"]], "allreduce"], {}, None, None),
+    ],
+)
+def test_ranks_in_record_param_comms(inputs: list[Any], attrs: Document, rank: int | None, world: int | None) -> None:
+    given_inputs = {"values": inputs, "shapes": [], "types": []}
+    node = {"id": 3, "name": "record_param_comms", "inputs": given_inputs, "attrs": attrs}
+    found = rank_of_et(read_execution_trace(orjson.dumps(et_document([node]))))
+    assert (found.rank, found.world_size, found.communicates) == (rank, world, True)
+
+
+@pytest.mark.parametrize("info", [None, 7, {"rank": "0"}, {"rank": -1, "world_size": 0}, {"pg_config": {}},
+                                  {"pg_config": [3, {"ranks": "0, 1"}, {"ranks": [True]}]}])  # fmt: skip
+def test_odd_headers_say_nothing(info: Any) -> None:
+    trace = kineto_document([{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}], distributedInfo=info)
+    found = rank_of_kineto(read_kineto(orjson.dumps(trace)))
+    assert (found.ranks, found.world_size, found.communicates) == (None, None, False)
+
+
+def test_recorded_messages_name_their_ranks() -> None:
+    """What the ET's nodes say, against a plain reading of them."""
+    for job in ("cpu-pairs/ddp_same.", "parallel/block.pp2/"):
+        for rank in ranks_of(job):
+            path = TRACES / f"{job}rank{rank}.et.json.gz"
+            peers = {
+                node["inputs"]["values"][2]
+                for node in read_json(path)["nodes"]
+                if node["name"] in ("c10d::send", "c10d::recv_") and attr_of(node, "tid")
+            }
+            assert peers == {1 - rank}
+            assert rank_of_et(read_execution_trace(path)).rank == rank
+
+
+def test_the_report_of_a_copy_is_the_same(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("demo/train_cpu")
+    first = link(et, kineto).report.to_dict()["identity"]
+    for path in (et, kineto):
+        shutil.copyfile(path, tmp_path / path.name)
+    assert link(tmp_path / et.name, tmp_path / kineto.name).report.to_dict()["identity"] == first
+    assert first["verdict"] == "proved" and not first["several_ranks"]

@@ -1,0 +1,208 @@
+"""Unexplained waits, clocks that differ, latencies and gaps that are none: made traces whose truth is known."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus.linker import link
+from etplus.predictor.graph import UNKNOWN, ReplayGraph
+from etplus.predictor.replay import fit_constants
+from etplus.predictor.summary import summarize
+from etplus.trace.trace import GPU
+from support import kineto_document, run
+from synthetic import Timeline, after
+
+STEPS, LAUNCHES = 20, 5
+LATENCY, GAP, RETURN = 7, 1, 3
+OPENING, STALL = 14_000.0, 64_000.0
+STALLED = 42
+
+
+@dataclass(frozen=True)
+class Program:
+    """Twenty steps of five launches, 8 µs apart, and a call that waits for their kernels; times in µs.
+
+    Attributes:
+        opening: how long the first synchronisation waits for work from before the window.
+        stalls: by ordinal of a kernel, how long its stream stalls before it.
+        ahead: by how much the device's clock is ahead of the host's.
+        call: what waits at the end of each step.
+        length: of each kernel.
+    """
+
+    opening: float = 0.0
+    stalls: tuple[tuple[int, float], ...] = ()
+    ahead: float = 0.0
+    call: str = "cudaDeviceSynchronize"
+    length: float = 100.0
+
+    def played(self, scale: float = 1.0) -> tuple[Timeline, list[float], float]:
+        """The trace with kernels `scale` times as long, when each kernel starts, and when the program ends."""
+        trace, stalls, starts = Timeline(), dict(self.stalls), []
+        trace.op("begin", 0, 50)
+        now, free = 50.0, 0.0
+        if self.opening:
+            trace.call("cudaDeviceSynchronize", now, self.opening)
+            now += self.opening
+        for _ in range(STEPS):
+            for _ in range(LAUNCHES):
+                start = max(now + LATENCY, free + GAP) + stalls.get(len(starts), 0.0)
+                trace.launch("k", now, 5, start + self.ahead, self.length * scale)
+                starts.append(start + self.ahead)
+                free = start + self.length * scale
+                now += 8
+            if "Memcpy" in self.call:
+                start = free + GAP
+                free = start + 10
+                copy = trace.call(self.call, now, free + RETURN - now)
+                trace.gpu("Memcpy DtoH (Device -> Pageable)", start + self.ahead, 10, copy, category="gpu_memcpy")
+            else:
+                trace.call(self.call, now, max(RETURN, free + RETURN - now))
+            now = max(now, free) + RETURN + 20
+        trace.op("end", now, 100)
+        return trace, starts, now + 100
+
+    def graph(self) -> ReplayGraph:
+        """The replay graph of the trace as it was measured."""
+        return self.played()[0].graph()
+
+
+CASES = {
+    "plain": Program(),
+    "opening synchronisation": Program(opening=OPENING),
+    "stall": Program(stalls=((STALLED, STALL),)),
+    "stall of a stream that was idle": Program(stalls=((STALLED // LAUNCHES * LAUNCHES, STALL),)),
+    "skew": Program(ahead=RETURN + 8),
+    "skew, streams": Program(ahead=RETURN + 8, call="cudaStreamSynchronize"),
+    "skew, copies": Program(ahead=RETURN + 8, call="hipMemcpyWithStream"),
+    "all": Program(opening=OPENING, stalls=((STALLED, STALL), (7, 300)), ahead=RETURN + 8),
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 2.0])
+@pytest.mark.parametrize("program", CASES.values(), ids=CASES)
+def test_changes_give_what_the_program_would_have_given(program: Program, scale: float) -> None:
+    """Against the program itself with other kernels: what is unknown stays, everything else follows."""
+    graph = program.graph()
+    result = after(graph, f"kernel*{scale}")
+    kernels = [row for row in range(len(graph.document)) if graph.document.name_of(row) == "k"]
+    starts, end = program.played(scale)[1:]
+    assert result.makespan_ns == end * 1000
+    assert [ns / 1000 for ns in result.start[kernels].tolist()] == starts
+
+
+@pytest.mark.parametrize("program", CASES.values(), ids=CASES)
+def test_unknown_waits_are_counted_and_fixed(program: Program) -> None:
+    graph = program.graph()
+    constants = fit_constants(graph)
+    waits = [wait for wait in (program.opening, *dict(program.stalls).values()) if wait]
+    base = after(graph)
+    assert base.unexplained.count == len(waits) == (graph.edges.kind == UNKNOWN).sum()
+    spent = sum(waits) * 1000
+    assert abs(base.unexplained.ns - spent) <= (RETURN + LATENCY) * 1000 * len(waits)
+    assert base.unexplained.share == base.unexplained.ns / base.makespan_ns
+    assert after(graph, "cpu*0", "gpu*0", "launch_latency=0us").makespan_ns >= base.unexplained.ns
+    assert constants.clock_skew_ns == (8000 if program.ahead else 0)
+    told = summarize(base, constants).to_dict()
+    assert told["unexplained"]["count"] == len(waits)
+    assert any("nothing in the trace explains" in note for note in told["notes"]) == bool(waits)
+
+
+def test_a_removed_call_waits_for_nothing() -> None:
+    """The opening synchronisation's 14 ms go with it."""
+    program = Program(opening=OPENING)
+    trace = program.played()[0]
+    trace.op("outer", 40, OPENING + 15)
+    graph = trace.graph()
+    assert after(graph, "remove op:outer").makespan_ns < after(graph).makespan_ns - OPENING * 1000
+
+
+def test_waits_at_the_same_time_count_once() -> None:
+    """Streams 7 and 9 stall from 110 and 111 until 5000."""
+    trace = Timeline()
+    trace.op("op", 0, 6000)
+    for stream in (7, 9):
+        trace.launch("idle", stream, 1, 10 + stream, 10, stream)
+    for stream in (7, 9):
+        trace.launch("late", 90 + stream, 1, 5000, 100, stream)
+    result = after(trace.graph())
+    assert result.unexplained.count == 2
+    assert result.unexplained.ns <= 5000 * 1000 and result.unexplained.share < 1
+
+
+@pytest.mark.parametrize("jitter", [4.0, 12.0])
+def test_noise_is_no_unknown_wait(jitter: float) -> None:
+    """Latencies of 10 to 10 + jitter µs, gaps of 1 to 1 + jitter, a call that finds nothing pending and takes 60."""
+    rng = random.Random(5)
+    trace, now, free = Timeline(), 0.0, 0.0
+    for k in range(200):
+        start = round(max(now + 10, free + 1) + rng.uniform(0, jitter), 3)
+        trace.launch("k", round(now, 3), 5, start, 20)
+        free = start + 20
+        now += rng.choice([8.0, 60.0])
+        if k % 20 == 19:
+            now = free + 30
+            trace.call("hipDeviceSynchronize", round(now, 3), 60)
+            now += 70
+    assert after(trace.graph()).unexplained.count == 0
+
+
+def test_what_is_too_long_is_no_latency() -> None:
+    """Four launches on an idle stream whose work begins 2.5 to 6 ms later (seen on a V100, `simple_add`); then a trace
+    in which most begin after 9 µs."""
+    trace = Timeline()
+    trace.op("op", 0, 60_000)
+    for k, late in enumerate((3982, 2466, 5821, 4100)):
+        trace.launch(f"k{k}", 10_000 * k, 50, 10_000 * k + late, 5)
+    graph = trace.graph()
+    constants = fit_constants(graph)
+    assert constants.launch_latency_ns == 0 and after(graph).unexplained.count == 4
+    assert after(graph).time.tolist() == graph.measured.tolist()
+    assert any("no launch latency is fitted" in note for note in graph.notes)
+    for k in range(5):
+        trace.launch("usual", 40_500 + 100 * k, 5, 40_509 + 100 * k, 5)
+    graph = trace.graph()
+    assert fit_constants(graph).launch_latency_ns == 9000
+    assert after(graph).time.tolist() == graph.measured.tolist()
+
+
+def test_a_gap_that_is_too_long_is_no_gap() -> None:
+    """Three kernels in a queue, two gaps of 64 ms: the fitted gap is none of them."""
+    trace = Timeline()
+    trace.op("op", 0, 200_000)
+    for k in range(3):
+        trace.launch(f"k{k}", 10 * k, 5, 20 + 64_100 * k, 100)
+    graph = trace.graph()
+    assert fit_constants(graph).gap_ns == 0
+    assert after(graph).time.tolist() == graph.measured.tolist()
+    assert after(graph, "kernel*0.5").start[graph.document.kind == GPU].tolist() == [20_000, 64_070_000, 128_120_000]
+
+
+def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
+    trace = CASES["all"].played()[0]
+    (tmp_path / "k.json").write_bytes(orjson.dumps(kineto_document(trace.events)))
+    plus = tmp_path / "plus.json"
+    assert run("trace-link", "--kineto-file", tmp_path / "k.json", "--output-file", plus).returncode == 0
+    done = run("etplus", "replay", plus, "--what-if", "kernel*0.5")
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and max(map(len, lines)) <= 80
+    for part in (
+        "unexplained waits",
+        "the clocks of host and device differ by 8.0 us",
+        "nothing in the trace explains",
+    ):
+        assert any(part in line for line in lines), part
+    told = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
+    assert told["constants"][0]["clock_skew_ns"] == 8000 and told["unexplained"]["count"] == 3
+    assert told["base_error"] == told["makespan_ns"]["error"] == 0
+
+
+def test_the_link_report_says_how_clocks_differ() -> None:
+    for program in CASES.values():
+        report = link(None, orjson.dumps(kineto_document(program.played()[0].events))).report
+        assert report.dependencies.get("clock_skew_ns") == (8000 if program.ahead else None)
+        assert ("clocks of host and device differ by 8.0 us" in report.to_text()) == bool(program.ahead)
