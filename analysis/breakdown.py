@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus import UNATTACHED_REASONS
-from ..schemas.kineto import KERNEL_CATEGORIES
 from ..trace.columns import IntColumn
-from ..trace.conventions import PROFILER_STEP
+from ..trace.conventions import KERNEL_CATEGORIES, PROFILER_STEP, UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, sums, union
-from ..trace.tables import ANNOTATION, Trace
+from ..trace.tables import ANNOTATION
+from ..trace.trace import Trace
 
 __all__ = [
     "BreakdownRow",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..trace.comm_kernels import collective_of
-from ..trace.tables import Trace
-from ..trace.trace import Comm
+from ..trace.comm_kernels import Comm, collective_of
+from ..trace.trace import Trace
 
 __all__ = ["CommunicationRow", "communication"]
 

@@ -41,7 +41,7 @@ from .serving import (
     norm_with_add,
 )
 
-__all__ = ["Operator", "bytes_moved", "flops", "operator", "register", "wants_values"]
+__all__ = ["Operator", "bytes_moved", "flops", "operator", "register"]
 
 Shape = tuple[int, ...]
 _MAX = 2**62
@@ -92,12 +92,6 @@ def operator(name: str) -> Operator | None:
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
     return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
-
-
-def wants_values(name: str) -> bool:
-    """Whether the numbers among an operator's arguments matter."""
-    entry = operator(name)
-    return entry is not None and entry.values
 
 
 def flops(name: str, signature: Signature) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.tables import Trace
+from ..trace.trace import Trace
 
 __all__ = ["Gap", "longest_gaps"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..schemas.job_ranks import RankFacts, foreign_traces
 from ..trace.errors import UsageError
-from ..trace.tables import Trace
+from ..trace.trace import Trace
 
 __all__ = ["JobTrace", "check_job", "job_trace"]
 

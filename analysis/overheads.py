@@ -23,10 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.files import Source, load
-from ..schemas.kineto_calls import nearest
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, StringTable
 from ..trace.errors import TraceFormatError
-from ..trace.tables import OP, Trace
+from ..trace.tables import OP
+from ..trace.trace import Trace
 
 __all__ = [
     "DEFAULT_EVENT_NS",

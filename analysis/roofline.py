@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto import COPY_CATEGORIES
-from ..schemas.kineto_calls import nearest
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
+from ..trace.conventions import COPY_CATEGORIES
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
-from ..trace.tables import OP, Trace
+from ..trace.tables import OP
+from ..trace.trace import Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ..trace.intervals import sums
-from ..trace.tables import Trace
+from ..trace.trace import Trace
 from .breakdown import (
     BreakdownRow,
     DeviceUse,

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
-from ..trace.tables import OP, Trace
+from ..trace.tables import OP
+from ..trace.trace import Trace
 from .timeline import condense, nest
 
 __all__ = ["KIND_COLOURS", "timeline_of"]

@@ -23,7 +23,7 @@ from bench_link import peak_megabytes
 from etplus.linker import link
 from etplus.predictor.critical import critical_path
 from etplus.predictor.replay import build_graph, fit_constants, replay
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
@@ -38,7 +38,7 @@ _TILED = (
 )  # fmt: skip
 
 
-def repeated(once: EtPlusDocument, nodes: int) -> EtPlusDocument:
+def repeated(once: Trace, nodes: int) -> Trace:
     """The document's timeline again and again, one copy after the other."""
     count, times = len(once), -(-nodes // len(once))
     copy = np.repeat(np.arange(times), count)
@@ -83,7 +83,7 @@ def perform(task: str, nodes: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _networkx(document: EtPlusDocument) -> dict[str, Any]:
+def _networkx(document: Trace) -> dict[str, Any]:
     """Longest path by networkx, in a graph that holds of parallel edges the one that counts."""
     import networkx
 

@@ -23,10 +23,9 @@ from etplus.predictor.fitting import fit, measured_ns
 from etplus.predictor.lags import iterations_of
 from etplus.predictor.reshape import BatchChange, with_batch
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.derive import from_etplus
-from etplus.trace.tables import OP, Trace
+from etplus.trace.tables import OP
 from etplus.trace.tensors import Signature
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from predict_cpu import INNER, parts, report
 
 BATCHES, OUTER = (4, 8, 16, 32, 64, 128), (4, 128)
@@ -37,7 +36,7 @@ Pairs = dict[str, list[tuple[float, float]]]
 
 
 def from_others(
-    mine: Mapping[str, EtPlusDocument], fitted: Sequence[int], sources: Sequence[int], batch: int, found: Pairs
+    mine: Mapping[str, Trace], fitted: Sequence[int], sources: Sequence[int], batch: int, found: Pairs
 ) -> None:
     """Predict a batch size, fitted on some, from recordings at others; adds predicted and measured ns."""
     known = [one for name, one in mine.items() if parts(name)[1] in fitted]
@@ -52,9 +51,9 @@ def from_others(
             found[f"time at batch {other}, in proportion"].append((one.measured_ns * batch / other, measured))
 
 
-def compared(before: EtPlusDocument, after: EtPlusDocument, batch: int) -> Counter[str]:
+def compared(before: Trace, after: Trace, batch: int) -> Counter[str]:
     """Calls by whether their re-derived shapes are those recorded at the other batch size."""
-    done, recorded = with_batch(before, BatchChange(batch)), from_etplus(after)
+    done, recorded = with_batch(before, BatchChange(batch)), after
     calls = [[c for c in range(len(one.calls)) if one.calls.kind[c] == OP] for one in (done.trace, recorded)]
     names = [[one.names[one.calls.name[c]] for c in some]
              for one, some in zip((done.trace, recorded), calls, strict=True)]  # fmt: skip

@@ -20,7 +20,7 @@ from etplus.predictor.costs.crossval import score
 from etplus.predictor.end_to_end import Engine, predict
 from etplus.predictor.fitting import fit
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 
 INNER = (8, 16, 32, 64)
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")
@@ -33,9 +33,7 @@ def parts(name: str) -> tuple[str, int, int]:
     return model, int(batch[1:]), int(threads[1:])
 
 
-def held_out(
-    known: Sequence[EtPlusDocument], held: Sequence[EtPlusDocument], found: dict[str, list[tuple[float, float]]]
-) -> None:
+def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, list[tuple[float, float]]]) -> None:
     """Fit on some, predict others; adds predicted and measured ns by engine."""
     model = calibrated(fit(known), known)
     for document in held:

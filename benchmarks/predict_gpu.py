@@ -13,8 +13,8 @@ import itertools
 from pathlib import Path
 
 from etplus.analysis.devices import known_devices
-from etplus.analysis.reading import read_trace
 from etplus.cli.fit import crossval_lines
+from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predictor.calibration import calibrated
 from etplus.predictor.costs.crossval import cross_validate
@@ -23,23 +23,21 @@ from etplus.predictor.costs.task import Task
 from etplus.predictor.end_to_end import Engine, Prediction, predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.derive import from_etplus
-from etplus.trace.tables import Trace
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")
 
 
-def linked(name: str, *, alone: bool = False) -> EtPlusDocument:
+def linked(name: str, *, alone: bool = False) -> Trace:
     """A GPU pair, or its Kineto trace alone."""
     et, kineto = (TRACES / "gpu-pairs" / f"{name}.{kind}.json.gz" for kind in ("et", "kineto"))
     return read_etplus(b"".join(link(None if alone else et, kineto).chunks()))
 
 
-def measured_events(documents: list[EtPlusDocument]) -> list[Measured]:
+def measured_events(documents: list[Trace]) -> list[Measured]:
     """Distinct GPU events of the documents and of the Kineto traces without an ET."""
-    traces: list[Trace] = [from_etplus(document) for document in documents]
+    traces: list[Trace] = [document for document in documents]
     traces += [read_trace(path) for path in sorted((TRACES / "gpu-kineto").glob("*.json.gz"))]
     tasks: list[Task] = []
     ns: list[float] = []
@@ -55,7 +53,7 @@ def show(what: str, engine: Engine, one: Prediction) -> None:
     print(f"{what:34}{engine:10}{one.error:>+8.2%}   mean of the traces fitted on {against:>+8.2%}")
 
 
-def ranks_held_out(ranks: list[EtPlusDocument], known: tuple[int, ...], engine: Engine) -> str:
+def ranks_held_out(ranks: list[Trace], known: tuple[int, ...], engine: Engine) -> str:
     """Errors of the other ranks with a model fitted on some, as a line of `HEAD`."""
     model = calibrated(fit([ranks[rank] for rank in known]), [ranks[rank] for rank in known])
     others = [rank for rank in range(len(ranks)) if rank not in known]

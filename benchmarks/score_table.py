@@ -20,7 +20,7 @@ import orjson
 from etplus.linker import link
 from etplus.linker.ranks import file_rank
 from etplus.schemas.files import load
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 
 __all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
 
@@ -130,7 +130,7 @@ def cpu_scores() -> list[Score]:
     return scores
 
 
-def _score(known: dict[str, Any], variant: str, result: EtPlusDocument) -> Score:
+def _score(known: dict[str, Any], variant: str, result: Trace) -> Score:
     truth = {int(node): event for node, (event, _) in known["links"].items()}
     document, right, certain_right, certain = result, 0, 0, 0
     columns = (document.et.id.tolist(), document.kineto_event.tolist(), document.certain.tolist())
@@ -145,7 +145,7 @@ def _score(known: dict[str, Any], variant: str, result: EtPlusDocument) -> Score
     )  # fmt: skip
 
 
-def _note(result: EtPlusDocument) -> str:
+def _note(result: Trace) -> str:
     """What the report says about the windows: iteration, numbers, whether it is one run; else what it says first."""
     notes = _notes(result)
     return next((note for note in notes if note.startswith(("the ET ", "two runs"))), next(iter(notes), ""))
@@ -225,7 +225,7 @@ def _gpu_lines() -> Iterator[Line]:
         yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run, variant)
 
 
-def _gpu(name: str, bar: str, met: Callable[[EtPlusDocument], bool], variant: str = VARIANTS[0]) -> Line:
+def _gpu(name: str, bar: str, met: Callable[[Trace], bool], variant: str = VARIANTS[0]) -> Line:
     et, kineto = (load(TRACES / "gpu-pairs" / f"{name}.{side}.json.gz").data for side in ("et", "kineto"))
     result = link(strip(et, variant), strip(kineto, variant))
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
@@ -235,23 +235,23 @@ def _gpu(name: str, bar: str, met: Callable[[EtPlusDocument], bool], variant: st
     return Line(cells, bar, met(result))
 
 
-def _says(result: EtPlusDocument, part: str) -> bool:
+def _says(result: Trace, part: str) -> bool:
     return any(part in note for note in _notes(result))
 
 
-def _notes(result: EtPlusDocument) -> list[str]:
+def _notes(result: Trace) -> list[str]:
     refuted = result.report.to_dict()["identity"]["refutes"]
     return [*(one["says"] for one in refuted), *result.report.windows["notes"]]
 
 
-def _is_next_iteration(result: EtPlusDocument) -> bool:
+def _is_next_iteration(result: Trace) -> bool:
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
     explained = all(c["attached"] + sum(c["unattached"].values()) == c["total"] for c in gpu)
     told = _says(result, "durations are those of a later iteration")
     return bool(ops["equivalent"] >= 0.995 * ops["total"] and not ops["certain"] and explained and told)
 
 
-def _is_other_run(result: EtPlusDocument) -> bool:
+def _is_other_run(result: Trace) -> bool:
     ops = result.report.ops
     return bool(ops["linked"] >= 0.999 * ops["total"] and not ops["certain"] and _says(result, "two runs"))
 

@@ -14,10 +14,10 @@ import orjson
 from ..analysis.devices import read_devices
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.plots import require_matplotlib, write_plots
-from ..analysis.reading import read_trace
 from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
+from ..converters.open import load
 from ..schemas.files import open_output, shown_name
 from ..schemas.transaction import check_outputs, make_folder
 from .damage import warn_of_damage
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
     for file in arguments.files:
-        trace = read_trace(file, progress=True)
+        trace = load(file, progress=True)
         warn_of_damage([trace])
         analysis = analyse(
             trace,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..analysis.augment import ARGUMENTS, augment
 from ..analysis.devices import read_devices
+from ..converters.augment import ARGUMENTS, augment
 from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
 

@@ -8,9 +8,9 @@ import orjson
 
 from ..analysis.devices import read_devices
 from ..analysis.diff import diff_text, difference, json_of_difference
-from ..analysis.reading import read_trace
 from ..analysis.summary import analyse
 from ..analysis.tables import terminal_width
+from ..converters.open import load
 from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
@@ -42,7 +42,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    a, b = (analyse(read_trace(file, progress=True), own) for file in (arguments.a, arguments.b))
+    a, b = (analyse(load(file, progress=True), own) for file in (arguments.a, arguments.b))
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape)
     if arguments.json:

@@ -21,7 +21,7 @@ from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .damage import warn_of_damage
 
 __all__ = ["prepare_parser", "run"]
@@ -134,9 +134,9 @@ def _held_line(name: str, predicted_ns: int, measured_ns: int) -> str:
     return f"{name:30}{predicted_ns / 1000:>13,.1f} us{measured_ns / 1000:>13,.1f} us{error:>+8.2f}%"
 
 
-def _timelines(results: Sequence[Replay]) -> tuple[dict[int, EtPlusDocument], dict[int, str]]:
+def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
     """Documents and titles of the measured and predicted timeline of every rank, next to each other."""
-    documents: dict[int, EtPlusDocument] = {}
+    documents: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     for result in results:
         for measured, predicted in zip(result.graph.documents, predicted_documents(result), strict=True):

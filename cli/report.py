@@ -7,9 +7,9 @@ import sys
 
 from ..analysis.devices import read_devices
 from ..analysis.job import check_job, job_trace
-from ..analysis.reading import read_trace
 from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
+from ..converters.open import load
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     ranks, job = [], []
     for file in arguments.files:
-        trace = read_trace(file, progress=True)
+        trace = load(file, progress=True)
         analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
         ranks.append(rank_report(analysis, len(arguments.files)))
         job.append(job_trace(trace))

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.trace import GPU, EtPlusDocument
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
 from .collectives import Communication
 from .host import host_rows, issue_times
@@ -29,7 +30,7 @@ _ROUNDING_NS = 1000
 _LAST = 2**63
 
 
-def fold(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[SimNode]:
+def fold(document: Trace, comms: Sequence[Communication]) -> Iterator[SimNode]:
     """The nodes; each comes after all that it waits for.
 
     GPU events that overlap are counted once, with the one that ended first: the simulator cannot run them side by side.
@@ -45,7 +46,7 @@ def fold(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[S
     return _Folding(document, rows, ends, comms).nodes()
 
 
-def _computations(document: EtPlusDocument, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Rows that compute, in order of their ends, and these, int64 ns; what follows on a stream ends what is before."""
     on_gpu = (document.kind == GPU) & document.timed
     if on_gpu.any():
@@ -68,9 +69,7 @@ def _computations(document: EtPlusDocument, communicating: IntColumn) -> tuple[I
 class _Folding:
     """The simulated time line while it grows; times are whole µs since the first start."""
 
-    def __init__(
-        self, document: EtPlusDocument, rows: IntColumn, ends: IntColumn, comms: Sequence[Communication]
-    ) -> None:
+    def __init__(self, document: Trace, rows: IntColumn, ends: IntColumn, comms: Sequence[Communication]) -> None:
         self.document, self.rows, self.ends, self.comms = document, rows, ends, comms
         self.begin = document.span[0]
         self.ids = itertools.count(1)

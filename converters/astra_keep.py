@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus import EDGE_KINDS
 from ..trace.columns import IntColumn
-from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.trace import GPU, EtPlusDocument
+from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
 from .chakra import rounded
 from .collectives import Communication
@@ -25,7 +25,7 @@ from .host import Coverage, calls_collectives, collective_times, host_rows, stre
 __all__ = ["keep"]
 
 
-def keep(document: EtPlusDocument, comms: Sequence[Communication]) -> Iterator[SimNode]:
+def keep(document: Trace, comms: Sequence[Communication]) -> Iterator[SimNode]:
     """The nodes, each after all that it waits for; ids rise with the start. Nodes without a time are left out.
 
     Args:
@@ -79,7 +79,7 @@ class _HostTimes:
     tail: int
 
 
-def _host_times(document: EtPlusDocument, communicating: IntColumn) -> _HostTimes:
+def _host_times(document: Trace, communicating: IntColumn) -> _HostTimes:
     """What threads do at the same time counts once, with the one that began first; waiting does not count at all."""
     rows = host_rows(document, communicating)
     parts = stretches(document, rows)
@@ -105,7 +105,7 @@ def _host_times(document: EtPlusDocument, communicating: IntColumn) -> _HostTime
     return _HostTimes(rows[in_order], np.isin(np.arange(len(document)), communicating), of_row, before, int(tail[0]))
 
 
-def _once(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+def _once(document: Trace, communicating: IntColumn) -> IntColumn:
     """How long each communication runs beyond the end of those before it, ns: the simulator has one at a time."""
     finish = document.finish[communicating]
     busy = np.maximum.accumulate(np.append(0, finish))[:-1]
@@ -114,7 +114,7 @@ def _once(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
 
 
 def _order(
-    document: EtPlusDocument, place: IntColumn, row_of: IntColumn, caller: IntColumn, times: _HostTimes,
+    document: Trace, place: IntColumn, row_of: IntColumn, caller: IntColumn, times: _HostTimes,
     comms: Sequence[Communication],
 ) -> tuple[IntColumn, Callable[[int], IntColumn]]:  # fmt: skip
     """The nodes in an order of issue, and what each one waits for beside its caller."""
@@ -131,7 +131,7 @@ def _order(
     return order, lambda node: needs[first[node] : first[node + 1], 1]
 
 
-def _released(document: EtPlusDocument) -> IntColumn:
+def _released(document: Trace) -> IntColumn:
     """For each row the latest end of a GPU event that it waits for and that ended before it began, ns; −1 for none."""
     sync = document.edges_of("sync")
     sync = sync[document.finish[sync[:, 0]] <= document.ts[sync[:, 1]]]
@@ -140,7 +140,7 @@ def _released(document: EtPlusDocument) -> IntColumn:
     return released
 
 
-def _given(document: EtPlusDocument, place: IntColumn, idle: IntColumn) -> IntColumn:
+def _given(document: Trace, place: IntColumn, idle: IntColumn) -> IntColumn:
     """Pairs of nodes by the document's edges; what ended before a delay began holds the delay back, too."""
     source, target, kind = document.edges[np.all(place[document.edges[:, :2]] >= 0, axis=1)].T
     direct = np.stack([place[source], place[target]], axis=1)
@@ -149,7 +149,7 @@ def _given(document: EtPlusDocument, place: IntColumn, idle: IntColumn) -> IntCo
 
 
 def _wished(
-    document: EtPlusDocument, place: IntColumn, times: _HostTimes, comms: Sequence[Communication], last: int
+    document: Trace, place: IntColumn, times: _HostTimes, comms: Sequence[Communication], last: int
 ) -> IntColumn:
     """Pairs of nodes by the order on the CPU, on each stream, of collectives on the host, and of communications.
 
@@ -177,7 +177,7 @@ def _wished(
     ])  # fmt: skip
 
 
-def _micros(document: EtPlusDocument, times: _HostTimes, row_of: IntColumn) -> IntColumn:
+def _micros(document: Trace, times: _HostTimes, row_of: IntColumn) -> IntColumn:
     """Durations of the nodes in whole µs; what rounding takes from one is given to the next on the same resource."""
     real = row_of != DELAY
     on_gpu = real & (document.kind[row_of] == GPU)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
-from ..trace.trace import GPU, EtPlusDocument
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, comm_attributes, comm_node_type
 from .chakra_attributes import make, shared
 from .collectives import Communication
@@ -41,13 +42,13 @@ class SimNode(NamedTuple):
     comm: Communication | None = None
 
 
-def write_nodes(document: EtPlusDocument, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
+def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
     """Write a file; returns the number of nodes. Raises as `write_chakra` does."""
     messages = (_message(document, node, rank) for node in nodes)
     return write_chakra(path, GlobalMetadata(version=CHAKRA_VERSION), messages)
 
 
-def _message(document: EtPlusDocument, node: SimNode, rank: int) -> Node:
+def _message(document: Trace, node: SimNode, rank: int) -> Node:
     return Node(
         id=node.id,
         name="delay" if node.row == DELAY else document.name_of(node.row),
@@ -59,7 +60,7 @@ def _message(document: EtPlusDocument, node: SimNode, rank: int) -> Node:
     )
 
 
-def _attributes(document: EtPlusDocument, node: SimNode, rank: int) -> Iterator[AttributeProto]:
+def _attributes(document: Trace, node: SimNode, rank: int) -> Iterator[AttributeProto]:
     row = node.row
     if row != DELAY:
         yield make("node_id", int(document.id[row]))

@@ -16,7 +16,7 @@ import msgspec
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.files import open_output
 from ..trace.errors import ConvertError, UsageError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .astra_fold import fold
 from .astra_keep import keep
 from .astra_nodes import write_nodes
@@ -62,9 +62,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return replace(agreement, ranks=ranks, groups=groups)
 
 
-def write_astra_sim(
-    document: EtPlusDocument, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold"
-) -> Written:
+def write_astra_sim(document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold") -> Written:
     """Write one rank.
 
     Args:

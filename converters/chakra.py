@@ -13,10 +13,11 @@ import numpy as np
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
 from ..schemas.comm_types import RECV, SEND
-from ..schemas.kineto import COPY_CATEGORIES
 from ..schemas.secrets import mask
 from ..trace.columns import IntColumn
-from ..trace.trace import GPU, RUNTIME, EtPlusDocument
+from ..trace.conventions import COPY_CATEGORIES
+from ..trace.kinds import GPU, RUNTIME
+from ..trace.trace import Trace
 from .chakra_attributes import make, shared
 from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, comm_rows, survey
@@ -44,7 +45,7 @@ class Written:
 
 
 def write_et(
-    document: EtPlusDocument,
+    document: Trace,
     path: str | os.PathLike[str],
     *,
     comms: RankComms | None = None,
@@ -69,7 +70,7 @@ def write_et(
 
 
 def chakra_messages(
-    document: EtPlusDocument, *, comms: RankComms | None = None, memory_nodes: bool = False
+    document: Trace, *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
     """The messages of `write_et`, the nodes' made one by one, and what was given up."""
     if comms is None:
@@ -82,7 +83,7 @@ def chakra_messages(
     return _metadata(document), _nodes(document, needs, comms, memory_nodes), counts
 
 
-def _nodes(document: EtPlusDocument, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> Iterator[Node]:
+def _nodes(document: Trace, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> Iterator[Node]:
     talks = {comm.row: comm for comm in comms.found}
     durations = _durations(document)
     micros = rounded(durations, _lanes(document), np.where(document.ts >= 0, document.ts, 0))
@@ -152,7 +153,7 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
     return micros
 
 
-def _durations(document: EtPlusDocument) -> IntColumn:
+def _durations(document: Trace) -> IntColumn:
     """What each row itself does, ns: GPU events and collectives as measured, host rows as `host_work` says."""
     communicating = comm_rows(document)
     rows = host_rows(document, communicating)
@@ -161,13 +162,13 @@ def _durations(document: EtPlusDocument) -> IntColumn:
     return durations
 
 
-def _lanes(document: EtPlusDocument) -> IntColumn:
+def _lanes(document: Trace) -> IntColumn:
     """A number each for the host's threads and the GPU's streams."""
     threads = np.unique(document.thread, return_inverse=True)[1].reshape(-1)
     return np.where(document.kind == GPU, -1 - document.stream_lane, threads)
 
 
-def _node_type(document: EtPlusDocument, row: int, comm: Communication | None, memory_nodes: bool) -> NodeType:
+def _node_type(document: Trace, row: int, comm: Communication | None, memory_nodes: bool) -> NodeType:
     if comm is not None:
         return comm_node_type(comm)
     if document.structural[row]:
@@ -178,7 +179,7 @@ def _node_type(document: EtPlusDocument, row: int, comm: Communication | None, m
     return NodeType.COMP_NODE
 
 
-def _time_attributes(document: EtPlusDocument, row: int, duration: int, node: Node) -> Iterator[AttributeProto]:
+def _time_attributes(document: Trace, row: int, duration: int, node: Node) -> Iterator[AttributeProto]:
     """Exact times; those that equal `duration_ns` are left out."""
     yield make("duration_ns", duration)
     ts, dur, exclusive = (int(column[row]) for column in (document.ts, document.dur, document.exclusive))
@@ -192,7 +193,7 @@ def _time_attributes(document: EtPlusDocument, row: int, duration: int, node: No
         yield make("exclusive_ns", exclusive)
 
 
-def _metadata(document: EtPlusDocument) -> GlobalMetadata:
+def _metadata(document: Trace) -> GlobalMetadata:
     """Version, and as JSON texts what ET+ has beside nodes and edges."""
     encode = msgspec.json.encode
     texts = {

@@ -15,11 +15,12 @@ import numpy as np
 from .. import __version__
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_chakra
-from ..schemas.etplus import EDGE_KINDS, FORMAT_VERSION
+from ..schemas.etplus import FORMAT_VERSION
 from ..schemas.etplus_reader import read_etplus
 from ..schemas.files import open_output, shown_name
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import TraceFormatError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .chakra_attributes import values_of
 from .chakra_foreign import foreign_kinds, foreign_record
 from .chakra_nodes import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
@@ -37,7 +38,7 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def read_et(path: str | os.PathLike[str]) -> EtPlusDocument:
+def read_et(path: str | os.PathLike[str]) -> Trace:
     """Read an .et file as an ET+ document; raises as `etplus_chunks` does."""
     return replace(read_etplus(b"".join(etplus_chunks(path))), file=shown_name(path))
 

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
-from ..schemas.etplus import EDGE_KINDS
 from ..trace.columns import IntColumn
-from ..trace.trace import Comm
+from ..trace.comm_kernels import Comm
+from ..trace.conventions import EDGE_KINDS
 from .chakra_nodes import ET_ATTRIBUTES
 
 __all__ = ["foreign_kinds", "foreign_record"]

@@ -7,7 +7,8 @@ import re
 import msgspec
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, IOInfo
-from ..trace.trace import CPU, GPU, RUNTIME, EtPlusDocument, Record
+from ..trace.kinds import CPU, GPU, RUNTIME
+from ..trace.trace import Record, Trace
 from .chakra_attributes import make, shared
 
 __all__ = ["ET_ATTRIBUTES", "FLAT_TENSORS", "TENSOR_KEYS", "describe"]
@@ -49,9 +50,7 @@ _decode_str = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def describe(
-    document: EtPlusDocument, row: int, record: Record
-) -> tuple[list[AttributeProto], IOInfo | None, IOInfo | None]:
+def describe(document: Trace, row: int, record: Record) -> tuple[list[AttributeProto], IOInfo | None, IOInfo | None]:
     """Attributes, inputs and outputs that hold all of a row but its dependencies, name and times.
 
     Args:
@@ -73,7 +72,7 @@ def describe(
     return attributes + _further(record), inputs, outputs
 
 
-def _event_attributes(document: EtPlusDocument, row: int, record: Record) -> list[AttributeProto]:
+def _event_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
     attributes = []
     for name in _EVENT_NUMBERS:
         value = int(getattr(document, name)[row])
@@ -83,7 +82,7 @@ def _event_attributes(document: EtPlusDocument, row: int, record: Record) -> lis
     return attributes
 
 
-def _gpu_attributes(document: EtPlusDocument, row: int, record: Record) -> list[AttributeProto]:
+def _gpu_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
     attributes = [shared("cat", document.categories[document.category[row]])]
     del record["cat"]
     attributes += [make(name, _text(record.pop(name))) for name in ("args", "comm") if name in record]
@@ -95,7 +94,7 @@ def _gpu_attributes(document: EtPlusDocument, row: int, record: Record) -> list[
     return attributes
 
 
-def _cpu_attributes(document: EtPlusDocument, row: int, record: Record) -> list[AttributeProto]:
+def _cpu_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
     attributes = []
     if _text(record.get("link", _NONE)).startswith('"'):
         attributes.append(shared("link", _decode_str(record.pop("link"))))
@@ -106,7 +105,7 @@ def _cpu_attributes(document: EtPlusDocument, row: int, record: Record) -> list[
     return attributes
 
 
-def _et_attributes(document: EtPlusDocument, row: int, record: Record) -> list[AttributeProto]:
+def _et_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
     """The ET's own attributes; on a GPU event, where all are "none", only if another linker gave it others."""
     values: dict[str, int | str] = {name: int(getattr(document, name)[row]) for name in _NUMBERS}
     values["tid"] = int(document.thread[row]) if document.kind[row] == CPU else 0

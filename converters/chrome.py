@@ -16,11 +16,12 @@ import msgspec
 import numpy as np
 import orjson
 
-from ..schemas.etplus import EDGE_KINDS
 from ..schemas.files import open_output
 from ..trace.columns import IntColumn
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
-from ..trace.trace import GPU, RUNTIME, EtPlusDocument
+from ..trace.kinds import GPU, RUNTIME
+from ..trace.trace import Trace
 
 __all__ = ["ChromeTrace", "write_chrome"]
 
@@ -48,7 +49,7 @@ class ChromeTrace:
 
 
 def write_chrome(
-    documents: Mapping[int, EtPlusDocument], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
+    documents: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
     """Write one Chrome trace of one or several ranks, a process each; gzipped if the name ends in ".gz".
 
@@ -96,7 +97,7 @@ class _Process:
         flows: int64 (m, 2), source and target row; kinds: their kinds.
     """
 
-    document: EtPlusDocument
+    document: Trace
     rank: int
     title: str
     zero: int
@@ -108,7 +109,7 @@ class _Process:
     kinds: IntColumn
 
     @staticmethod
-    def of(document: EtPlusDocument, rank: int, zero: int, title: str) -> _Process:
+    def of(document: Trace, rank: int, zero: int, title: str) -> _Process:
         rows = np.flatnonzero(document.timed)
         track, lane, finish = _tracks(document, rows)
         tid = np.zeros(len(document), np.int64)
@@ -181,7 +182,7 @@ class _Process:
             yield {**common, "name": "thread_sort_index", "args": {"sort_index": tid}}
 
 
-def _tracks(document: EtPlusDocument, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Track, lane and end as shown of each row: slices of a lane nest or follow each other, none is of no length."""
     threads = np.where(document.thread >= 0, document.thread, _FOREVER - document.thread)  # those without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
@@ -201,7 +202,7 @@ def _tracks(document: EtPlusDocument, rows: IntColumn) -> tuple[IntColumn, IntCo
     return track, lane, finish
 
 
-def _fits(document: EtPlusDocument, finish: IntColumn, open_rows: list[int], row: int) -> bool:
+def _fits(document: Trace, finish: IntColumn, open_rows: list[int], row: int) -> bool:
     """Whether a row nests in or follows the open ones of a lane; those that have ended are closed."""
     while open_rows and finish[open_rows[-1]] <= document.ts[row]:
         open_rows.pop()
@@ -222,7 +223,7 @@ def _by_row(rows: IntColumn) -> dict[int, list[int]]:
     return result
 
 
-def _category(document: EtPlusDocument, row: int) -> str:
+def _category(document: Trace, row: int) -> str:
     kind = document.kind[row]
     if kind == GPU:
         category: str = document.categories[document.category[row]]

@@ -23,9 +23,10 @@ from ..schemas.comm_types import (
     with_inputs,
 )
 from ..trace.columns import IntColumn
-from ..trace.comm_kernels import is_comm_kernel
+from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
-from ..trace.trace import CPU, GPU, Comm, EtPlusDocument
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 from .host import issue_times
 
 __all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]
@@ -98,7 +99,7 @@ class Agreement:
     notes: tuple[str, ...]
 
 
-def comm_rows(document: EtPlusDocument) -> IntColumn:
+def comm_rows(document: Trace) -> IntColumn:
     """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
     on_gpu = np.array([is_comm_kernel(name) for name in document.names], np.bool_)[document.name]
     on_gpu[list(document.comm)] = True
@@ -107,7 +108,7 @@ def comm_rows(document: EtPlusDocument) -> IntColumn:
     return np.flatnonzero(wanted & document.timed)
 
 
-def survey(document: EtPlusDocument, rank: int, unmatched: Container[int] = ()) -> RankComms:
+def survey(document: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
     """Find the communications of a rank.
 
     Args:
@@ -226,13 +227,13 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
     return ordinals
 
 
-def _from_inputs(document: EtPlusDocument, row: int, comm: Comm) -> Comm:
+def _from_inputs(document: Trace, row: int, comm: Comm) -> Comm:
     """What the tensors of a node tell: of gloo's, or of a GPU node that another linker copied from its op."""
     parent = int(document.parent_row[row])
     called = document.kind[row] == CPU and parent >= 0 and document.name_of(parent).startswith("c10d::")
     return with_inputs(comm, _inputs(document, row), _inputs(document, parent) if called else None)
 
 
-def _inputs(document: EtPlusDocument, row: int) -> list[Any]:
+def _inputs(document: Trace, row: int) -> list[Any]:
     record = document.record(row)
     return input_values(msgspec.json.decode(record["inputs"])) if "inputs" in record else []

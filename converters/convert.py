@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TypeGuard
 
 from ..schemas.chakra.stream import read_chakra
-from ..schemas.etplus_reader import read_etplus
 from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.job_report import JobReport, read_job_report
 from ..schemas.transaction import check_outputs, protect, transaction
 from ..trace.errors import UsageError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .astra_sim import HOSTS, Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
-from .chakra_back import read_et, write_etplus, write_messages
+from .chakra_back import write_etplus, write_messages
 from .chrome import write_chrome
 from .collectives import RankComms, agree, survey
 from .jsonize import write_json
 from .npz import Split, graph_arrays, write_dataset
+from .open import load
 
 __all__ = ["EXTENSIONS", "FORMATS", "PACKED", "Conversion", "convert", "format_of", "names_a_file", "open_document"]
 
@@ -56,7 +56,7 @@ _RANK_IN_NAME = re.compile(r"rank[_-]?(\d{1,6})|\.(\d{1,6})\.(?:et|json)", re.AS
 _SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
-Input = str | os.PathLike[str] | EtPlusDocument
+Input = str | os.PathLike[str] | Trace
 
 
 @dataclass(frozen=True)
@@ -150,11 +150,11 @@ def convert(
     to = format_of(output) if to is None else to
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
-    inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlusDocument)) else list(sources)
+    inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
     for source in inputs:
-        if not isinstance(source, EtPlusDocument):
+        if not isinstance(source, Trace):
             protect(source)
     known = None if job is None else read_job_report(os.fspath(job))
     if to in _ONE_ONLY:
@@ -216,20 +216,16 @@ def _arrays(
     return Conversion((os.fspath(output),), len(graph), notes=tuple(document.notes), damage=document.damage)
 
 
-def open_document(source: Input) -> EtPlusDocument:
-    """Read a file of either kind: Chakra where the name ends in .et or .et.gz, else ET+."""
-    if isinstance(source, EtPlusDocument):
-        return source
-    return read_et(source) if _is_chakra(source) else read_etplus(source)
+def open_document(source: Input) -> Trace:
+    """The trace in a file of any format, or the trace itself."""
+    return source if isinstance(source, Trace) else load(source)
 
 
 def _is_chakra(source: Input) -> TypeGuard[str | os.PathLike[str]]:
-    return not isinstance(source, EtPlusDocument) and os.fspath(source).endswith((".et", ".et.gz"))
+    return not isinstance(source, Trace) and os.fspath(source).endswith((".et", ".et.gz"))
 
 
-def _documents(
-    inputs: Sequence[Input], rank: int | None, job: JobReport | None
-) -> Iterator[tuple[int, EtPlusDocument]]:
+def _documents(inputs: Sequence[Input], rank: int | None, job: JobReport | None) -> Iterator[tuple[int, Trace]]:
     """Ranks and documents one by one, or of one rank only, with the clock offsets that the job's report tells.
 
     Raises:
@@ -248,10 +244,10 @@ def _documents(
         raise UsageError(f"no file of rank {rank}; there are ranks {', '.join(map(str, sorted(files)))}")
 
 
-def _rank_of(document: EtPlusDocument, source: Input, place: int) -> int:
+def _rank_of(document: Trace, source: Input, place: int) -> int:
     if document.rank is not None:
         return document.rank
-    named = _RANK_IN_NAME.search("" if isinstance(source, EtPlusDocument) else Path(source).name)
+    named = _RANK_IN_NAME.search("" if isinstance(source, Trace) else Path(source).name)
     return int(named[1] or named[2]) if named else place
 
 
@@ -297,7 +293,7 @@ def _per_rank(
     found: list[RankComms] = []
     notes: list[str] = []
     damage: list[str] = []
-    last: tuple[int, EtPlusDocument] | None = None
+    last: tuple[int, Trace] | None = None
     for last in _documents(inputs, rank, job):
         found.append(survey(last[1], last[0], job.unmatched(last[0]) if job else ()))
         notes += [f"{last[1].file}: {note}" for note in last[1].notes]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus import EDGE_KINDS
 from ..trace.columns import IntColumn
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
-from ..trace.trace import CPU, GPU, EtPlusDocument
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 
@@ -51,8 +52,8 @@ class Dependencies:
         return self.source[a:b], self.kinds[a:b]
 
 
-def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependencies:
-    """All dependencies, callers apart (`EtPlusDocument.parent_row`).
+def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
+    """All dependencies, callers apart (`Trace.parent_row`).
 
     Args:
         communicating: rows that communicate, see `comm_rows`.
@@ -87,13 +88,13 @@ def dependencies(document: EtPlusDocument, communicating: IntColumn) -> Dependen
     return Dependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
 
 
-def explain_cycle(document: EtPlusDocument, cycle: IntColumn) -> str:
+def explain_cycle(document: Trace, cycle: IntColumn) -> str:
     """A message about rows that wait for each other."""
     ids = [str(document.id[row]) for row in cycle[:_SHOWN].tolist()]
     return f"{document.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
 
 
-def thread_order(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+def thread_order(document: Trace, communicating: IntColumn) -> IntColumn:
     """Pairs of ops, callees or not, that begin one after the other on a thread, int64 (m, 2).
 
     A simulator that had only the order of top-level ops would begin the next one while a callee of the last one waits.
@@ -102,14 +103,14 @@ def thread_order(document: EtPlusDocument, communicating: IntColumn) -> IntColum
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def stream_order(document: EtPlusDocument) -> IntColumn:
+def stream_order(document: Trace) -> IntColumn:
     """Pairs of GPU events that follow each other on a stream, int64 (m, 2)."""
     rows = np.flatnonzero((document.kind == GPU) & document.timed)
     order, before = document.lane_order(document.stream_lane, rows, nested=False)
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def host_collective_order(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+def host_collective_order(document: Trace, communicating: IntColumn) -> IntColumn:
     """Pairs that place collectives on the host: after the op that began before, before the next one after their end."""
     order, _ = document.lane_order(document.thread, host_rows(document, communicating), nested=True)
     threads = document.thread[order]
@@ -156,7 +157,7 @@ def issuable(
         kept &= ~doubtful
 
 
-def start_order(document: EtPlusDocument) -> IntColumn:
+def start_order(document: Trace) -> IntColumn:
     """All rows in order of start; those that start together the longest first, callers before callees."""
     starts = _starts(document)
     longest = np.where(document.timed, -document.finish, -_FOREVER)
@@ -164,7 +165,7 @@ def start_order(document: EtPlusDocument) -> IntColumn:
     return order
 
 
-def _starts(document: EtPlusDocument) -> IntColumn:
+def _starts(document: Trace) -> IntColumn:
     """Start of each row, ns; a node without a time has its caller's, −1 if that has none either."""
     starts = np.where(document.timed, document.ts, -1)
     pending = np.flatnonzero((starts < 0) & (document.parent_row >= 0))

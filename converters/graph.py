@@ -14,11 +14,12 @@ import networkx as nx
 import numpy as np
 import orjson
 
-from ..schemas.etplus import EDGE_KINDS
 from ..schemas.files import open_output
 from ..trace.columns import IntColumn
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError, UsageError
-from ..trace.trace import CPU, GPU, EtPlusDocument
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 
 __all__ = ["GRAPH_FORMATS", "PICTURES", "select_rows", "to_networkx", "write_graph"]
 
@@ -32,7 +33,7 @@ _LABEL = 60
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}
 
 
-def to_networkx(document: EtPlusDocument, rows: IntColumn | None = None) -> Graph:
+def to_networkx(document: Trace, rows: IntColumn | None = None) -> Graph:
     """A directed graph of nodes and runtime calls.
 
     Its nodes are ids, with `name`, `kind` ("cpu", "gpu", "comm" or "runtime") and, where there are times, `ts_ns`,
@@ -58,7 +59,7 @@ def to_networkx(document: EtPlusDocument, rows: IntColumn | None = None) -> Grap
     return graph
 
 
-def select_rows(document: EtPlusDocument, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
+def select_rows(document: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
     """Rows for a picture that stays readable.
 
     Args:
@@ -79,7 +80,7 @@ def select_rows(document: EtPlusDocument, *, subtree: str | None = None, max_nod
     return np.sort(rows[:max_nodes])
 
 
-def write_graph(documents: Mapping[int, EtPlusDocument], path: str | os.PathLike[str], to: str, **choice: Any) -> Graph:
+def write_graph(documents: Mapping[int, Trace], path: str | os.PathLike[str], to: str, **choice: Any) -> Graph:
     """Write documents as one graph; the ids of several ranks have their rank before them ("3:17").
 
     With `to` "dot" and a name that ends in .svg, .pdf or .png, Graphviz draws it.
@@ -111,7 +112,7 @@ def write_graph(documents: Mapping[int, EtPlusDocument], path: str | os.PathLike
     return graph
 
 
-def _nodes(document: EtPlusDocument, rows: IntColumn) -> Iterator[tuple[int, dict[str, Any]]]:
+def _nodes(document: Trace, rows: IntColumn) -> Iterator[tuple[int, dict[str, Any]]]:
     kinds = {CPU: "cpu", GPU: "gpu"}
     for row in rows.tolist():
         kind = int(document.kind[row])
@@ -125,7 +126,7 @@ def _nodes(document: EtPlusDocument, rows: IntColumn) -> Iterator[tuple[int, dic
         yield int(document.id[row]), {**values, column: int(getattr(document, column)[row])}
 
 
-def _root(document: EtPlusDocument, subtree: str) -> int:
+def _root(document: Trace, subtree: str) -> int:
     if subtree.isdecimal():
         found = np.flatnonzero(document.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
     else:
@@ -136,7 +137,7 @@ def _root(document: EtPlusDocument, subtree: str) -> int:
     return int(found[0])
 
 
-def _subtree(document: EtPlusDocument, root: int) -> Any:
+def _subtree(document: Trace, root: int) -> Any:
     chosen = np.zeros(len(document), np.bool_)
     chosen[root] = True
     launched = document.edges_of("launch")

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.trace import CPU, GPU, EtPlusDocument
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 
 __all__ = [
     "Coverage",
@@ -44,14 +45,14 @@ class Stretches:
         return Stretches(self.start[mask], self.end[mask], self.row[mask])
 
 
-def host_rows(document: EtPlusDocument, without: IntColumn) -> IntColumn:
+def host_rows(document: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
     wanted = document.timed & (document.kind != GPU)
     wanted[without] = False
     return np.flatnonzero(wanted)
 
 
-def stretches(document: EtPlusDocument, rows: IntColumn) -> Stretches:
+def stretches(document: Trace, rows: IntColumn) -> Stretches:
     """Cut the time of each thread into stretches by the innermost of `rows` that is open.
 
     A row that begins inside another one on its thread is taken to end inside it, too.
@@ -89,7 +90,7 @@ def stretches(document: EtPlusDocument, rows: IntColumn) -> Stretches:
     return Stretches(table[:, 0], table[:, 1], table[:, 2])
 
 
-def waits(document: EtPlusDocument) -> tuple[IntColumn, IntColumn]:
+def waits(document: Trace) -> tuple[IntColumn, IntColumn]:
     """From when to when each row waits for the GPU (`sync` edges), int64 ns; (0, 0) for one that does not.
 
     A synchronising call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
@@ -111,7 +112,7 @@ def waits(document: EtPlusDocument) -> tuple[IntColumn, IntColumn]:
     return begin, end
 
 
-def host_work(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+def host_work(document: Trace, communicating: IntColumn) -> IntColumn:
     """How long each host row itself works, ns; one entry a row of the document.
 
     That is its own time without its callees, without the time it waits for the GPU or (a call of c10d) for a collective
@@ -136,18 +137,18 @@ def host_work(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
     return result
 
 
-def collective_times(document: EtPlusDocument, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+def collective_times(document: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Starts and ends of the collectives that run on the host, int64 ns."""
     rows = communicating[document.kind[communicating] != GPU]
     return document.ts[rows], document.finish[rows]
 
 
-def calls_collectives(document: EtPlusDocument) -> npt.NDArray[np.bool_]:
+def calls_collectives(document: Trace) -> npt.NDArray[np.bool_]:
     """Rows that are calls of c10d: where a collective runs on the host, their own time is spent waiting for it."""
     return np.array([name.startswith("c10d::") for name in document.names], np.bool_)[document.name]
 
 
-def issue_times(document: EtPlusDocument, communicating: IntColumn) -> IntColumn:
+def issue_times(document: Trace, communicating: IntColumn) -> IntColumn:
     """When the host issued each row, ns: start of the launch, else of the calling op, else its own.
 
     Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op

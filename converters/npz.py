@@ -23,16 +23,14 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
-from ..schemas.kineto import COPY_CATEGORIES
 from ..schemas.transaction import make_folder
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import is_comm_kernel
-from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.derive import from_etplus
+from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
-from ..trace.tables import Trace
+from ..trace.kinds import CPU, GPU
 from ..trace.tensors import Signature
-from ..trace.trace import CPU, GPU, EtPlusDocument
+from ..trace.trace import Trace
 
 __all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
 
@@ -71,9 +69,7 @@ _NUMBERS = 8
 _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 
 
-def graph_arrays(
-    document: EtPlusDocument, name: str | None = None, config: Mapping[str, float] | None = None
-) -> GraphArrays:
+def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
     """Arrays of a linked trace of one rank.
 
     Nodes are the operators that ran at a known time, and the GPU events, in order of start. An operator consumes what
@@ -95,7 +91,7 @@ def graph_arrays(
     if not len(rows):
         raise ConvertError(f"{document.file}: no operator has a time, so there is no graph; link the ET anew")
     rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
-    trace = from_etplus(document)
+    trace = document
     node = np.full(len(document), -1, np.int64)
     node[rows] = np.arange(len(rows))
     codes = np.array([_opcode(document, row) for row in rows.tolist()], np.int32)
@@ -112,7 +108,7 @@ def graph_arrays(
     )  # fmt: skip
 
 
-def _opcode(document: EtPlusDocument, row: int) -> int:
+def _opcode(document: Trace, row: int) -> int:
     name = document.name_of(row)
     if document.kind[row] != GPU:
         return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
@@ -124,7 +120,7 @@ def _opcode(document: EtPlusDocument, row: int) -> int:
     return opcodes()[next((code for code, pattern in _KERNELS if pattern.search(name)), "<kernel other>")]
 
 
-def _edges(document: EtPlusDocument, node: IntColumn) -> npt.NDArray[np.int32]:
+def _edges(document: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     """Rows [consumer, producer]: the call tree, and the document's edges between nodes of the graph; sorted."""
     source, target = document.edges[:, 0], document.edges[:, 1]
     called = np.flatnonzero((node >= 0) & (document.parent_row >= 0))
@@ -137,7 +133,7 @@ def _edges(document: EtPlusDocument, node: IntColumn) -> npt.NDArray[np.int32]:
     return unique
 
 
-def _own_times(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
+def _own_times(document: Trace, rows: IntColumn) -> IntColumn:
     """ns of each node: on the device, or of an operator without the operators that it calls."""
     own = document.dur.copy()
     called = rows[(document.kind[rows] == CPU) & (document.parent_row[rows] >= 0)]
@@ -146,7 +142,7 @@ def _own_times(document: EtPlusDocument, rows: IntColumn) -> IntColumn:
     return times
 
 
-def _features(document: EtPlusDocument, trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
+def _features(document: Trace, trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
     call_of = {row: call for call, row in enumerate(trace.calls.source.tolist())}
     event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
     calls = np.bincount(document.parent_row[document.parent_row >= 0], minlength=len(document))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus import UNATTACHED_REASONS
 from ..schemas.kineto import KinetoTrace
 from ..schemas.launches import LAUNCH_METHODS, find_launches
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
-from .calls import CpuCalls, nearest
+from ..trace.conventions import UNATTACHED_REASONS
+from .calls import CpuCalls
 
 __all__ = ["ATTACH_METHODS", "Attachment", "attach_gpu_events"]
 

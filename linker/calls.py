@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open, nearest, nesting
+from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
 from ..trace.columns import IntColumn, positions
 
-__all__ = ["CpuCalls", "EtCalls", "cpu_calls", "et_calls", "innermost_open", "nearest", "nesting"]
+__all__ = ["CpuCalls", "EtCalls", "cpu_calls", "et_calls", "innermost_open"]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus import EDGE_KINDS
-from ..schemas.host_waits import ROUNDING_NS
 from ..trace.columns import IntColumn, positions
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
+from ..trace.host_waits import ROUNDING_NS
 from .gpu_waits import GpuOrder, Waits, find_waits
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops

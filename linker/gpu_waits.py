@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.host_waits import (
+from ..trace.columns import IntColumn
+from ..trace.host_waits import (
     DEVICE_SYNCHRONIZE,
     MAX_SKEW_NS,
     ROUNDING_NS,
@@ -24,7 +25,6 @@ from ..schemas.host_waits import (
     named,
     synchronous_readback,
 )
-from ..trace.columns import IntColumn
 from .linked import LinkedTrace
 
 __all__ = ["GpuOrder", "Waits", "find_waits"]

@@ -18,12 +18,13 @@ import numpy as np
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Blob
 from ..schemas.kineto import KinetoTrace
-from ..schemas.kineto_inputs import NOT_TENSORS, UNKNOWN_DTYPE, concrete_value, is_tensor_list
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.kinds import CERTAIN
+from ..trace.kineto_inputs import NOT_TENSORS, UNKNOWN_DTYPE, concrete_value, is_tensor_list
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
-from .match.result import CERTAIN, Match
+from .match.result import Match
 
 __all__ = ["HostSide", "adopt_rest", "host_side"]
 
@@ -120,7 +121,7 @@ def _nodes(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Iterator[b
     id_of[order] = np.arange(first, first + len(calls))
     parent = np.where(calls.parent >= 0, id_of[calls.parent], ordinal.reshape(-1) + 2)[order].tolist()
     tids, rows = np.array(tid_of, np.int64)[ordinal.reshape(-1)[order]].tolist(), calls.row[order]
-    annotation = events.mask(frozenset({"user_annotation"}))[rows].tolist()
+    annotation = (~events.mask(frozenset({"cpu_op"}))[rows]).tolist()
     rf_id, seq = np.maximum(events.rf_id[rows], 0).tolist(), events.seq[rows].tolist()
     for i, (row, args) in enumerate(zip(rows.tolist(), events.args_of(rows), strict=True)):
         attributes = {

@@ -13,18 +13,21 @@ import numpy.typing as npt
 from .. import __version__
 from ..schemas.collector import collector_paused
 from ..schemas.damage import damage_of
-from ..schemas.etplus import FORMAT_VERSION, OUTSIDE_WINDOW, UNATTACHED_REASONS, EtPlus, Numbering
+from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
 from ..schemas.secrets import mask, mask_members, warn_of_masks
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
+from ..trace.conventions import CPU_CATEGORIES, OUTSIDE_WINDOW, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import UsageError
+from ..trace.kinds import CERTAIN
 from ..trace.link_report import LinkReport
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
-from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
+from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
@@ -32,14 +35,14 @@ from .identity import Claims, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
-from .match.result import CERTAIN, Match
+from .match.result import Match
 from .reading import read_pair
 from .report import make_report
 from .segment import find_iterations
 from .timing import exclusive_durations
 from .windows import describe_windows
 
-__all__ = ["link"]
+__all__ = ["link", "trace_of_kineto"]
 
 _LOG = logging.getLogger("etplus")
 _HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
@@ -61,7 +64,7 @@ def link(
     progress: bool = False,
     jobs: int = 1,
     rank: int | None = None,
-) -> EtPlusDocument:
+) -> Trace:
     """Join an Execution Trace with a Kineto trace.
 
     Args:
@@ -88,7 +91,8 @@ def link(
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
     if et is None:
-        return _link_alone(read_kineto(kineto, strict=strict, progress=progress, jobs=jobs), annotation)
+        alone = read_kineto(kineto, strict=strict, progress=progress, modules=True, jobs=jobs)
+        return trace_of_kineto(alone, annotation)
     word = said_rank(et, kineto, rank)
     et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
     _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
@@ -103,7 +107,7 @@ def link(
 def _link(
     et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, annotation: str | None, method: str, exact: bool,
     strict: bool, iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
-) -> EtPlusDocument:  # fmt: skip
+) -> Trace:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
     found, identity, considered = match_calls(
@@ -128,9 +132,14 @@ def _link(
     return document_of(_document(trace, found, attachment, comm, dependencies, summary))
 
 
-def _link_alone(kineto: KinetoTrace, annotation: str | None) -> EtPlusDocument:
-    """The Kineto trace's own calls as nodes; see `kineto_only`."""
-    calls = cpu_calls(kineto)
+def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace:
+    """A Kineto trace alone, its own calls as nodes; see `kineto_only`.
+
+    Args:
+        kineto: read with `modules=True` for the module paths of a trace that was recorded with_stack.
+        annotation: as in `link`.
+    """
+    calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
     side = host_side(kineto, calls)
     windows = describe_windows(side.nodes, calls, side.match, find_iterations(kineto, calls, annotation))
     attachment = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))

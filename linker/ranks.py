@@ -21,10 +21,9 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import collective_type, input_values
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
-from ..schemas.records import UNREADABLE
-from ..trace.comm_kernels import is_comm_kernel
+from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
-from ..trace.trace import Comm
+from ..trace.errors import UNREADABLE
 
 __all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from ..schemas.files import open_output
 from ..schemas.transaction import transaction
 from ..trace.errors import UsageError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .pipeline import link as link_traces
 
 __all__ = ["Recording", "record"]
@@ -43,7 +43,7 @@ class Recording:
         self.steps_needed = steps_needed
         self.steps = 0
         self.finished = False
-        self.result: EtPlusDocument | None = None
+        self.result: Trace | None = None
         self._profiler: Any = None
 
     def step(self) -> None:

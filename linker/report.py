@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.damage import damage_of
-from ..schemas.etplus import UNATTACHED_REASONS
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
 from ..trace.columns import distinct
+from ..trace.conventions import UNATTACHED_REASONS
+from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from .attach import ATTACH_METHODS, Attachment
 from .calls import CpuCalls, EtCalls
-from .match.result import LINK_NAMES, REASONS, Match
+from .match.result import REASONS, Match
 
 __all__ = ["make_report"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.records import UNREADABLE
 from ..trace.columns import IntColumn
+from ..trace.errors import UNREADABLE
 
 __all__ = ["MAX_STORAGE", "Tensors", "tensors_of"]
 

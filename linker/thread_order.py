@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..schemas.thread_activity import BusyTime, recently_finished, running_max
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
-from .calls import CpuCalls, nearest
+from .calls import CpuCalls
 from .linked import LinkedTrace
 
 __all__ = ["find_handoffs", "top_level_ops"]

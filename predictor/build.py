@@ -6,7 +6,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .graph import DURATION, ORDER, Edges, ReplayGraph
 from .launches import find_queue, launch_edges, stream_edges, with_submissions
 from .order import ordered_graph
@@ -18,7 +18,7 @@ from .waits import blocking_copies, event_waits, inferred_count, own_cost_only, 
 __all__ = ["build_graph"]
 
 
-def build_graph(document: EtPlusDocument) -> ReplayGraph:
+def build_graph(document: Trace) -> ReplayGraph:
     """Make the replay graph of one rank.
 
     Raises:

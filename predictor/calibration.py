@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .end_to_end import Engine, predict
 from .model_file import FittedModel
 
@@ -15,7 +15,7 @@ __all__ = ["calibrated"]
 _ENGINES: tuple[Engine, ...] = ("replay", "overheads")
 
 
-def calibrated(model: FittedModel, documents: Sequence[EtPlusDocument], iterations: str | None = None) -> FittedModel:
+def calibrated(model: FittedModel, documents: Sequence[Trace], iterations: str | None = None) -> FittedModel:
     """The model with its factors, which make up for what an engine leaves out, such as pauses that are too long to be
     an overhead. Without factors if there are collectives: what a rank waits for the others would be in them.
 

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.derive import from_etplus
-from ..trace.tables import Trace
-from ..trace.trace import GPU, Comm, EtPlusDocument
+from ..trace.comm_kernels import Comm
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .constants import Constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
@@ -111,13 +111,13 @@ class _Job:
     """One rank to predict: its document in the forms that both engines need."""
 
     def __init__(
-        self, document: EtPlusDocument, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
+        self, document: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
         batch: BatchChange | None,
     ) -> None:  # fmt: skip
         self.document, self.model, self.wanted = document, model, wanted
         self.of_row, self.chosen, self._found = iterations_of(document, wanted)
         self.shapes = None if batch is None else with_batch(document, batch)
-        self.trace: Trace = from_etplus(document) if self.shapes is None else self.shapes.trace
+        self.trace: Trace = document if self.shapes is None else self.shapes.trace
         self.pricing = Pricing(model, self.trace, device, beyond=batch is not None)
         self._changed, self._moved = changed, device is not None
 
@@ -252,7 +252,7 @@ class _Job:
 
 
 def predict(
-    document: EtPlusDocument,
+    document: Trace,
     model: FittedModel,
     *,
     engine: Engine = "replay",
@@ -285,7 +285,7 @@ def predict(
 
 
 def predict_ranks(
-    documents: Sequence[EtPlusDocument], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
+    documents: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
     batch: BatchChange | None = None,
 ) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the

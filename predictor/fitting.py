@@ -11,10 +11,10 @@ import numpy as np
 from ..analysis.devices import Device
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ..trace.columns import IntColumn
-from ..trace.derive import from_etplus
 from ..trace.errors import UsageError
-from ..trace.tables import OP, Trace
-from ..trace.trace import CPU, GPU, EtPlusDocument
+from ..trace.kinds import CPU, GPU
+from ..trace.tables import OP
+from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task
@@ -43,9 +43,7 @@ class _Part:
     iterations: int
 
 
-def fit(
-    documents: Sequence[EtPlusDocument], *, iterations: str | None = None, devices: Sequence[Device] = ()
-) -> FittedModel:
+def fit(documents: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = ()) -> FittedModel:
     """Fit a model on linked traces.
 
     Args:
@@ -68,9 +66,9 @@ def fit(
     )  # fmt: skip
 
 
-def _part(document: EtPlusDocument, wanted: str | None, devices: Sequence[Device]) -> _Part:
+def _part(document: Trace, wanted: str | None, devices: Sequence[Device]) -> _Part:
     of_row, chosen, found = iterations_of(document, wanted)
-    graph, trace = build_graph(document), from_etplus(document)
+    graph, trace = build_graph(document), document
     gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
     calls, own = own_times(graph, trace, of_row)
@@ -92,7 +90,7 @@ def own_times(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
     return calls, own[source[calls]]
 
 
-def measured_ns(document: EtPlusDocument, of_row: IntColumn) -> int:
+def measured_ns(document: Trace, of_row: IntColumn) -> int:
     """From the first start to the last end of the rows of the iterations."""
     rows = np.flatnonzero(document.timed & (of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
     return int(document.finish[rows].max() - document.ts[rows].min()) if len(rows) else 0

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 
 __all__ = [
     "COMM", "DURATION", "EVENT", "HANDOFF", "HOST", "LAUNCH", "LINK_KINDS", "ORDER", "PIN", "QUEUE", "STREAM", "SYNC",
@@ -103,7 +103,7 @@ class ReplayGraph:
         notes: what was left out or guessed, in sentences.
     """
 
-    documents: tuple[EtPlusDocument, ...]
+    documents: tuple[Trace, ...]
     row: IntColumn
     start: IntColumn
     end: IntColumn
@@ -116,7 +116,7 @@ class ReplayGraph:
         return len(self.row)
 
     @property
-    def document(self) -> EtPlusDocument:
+    def document(self) -> Trace:
         """The document of a graph of one rank, the first one of several."""
         return self.documents[0]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.host_waits import SYNCHRONIZE, named
-from ..schemas.host_waits import blocking_copies as copies_that_block
 from ..trace.columns import IntColumn
-from ..trace.tables import Trace
+from ..trace.host_waits import SYNCHRONIZE, named
+from ..trace.host_waits import blocking_copies as copies_that_block
+from ..trace.trace import Trace
 
 __all__ = ["SYNC_COST_NS", "blocking_copies", "synchronising_calls", "without_waits"]
 
@@ -44,8 +44,8 @@ def without_waits(trace: Trace) -> Trace:
     begin, rest = runtime.ts[waiting] + SYNC_COST_NS, (runtime.end - runtime.ts)[waiting] - SYNC_COST_NS
     long = rest > 0
     waits = runtime.thread[waiting][long], begin[long], rest[long]
-    return replace(
-        trace,
+    tables = replace(
+        trace.tables,
         calls=replace(
             calls, ts=_earlier(calls.ts, calls.thread, *waits), end=_earlier(calls.end, calls.thread, *waits)
         ),
@@ -55,6 +55,7 @@ def without_waits(trace: Trace) -> Trace:
             end=_earlier(runtime.end, runtime.thread, *waits),
         ),
     )
+    return trace.with_tables(tables)
 
 
 def _earlier(at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, rest: IntColumn) -> IntColumn:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
 from ..trace.errors import ConvertError, UsageError
-from ..trace.trace import CPU, GPU, EtPlusDocument
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 from .replay import replay
@@ -39,7 +40,7 @@ class Iterations:
         steps: the annotations enclose their iterations (ProfilerStep).
     """
 
-    document: EtPlusDocument
+    document: Trace
     mark: IntColumn
     of_row: IntColumn
     steps: bool
@@ -66,7 +67,7 @@ class Iterations:
         return np.diff(np.maximum.accumulate(bound))
 
 
-def find_iterations(document: EtPlusDocument) -> Iterations:
+def find_iterations(document: Trace) -> Iterations:
     """By ProfilerStep#K; in a trace without steps by the annotation that recurs evenly, of several the rarest.
 
     Raises:
@@ -90,7 +91,7 @@ def find_iterations(document: EtPlusDocument) -> Iterations:
     return _split(document, np.array(marks, np.int64))
 
 
-def _mark(document: EtPlusDocument, ts: IntColumn) -> bool:
+def _mark(document: Trace, ts: IntColumn) -> bool:
     """Whether an annotation that starts at these times marks iterations: evenly, and through most of the trace."""
     gaps = np.diff(ts)
     middle = float(np.median(gaps))
@@ -99,7 +100,7 @@ def _mark(document: EtPlusDocument, ts: IntColumn) -> bool:
     return covered >= _COVERED and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
 
 
-def _split(document: EtPlusDocument, mark: IntColumn) -> Iterations:
+def _split(document: Trace, mark: IntColumn) -> Iterations:
     called = document.ts.copy()
     source, target, _ = document.edges_of("launch").T
     called[target] = document.ts[source]
@@ -209,7 +210,7 @@ def _ratio(lag: IntColumn, median: IntColumn, iteration: IntColumn, which: npt.N
     return float(np.median(lags[medians > 0] / medians[medians > 0])) if np.any(medians > 0) else 1.0
 
 
-def _paths(document: EtPlusDocument) -> IntColumn:
+def _paths(document: Trace) -> IntColumn:
     """A number for the names from the outermost call down to each row; running numbers in annotations do not count."""
     known: dict[tuple[int, int], int] = {}
     names: dict[str, int] = {}

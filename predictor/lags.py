@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
+from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
-from ..trace.tables import Trace
-from ..trace.trace import GPU, Comm, EtPlusDocument
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations
 
@@ -64,7 +65,7 @@ class Places:
     iteration: IntColumn
 
 
-def iterations_of(document: EtPlusDocument, wanted: str | None) -> tuple[IntColumn, IntColumn, Iterations | None]:
+def iterations_of(document: Trace, wanted: str | None) -> tuple[IntColumn, IntColumn, Iterations | None]:
     """Iterations of a document as far as they are asked for.
 
     Args:
@@ -121,7 +122,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
     return Places(chosen, place, [f"{text} {name}" for name, text in zip(names, what, strict=True)], iteration)
 
 
-def _paths(document: EtPlusDocument, trace: Trace) -> list[str]:
+def _paths(document: Trace, trace: Trace) -> list[str]:
     """A hash of the names and shapes from the outermost call down to each row; numbers in annotations do not count."""
     labels = [""] * len(document)
     for call, row in enumerate(trace.calls.source.tolist()):

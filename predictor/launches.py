@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.trace import RUNTIME
+from ..trace.kinds import RUNTIME
 from .graph import LAUNCH, PIN, QUEUE, STREAM, Edges
 from .points import Points
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
-from ..trace.trace import GPU, EtPlusDocument
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 
 __all__ = ["Points"]
 
@@ -26,7 +27,7 @@ class Points:
         launcher: int64, for each row the row that launched it, −1 for none.
     """
 
-    document: EtPlusDocument
+    document: Trace
     start: IntColumn
     end: IntColumn
     row: IntColumn
@@ -34,7 +35,7 @@ class Points:
     launcher: IntColumn
 
     @staticmethod
-    def of(document: EtPlusDocument) -> Points:
+    def of(document: Trace) -> Points:
         """Points 2k + 1 and 2k + 2 for the k-th timed row."""
         rows = np.flatnonzero(document.timed)
         start, end, launcher = (np.full(len(document), -1, np.int64) for _ in range(3))

@@ -9,7 +9,7 @@ import msgspec
 
 from ..analysis.devices import Device
 from ..trace.errors import UsageError
-from ..trace.tables import Trace
+from ..trace.trace import Trace
 from .costs.measured import gpu_tasks
 from .costs.task import Estimate, Task
 from .model_file import FittedModel

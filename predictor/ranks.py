@@ -9,7 +9,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph import COMM, DURATION, Edges, ReplayGraph
 from .order import renumbered, topological
@@ -116,7 +116,7 @@ def _meet(
     return Edges.joined([ready, done]), met_at
 
 
-def _offsets(documents: Sequence[EtPlusDocument], meetings: Sequence[Meeting]) -> list[int]:
+def _offsets(documents: Sequence[Trace], meetings: Sequence[Meeting]) -> list[int]:
     """ns from the common beginning to each rank's own.
 
     Clocks of the ranks are taken as they are, and then set right by the median difference of the ends of collectives
@@ -132,7 +132,7 @@ def _offsets(documents: Sequence[EtPlusDocument], meetings: Sequence[Meeting]) -
     return [at - min(begin) for at in begin]
 
 
-def match_collectives(documents: Sequence[EtPlusDocument]) -> tuple[list[Meeting], list[str]]:
+def match_collectives(documents: Sequence[Trace]) -> tuple[list[Meeting], list[str]]:
     """Which kernels of the ranks are one collective: by process group and sequence number, else by order in the group.
 
     Returns:
@@ -159,7 +159,7 @@ def match_collectives(documents: Sequence[EtPlusDocument]) -> tuple[list[Meeting
     return meetings, notes
 
 
-def _group(document: EtPlusDocument, row: int) -> Hashable:
+def _group(document: Trace, row: int) -> Hashable:
     comm = document.comm[row]
     name = comm.pg_name or ""
     ranks = comm.pg_ranks or document.process_groups.get(name)
@@ -167,7 +167,7 @@ def _group(document: EtPlusDocument, row: int) -> Hashable:
     return name, None if ranks is None else tuple(ranks), pair
 
 
-def _numbered(document: EtPlusDocument, rows: Sequence[int]) -> dict[int, int] | None:
+def _numbered(document: Trace, rows: Sequence[int]) -> dict[int, int] | None:
     """Sequence number to row, None if they have none or one twice."""
     numbers: dict[int, int] = {}
     for row in rows:
@@ -178,7 +178,7 @@ def _numbered(document: EtPlusDocument, rows: Sequence[int]) -> dict[int, int] |
     return numbers
 
 
-def _meetings(documents: Sequence[EtPlusDocument], named: dict[int, dict[int, int]]) -> list[Meeting]:
+def _meetings(documents: Sequence[Trace], named: dict[int, dict[int, int]]) -> list[Meeting]:
     meetings = []
     for number in sorted(set().union(*named.values())):
         met = {rank: rows[number] for rank, rows in named.items() if number in rows}

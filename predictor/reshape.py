@@ -13,11 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.derive import from_etplus
 from ..trace.errors import UsageError
-from ..trace.tables import OP, Trace
+from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .shapes.calls import Shapes, shapes_of
 from .shapes.terms import Shape
 
@@ -101,7 +100,7 @@ def parse_change(text: str) -> BatchChange:
     return change
 
 
-def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
+def with_batch(document: Trace, change: BatchChange) -> Reshaped:
     """Re-derive the shapes of a document's operators for another batch size.
 
     The batch is the first extent of the inputs of operators with weights that come from outside the trace; it is
@@ -110,7 +109,7 @@ def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
     Raises:
         UsageError: the batch size cannot be told.
     """
-    shapes, trace = shapes_of(document), from_etplus(document)
+    shapes, trace = shapes_of(document), document
     seeds, was = _batch(document.file, shapes, change.was)
     extents = shapes.extents
     known = extents.solve(dict.fromkeys(seeds, change.to), [one.shape for one in shapes.sources])
@@ -124,7 +123,8 @@ def with_batch(document: EtPlusDocument, change: BatchChange) -> Reshaped:
         first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
         calls, changed = calls + 1, changed + (code != codes[call])
         codes[call] = code
-    moved = replace(trace, signatures=table.values, calls=replace(trace.calls, signature=codes))
+    calls_there = replace(trace.calls, signature=codes)
+    moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(document, trace, unknown, first)
     return Reshaped(_scaled(moved, trace), unknown, was, change.to, calls, int(changed), listed)
 
@@ -243,7 +243,7 @@ def _scaled(trace: Trace, before: Trace) -> Trace:
             counts = {name: getattr(one, name) for name in ("in_nelems", "out_nelems", "bytes")}
             grown = {name: None if count is None else int(count * ratio) for name, count in counts.items()}
             comm[event] = msgspec.structs.replace(one, **grown)
-    return replace(trace, gpu=replace(trace.gpu, bytes=sizes, comm=comm))
+    return trace.with_tables(replace(trace.tables, gpu=replace(trace.gpu, bytes=sizes, comm=comm)))
 
 
 def _above(trace: Trace, call: int) -> int:
@@ -257,7 +257,7 @@ def _above(trace: Trace, call: int) -> int:
 
 
 def _underived(
-    document: EtPlusDocument, trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]
+    document: Trace, trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]
 ) -> tuple[Underived, ...]:
     """What is not known, by operator, with its share of the time."""
     calls, gpu = trace.calls, trace.gpu

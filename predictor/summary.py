@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto import KERNEL_CATEGORIES
 from ..trace.columns import IntColumn
-from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
-from ..trace.trace import GPU
+from ..trace.kinds import GPU
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from ..schemas.thread_activity import recently_finished, running_max
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.trace import GPU, RUNTIME, EtPlusDocument
+from ..trace.kinds import GPU, RUNTIME
+from ..trace.trace import Trace
 from .graph import HANDOFF, HOST, ORDER, Edges
 from .points import Points
 
@@ -28,7 +29,7 @@ _BESIDE_QUERY = re.compile(
 query, and drops the events of work that is done."""
 
 
-def without_polling(document: EtPlusDocument) -> tuple[EtPlusDocument, list[str]]:
+def without_polling(document: Trace) -> tuple[Trace, list[str]]:
     """The document without the times of threads that only poll, and notes on what was left out.
 
     Such a thread runs no operator, launches nothing and waits for nothing; in a loop it asks whether an event has

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..trace.trace import EtPlusDocument
+from ..trace.trace import Trace
 from .replay import Replay
 
 __all__ = ["predicted_documents"]
 
 
-def predicted_documents(replay: Replay) -> Iterator[EtPlusDocument]:
+def predicted_documents(replay: Replay) -> Iterator[Trace]:
     """Of each rank its document with `ts` and `dur` as predicted, on the clock of the document."""
     graph = replay.graph
     for k, document in enumerate(graph.documents):

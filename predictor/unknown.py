@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.host_waits import SYNCHRONIZE, named
 from ..trace.columns import IntColumn
+from ..trace.host_waits import SYNCHRONIZE, named
 from .constants import Constants, counted_lags, fit_constants
 from .graph import HOST, LAUNCH, QUEUE, UNKNOWN, Edges, ReplayGraph
 from .host_time import SYNC_COST_NS

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
-from ..schemas.host_waits import blocking_copies as copies_that_block
 from ..trace.columns import IntColumn
-from ..trace.trace import GPU, RUNTIME
+from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
+from ..trace.host_waits import blocking_copies as copies_that_block
+from ..trace.kinds import GPU, RUNTIME
 from .graph import EVENT, SYNC, Edges
 from .host_time import SYNC_COST_NS
 from .points import Points

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..analysis.overheads import Statistic
 from ..trace.columns import IntColumn
-from ..trace.tables import Trace
+from ..trace.trace import Trace
 from .host_time import blocking_copies, synchronising_calls
 from .model_file import FittedModel
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto import KERNEL_CATEGORIES
+from ..trace.conventions import KERNEL_CATEGORIES
 from ..trace.errors import UsageError
-from ..trace.trace import CPU, GPU
+from ..trace.kinds import CPU, GPU
 from .constants import Constants
 from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
-from ..trace.trace import Comm
 from .chakra.et_def_pb2 import CollectiveCommType
 
 __all__ = [

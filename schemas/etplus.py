@@ -15,31 +15,20 @@ import numpy.typing as npt
 import orjson
 
 from ..trace.columns import IntColumn
+from ..trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
+from ..trace.errors import UNREADABLE
 from .collector import collector_paused
 from .execution_trace import ExecutionTrace
 from .files import open_output
 from .kineto import EventTable
-from .records import UNREADABLE
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
 from .secrets import mask
 from .turns import write_in_order
 
-__all__ = ["EDGE_KINDS", "FORMAT_VERSION", "OUTSIDE_WINDOW", "UNATTACHED_REASONS", "EtPlus", "Numbering"]
+__all__ = ["FORMAT_VERSION", "EtPlus", "Numbering"]
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
-EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
-"""Kinds of `edges`; see docs/etplus.md."""
-UNATTACHED_REASONS = (
-    "attached",
-    "no launcher in the trace",
-    "launcher outside any op",
-    "outside the window of the ET",
-    "parent not in the ET",
-)
-"""Why a GPU event has no parent node, by code; code 0 is an attached one."""
-OUTSIDE_WINDOW = UNATTACHED_REASONS.index("outside the window of the ET")
-"""Events that are listed by index alone: they are not of the part of the program that the ET covers."""
 
 _MOST_BLOCKS, _GPU_NODES, _ROWS = 4, 2048, 8192
 """Blocks of nodes (at most), GPU nodes, and runtime calls or edges that are made at once."""

@@ -8,13 +8,14 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import is_comm_kernel
-from ..trace.trace import CPU, GPU, EtPlusDocument
-from .etplus import EDGE_KINDS
+from ..trace.conventions import EDGE_KINDS
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 
 __all__ = ["infer_edges"]
 
 
-def infer_edges(document: EtPlusDocument) -> EtPlusDocument:
+def infer_edges(document: Trace) -> Trace:
     """The document with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
 
     An edge runs from the row that starts first to one that starts later; one against that order is left out and
@@ -40,31 +41,31 @@ def infer_edges(document: EtPlusDocument) -> EtPlusDocument:
     return replace(document, edges=edges[forward], notes=(*document.notes, *notes))
 
 
-def _along(document: EtPlusDocument, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
+def _along(document: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
     """Pairs of rows that follow each other in a lane."""
     order, before = document.lane_order(lane, rows, nested=nested)
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def _top_level(document: EtPlusDocument) -> IntColumn:
+def _top_level(document: Trace) -> IntColumn:
     parent = document.parent_row
     outermost = (parent < 0) | document.structural[parent]
     return np.flatnonzero(document.timed & (document.kind == CPU) & outermost)
 
 
-def _launches(document: EtPlusDocument) -> IntColumn:
+def _launches(document: Trace) -> IntColumn:
     gpu = np.flatnonzero((document.kind == GPU) & (document.parent_row >= 0))
     return np.stack([document.parent_row[gpu], gpu], axis=1)
 
 
-def _sync(document: EtPlusDocument) -> IntColumn:
+def _sync(document: Trace) -> IntColumn:
     """GPU events that a CPU op waits for. (GPU nodes of Chakra's linker are copies of their op, its field included.)"""
     row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
     waits = [(row, ids) for row, ids in document.sync_dep.items() if document.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
-def _handoffs(document: EtPlusDocument) -> IntColumn:
+def _handoffs(document: Trace) -> IntColumn:
     """Ops that wait for one on another thread; of a burst of ops that all name the same one only the first."""
     rows = np.flatnonzero(document.timed & (document.kind == CPU))
     order, before = document.lane_order(document.thread, rows, nested=True)
@@ -75,7 +76,7 @@ def _handoffs(document: EtPlusDocument) -> IntColumn:
     return _pairs([(source, target) for source, target in found if source >= 0])
 
 
-def _successive_collectives(document: EtPlusDocument) -> IntColumn:
+def _successive_collectives(document: Trace) -> IntColumn:
     wanted = np.array([is_comm_kernel(name) for name in document.names], np.bool_)
     rows = np.flatnonzero((document.kind == GPU) & wanted[document.name])
     groups: dict[str | None, int] = {}

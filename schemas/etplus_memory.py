@@ -13,24 +13,15 @@ import numpy.typing as npt
 import orjson
 
 from ..trace.columns import IntColumn, positions
-from ..trace.trace import (
-    CERTAIN,
-    CPU,
-    EQUIVALENT,
-    GPU,
-    RUNTIME,
-    UNLINKED,
-    Comm,
-    EtPlusDocument,
-    Record,
-    threads_of_rows,
-)
+from ..trace.comm_kernels import Comm
+from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
+from ..trace.trace import Record, Trace, threads_of_rows
 from .etplus import EtPlus
 
 __all__ = ["document_of"]
 
 
-def document_of(linked: EtPlus) -> EtPlusDocument:
+def document_of(linked: EtPlus) -> Trace:
     """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column.
 
     Example:
@@ -67,7 +58,7 @@ def document_of(linked: EtPlus) -> EtPlusDocument:
     waits_for[list(linked.inter_thread_dep)] = list(linked.inter_thread_dep.values())
     edges = linked.edges.copy()
     edges[:, :2] = positions(ids, linked.edges[:, :2].reshape(-1)).reshape(-1, 2)
-    return EtPlusDocument(
+    return Trace(
         file=et.file,
         header=_header(linked),
         summary=orjson.loads(orjson.dumps(linked.summary)),

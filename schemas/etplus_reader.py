@@ -1,4 +1,4 @@
-"""Reader of ET+ files, ours and those of Chakra's own linker, into the columns of an `EtPlusDocument`."""
+"""Reader of ET+ files, ours and those of Chakra's own linker, into the columns of an `Trace`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, exact_ns, int_column, positions
-from ..trace.conventions import EXACT_US, MAX_NS, STRUCTURAL
-from ..trace.errors import TraceFormatError
-from ..trace.trace import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED, Comm, EtPlusDocument, Record, threads_of_rows
-from .etplus import EDGE_KINDS
+from ..trace.comm_kernels import Comm
+from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_NS, STRUCTURAL
+from ..trace.errors import UNREADABLE, TraceFormatError
+from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
+from ..trace.trace import Record, Trace, threads_of_rows
 from .etplus_inferred import infer_edges
 from .files import Blob, Source, load
 from .record_store import FileRecords
-from .records import UNREADABLE
 
 __all__ = ["parse_etplus", "read_etplus"]
 
@@ -106,7 +106,7 @@ class _Part(NamedTuple):
     decoded: list[Any]
 
 
-def read_etplus(source: Source) -> EtPlusDocument:
+def read_etplus(source: Source) -> Trace:
     """Read an ET+ file of either layout, gzipped or not.
 
     Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are then inferred
@@ -121,7 +121,7 @@ def read_etplus(source: Source) -> EtPlusDocument:
     return parse_etplus(load(source))
 
 
-def parse_etplus(blob: Blob[bytes]) -> EtPlusDocument:
+def parse_etplus(blob: Blob[bytes]) -> Trace:
     """Read an ET+ file that has been loaded.
 
     Raises:
@@ -146,7 +146,7 @@ class _Reader:
         self.flat = True
         self.count = 0
 
-    def read(self) -> EtPlusDocument:
+    def read(self) -> Trace:
         header = self._header()
         ours = "etplus" in header
         for key in ("nodes", "runtime"):
@@ -160,7 +160,7 @@ class _Reader:
             raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
         told = self._summary(summary)
         columns |= self._relations(columns, same_tids=told.get("nodes_from") == "kineto")
-        document = EtPlusDocument(
+        document = Trace(
             file=self.file, header=header, summary=told, flat=self.flat,
             texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,

@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, int_column, joined_columns
 from ..trace.conventions import STRUCTURAL
-from ..trace.errors import TraceFormatError
+from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
-from .records import UNREADABLE, Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
+from .records import Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
 from .recover import Loss
 from .text import Text
 from .tolerant import Document, read_tolerantly

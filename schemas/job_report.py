@@ -6,9 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ..trace.errors import TraceFormatError
+from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Source, load
-from .records import UNREADABLE
 
 __all__ = [
     "VERSION", "ClockOffset", "GroupCounts", "JobReport", "Lateness", "Mismatch", "Pair", "RankResult", "Wait",

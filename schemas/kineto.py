@@ -17,31 +17,21 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, joined_columns
 from ..trace.conventions import MAX_NS
-from ..trace.errors import TraceFormatError
+from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
 from .kineto_events import (
-    COPY_CATEGORIES,
-    CPU_CATEGORIES,
-    GPU_CATEGORIES,
-    KERNEL_CATEGORIES,
-    PYTHON_CATEGORY,
     Codes,
     EventPart,
     is_runtime,
     read_events,
 )
-from .records import UNREADABLE, RecordTexts, check_utf8, locate, parse_records
+from .records import RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
 from .side_by_side import in_order
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = [
-    "COPY_CATEGORIES",
-    "CPU_CATEGORIES",
-    "GPU_CATEGORIES",
-    "KERNEL_CATEGORIES",
-    "PYTHON_CATEGORY",
     "EventTable",
     "FlowTable",
     "KinetoTrace",

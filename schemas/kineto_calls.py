@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ..trace.call_tree import nesting
 from ..trace.columns import IntColumn
-from .kineto import CPU_CATEGORIES, KinetoTrace
+from ..trace.conventions import CPU_CATEGORIES
+from .kineto import KinetoTrace
 
-__all__ = ["CpuCalls", "cpu_calls", "innermost_open", "nearest", "nesting"]
+__all__ = ["CpuCalls", "cpu_calls", "innermost_open"]
 
 _ROUNDING_NS = 1000
 
@@ -54,44 +55,6 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
     return CpuCalls(
         rows, nesting(thread, ts, end), thread, ts, end, events.name[rows].astype(np.int64), events.seq[rows]
     )
-
-
-def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
-    """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts.
-
-    That is the nearest j before i with end[j] > ts[i], found for all i at once by pointer jumping: if j is closed
-    at ts[i], so is whatever was closed at ts[j], and i goes on with j's own candidate. O(n log n).
-
-    Returns:
-        int64 positions, −1 for none.
-    """
-    n = len(ts)
-    parent = np.arange(-1, n - 1)
-    first = np.ones(n, np.bool_)
-    first[1:] = thread[1:] != thread[:-1]
-    parent[first] = -1
-    active = np.flatnonzero(parent >= 0)
-    while len(active):
-        active = active[end[parent[active]] <= ts[active]]
-        parent[active] = parent[parent[active]]
-        active = active[parent[active] >= 0]
-    return parent
-
-
-def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Each position's nearest ancestor-or-self that is good, −1 without one.
-
-    Args:
-        start: int64 positions, −1 for none.
-        parent, good: one entry a position; parents are smaller than their children.
-    """
-    at: IntColumn = start.copy()
-    active = np.flatnonzero(at >= 0)
-    while len(active):
-        active = active[~good[at[active]]]
-        at[active] = parent[at[active]]
-        active = active[at[active] >= 0]
-    return at
 
 
 def innermost_open(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn) -> IntColumn:

@@ -15,12 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, exact_ns, int_column
-from ..trace.conventions import EXACT_US, MAX_NS
+from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
 
-__all__ = ["PYTHON_CATEGORY", "Decoded", "decode_any", "decode_plain"]
+__all__ = ["Decoded", "decode_any", "decode_plain"]
 
-PYTHON_CATEGORY = "python_function"
-"""Never needed for linking, and most of a file recorded with_stack."""
 _MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
 

@@ -10,34 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import StringTable, joined_columns
-from .kineto_decode import PYTHON_CATEGORY, Decoded, decode_any, decode_plain
+from ..trace.conventions import CPU_CATEGORIES
+from .kineto_decode import Decoded, decode_any, decode_plain
 from .records import Block, check_utf8
 
 __all__ = [
-    "COPY_CATEGORIES",
-    "CPU_CATEGORIES",
-    "GPU_CATEGORIES",
-    "KERNEL_CATEGORIES",
-    "PYTHON_CATEGORY",
     "Codes",
     "EventPart",
     "is_runtime",
     "read_events",
 ]
 
-CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})
-"""Categories of the calls that the ET has as nodes."""
-KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
-"""Categories of computing and communicating work on a device: CUDA, ROCm, XPU and PrivateUse1 backends; MTIA."""
-COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
-"""Categories of copies and memsets on a device."""
-GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
-"""Categories of work on a device.
-
-Of Kineto's activity types (libkineto/include/ActivityType.h) those that PyTorch assigns to a device
-(`deviceTypeFromActivity` in torch/csrc/profiler/kineto_shim.cpp), without those that are no work of their own:
-annotations, synchronisation, profiler ranges, and MTIA's counters and insights.
-"""
 _HOST_SIDE = frozenset({"hpu_op"})
 """Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")

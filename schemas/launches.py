@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, positions
-from .kineto import GPU_CATEGORIES, KinetoTrace
-from .kineto_calls import CpuCalls, innermost_open, nearest
+from ..trace.conventions import GPU_CATEGORIES
+from .kineto import KinetoTrace
+from .kineto_calls import CpuCalls, innermost_open
 
 __all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
 

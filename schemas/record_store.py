@@ -1,29 +1,15 @@
-"""Undecoded records of an ET+ document: read from its file, or made from what the linker holds, when asked for."""
+"""Undecoded records of an ET+ file that is in memory."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..trace.columns import IntColumn
 from .files import open_output
 
-__all__ = ["FileRecords", "RecordStore"]
-
-
-class RecordStore(Protocol):
-    """Gives the JSON text of rows, as the ET+ file has it."""
-
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows (int64, any order), braces included."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """The text of the whole ET+ file, a few megabytes at a time."""
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
+__all__ = ["FileRecords"]
 
 
 @dataclass(frozen=True)

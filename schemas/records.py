@@ -22,10 +22,10 @@ import msgspec
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.errors import UNREADABLE
 from .text import Text, copy_into, find, rfind
 
 __all__ = [
-    "UNREADABLE",
     "Block",
     "RecordArray",
     "RecordTexts",
@@ -38,8 +38,6 @@ __all__ = [
     "parse_records",
 ]
 
-UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What msgspec raises on text that it cannot take; the second for nesting without end."""
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 20

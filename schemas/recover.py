@@ -19,10 +19,10 @@ from types import MappingProxyType
 import msgspec
 import orjson
 
-from ..trace.errors import TraceFormatError
+from ..trace.errors import UNREADABLE, TraceFormatError
 from .layout import EVENT, FREE, MAX_KEY, NODE
 from .mend import Flaw, is_valid, mend
-from .records import UNREADABLE, opening
+from .records import opening
 
 __all__ = ["LOSS_KINDS", "Loss", "Recovered", "recover"]
 

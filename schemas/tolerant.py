@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ..trace.errors import TraceFormatError
+from ..trace.errors import UNREADABLE, TraceFormatError
 from .collector import collector_paused
 from .files import Blob, progress_bar
-from .records import UNREADABLE, Block, RecordArray
+from .records import Block, RecordArray
 from .recover import Loss, recover
 from .side_by_side import in_order
 from .text import Text

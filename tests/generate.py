@@ -11,7 +11,8 @@ from itertools import count
 
 import numpy as np
 import orjson
-from etplus.trace.trace import CERTAIN, CPU, UNLINKED, EtPlusDocument
+from etplus.trace.kinds import CERTAIN, CPU, UNLINKED
+from etplus.trace.trace import Trace
 from hypothesis import strategies as st
 from support import Document, et_document, kineto_document
 
@@ -362,7 +363,7 @@ def recipes(draw: st.DrawFn, *, ids: bool | None = None, same_window: bool | Non
     )
 
 
-def links_of(result: EtPlusDocument) -> dict[int, tuple[int, bool]]:
+def links_of(result: Trace) -> dict[int, tuple[int, bool]]:
     """What a link says: ET node id → index in traceEvents, and whether it is certain."""
     rows = np.flatnonzero((result.kind == CPU) & (result.link != UNLINKED))
     columns = result.id[rows].tolist(), result.kineto_event[rows].tolist(), (result.link[rows] == CERTAIN).tolist()

@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 import pytest
-from etplus.schemas.etplus import EDGE_KINDS
+from etplus.trace.conventions import EDGE_KINDS
 
 __all__ = [
     "FIXTURES",

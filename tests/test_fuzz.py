@@ -17,7 +17,7 @@ from etplus.linker import link
 from etplus.schemas.inflate import decompress_tolerant
 from etplus.schemas.recover import recover
 from etplus.trace.errors import EtplusError
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from mutations import MUTATIONS, Kind, Mutation, identity, mutate
 from support import FIXTURE_PAIRS, FIXTURES, fixture_pair, plain, read_json
 
@@ -84,7 +84,7 @@ def outcome(et: bytes, kineto: bytes, options: dict[str, Any], folder: Path) -> 
     target = folder / "out.json"
     try:
         with time_limit():
-            result: EtPlusDocument = link(et, kineto, **options)
+            result: Trace = link(et, kineto, **options)
             result.write(target)
             json.dumps(result.report.to_dict(), allow_nan=False)
             assert result.report.to_text()

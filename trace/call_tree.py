@@ -9,9 +9,46 @@ import numpy.typing as npt
 
 from .columns import IntColumn
 
-__all__ = ["Hierarchy", "levels", "place_calls"]
+__all__ = ["CallTree", "Hierarchy", "levels", "nearest", "nesting", "place_calls"]
 
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """Who calls whom, by position.
+
+    Attributes:
+        order: int64, all positions but roots, those of one caller together, in order.
+        first: int64, one entry a call and one more: where in `order` its callees begin.
+    """
+
+    order: IntColumn
+    first: IntColumn
+
+    @staticmethod
+    def of(parent: IntColumn) -> CallTree:
+        """The tree of callers, −1 for none."""
+        order = np.argsort(parent, kind="stable")
+        return CallTree(order, np.searchsorted(parent[order], np.arange(len(parent) + 1)))
+
+    def children(self, call: int) -> IntColumn:
+        """The calls directly below one, ascending."""
+        return self.order[self.first[call] : self.first[call + 1]]
+
+    def below(self, call: int) -> IntColumn:
+        """A call and all below it, int64."""
+        found = [np.array([call])]
+        while len(found[-1]):
+            found.append(np.concatenate([self.children(one) for one in found[-1].tolist()]))
+        return np.concatenate(found)
+
+    def totals(self, parent: IntColumn, values: IntColumn) -> IntColumn:
+        """Of each call the sum of the values of it and of all calls below it."""
+        total = values.copy()
+        for rows in reversed(levels(parent)[1:]):
+            np.add.at(total, parent[rows], total[rows])
+        return total
 
 
 @dataclass(frozen=True)
@@ -83,3 +120,41 @@ def levels(parent: IntColumn) -> list[IntColumn]:
         active, at = active[at >= 0], at[at >= 0]
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+
+
+def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
+    """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts.
+
+    That is the nearest j before i with end[j] > ts[i], found for all i at once by pointer jumping: if j is closed
+    at ts[i], so is whatever was closed at ts[j], and i goes on with j's own candidate. O(n log n).
+
+    Returns:
+        int64 positions, −1 for none.
+    """
+    n = len(ts)
+    parent = np.arange(-1, n - 1)
+    first = np.ones(n, np.bool_)
+    first[1:] = thread[1:] != thread[:-1]
+    parent[first] = -1
+    active = np.flatnonzero(parent >= 0)
+    while len(active):
+        active = active[end[parent[active]] <= ts[active]]
+        parent[active] = parent[parent[active]]
+        active = active[parent[active] >= 0]
+    return parent
+
+
+def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
+    """Each position's nearest ancestor-or-self that is good, −1 without one.
+
+    Args:
+        start: int64 positions, −1 for none.
+        parent, good: one entry a position; parents are smaller than their children.
+    """
+    at: IntColumn = start.copy()
+    active = np.flatnonzero(at >= 0)
+    while len(active):
+        active = active[~good[at[active]]]
+        at[active] = parent[at[active]]
+        active = active[at[active] >= 0]
+    return at

@@ -21,10 +21,16 @@ _SPARSE = 4
 
 
 class StringTable:
-    """Interned values: a value's code is its index in `values`, in order of first appearance."""
+    """Interned values: a value's code is its index in `values`, in order of first appearance.
 
-    def __init__(self) -> None:
-        self._codes: defaultdict[Any, int] = defaultdict(count().__next__)
+    Args:
+        values: the first values, distinct.
+    """
+
+    def __init__(self, values: Sequence[Any] = ()) -> None:
+        self._codes: defaultdict[Any, int] = defaultdict(
+            count(len(values)).__next__, zip(values, count(), strict=False)
+        )
 
     @property
     def values(self) -> list[Any]:

@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["collective_of", "int_list", "is_comm_kernel", "kernel_comm"]
+from .dtypes import itemsize
+from .errors import UNREADABLE
+
+__all__ = ["Comm", "collective_of", "comm_of", "int_list", "is_comm_kernel", "kernel_comm", "size_of_copy"]
 
 _COMM_KERNEL = re.compile(
     r"^(?:void )?(?:nccl|rccl|onccl|oneccl|msccl|hccl::)|ncclDevKernel|ncclKernel|mscclKernel"
@@ -48,6 +51,25 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "out_split": ("Out split size", list),
 }
 """Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
+
+
+class Comm(msgspec.Struct, gc=False, frozen=True):
+    """What a communication kernel communicates; None where neither trace tells."""
+
+    collective: str | None = None
+    dtype: str | None = None
+    in_nelems: int | None = None
+    out_nelems: int | None = None
+    bytes: int | None = None
+    group_size: int | None = None
+    pg_name: str | None = None
+    pg_desc: str | None = None
+    pg_ranks: list[int] | None = None
+    src_rank: int | None = None
+    dst_rank: int | None = None
+    seq: int | None = None
+    in_split: list[int] | None = None
+    out_split: list[int] | None = None
 
 
 def is_comm_kernel(name: str) -> bool:
@@ -90,3 +112,23 @@ def collective_of(kernel: str) -> str | None:
         'reduce_scatter'
     """
     return next((collective for pattern, collective in _COLLECTIVES if pattern.search(kernel)), None)
+
+
+def size_of_copy(args: bytes) -> int:
+    """The `bytes` of a copy or memset, −1 if its args do not tell."""
+    try:
+        size = (msgspec.json.decode(args) or {}).get("bytes")
+    except UNREADABLE:
+        return -1
+    return size if type(size) is int and 0 <= size < 2**62 else -1
+
+
+def comm_of(args: bytes, kernel: str) -> Comm:
+    """What a communication kernel communicates, from its `args` and, for the collective, its name."""
+    try:
+        told = kernel_comm(args)
+    except UNREADABLE:
+        told = {}
+    size, elements = itemsize(told.get("dtype")), told.get("in_nelems") or told.get("out_nelems")
+    told["collective"] = told.get("collective") or collective_of(kernel)
+    return Comm(**told, bytes=size * elements if size and elements is not None else None)

@@ -1,10 +1,25 @@
-"""Names and bounds that the formats' readers share."""
+"""Names, codes and bounds that several formats and the model share."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["ANNOTATION_SCOPE", "EXACT_US", "MAX_NS", "MAX_RANKS", "PROFILER_STEP", "STRUCTURAL"]
+__all__ = [
+    "ANNOTATION_SCOPE",
+    "COPY_CATEGORIES",
+    "CPU_CATEGORIES",
+    "EDGE_KINDS",
+    "EXACT_US",
+    "GPU_CATEGORIES",
+    "KERNEL_CATEGORIES",
+    "MAX_NS",
+    "MAX_RANKS",
+    "OUTSIDE_WINDOW",
+    "PROFILER_STEP",
+    "PYTHON_CATEGORY",
+    "STRUCTURAL",
+    "UNATTACHED_REASONS",
+]
 
 ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
@@ -18,3 +33,30 @@ PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 """The annotation that `torch.profiler` puts around each step."""
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 """Names of an ET's process and thread nodes, which are no calls."""
+CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})
+"""Categories of the calls that the ET has as nodes."""
+KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
+"""Categories of computing and communicating work on a device: CUDA, ROCm, XPU and PrivateUse1 backends; MTIA."""
+COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
+"""Categories of copies and memsets on a device."""
+GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
+"""Categories of work on a device.
+
+Of Kineto's activity types (libkineto/include/ActivityType.h) those that PyTorch assigns to a device
+(`deviceTypeFromActivity` in torch/csrc/profiler/kineto_shim.cpp), without those that are no work of their own:
+annotations, synchronisation, profiler ranges, and MTIA's counters and insights.
+"""
+PYTHON_CATEGORY = "python_function"
+"""Never needed for linking, and most of a file recorded with_stack."""
+EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
+"""Kinds of `edges`; see docs/etplus.md."""
+UNATTACHED_REASONS = (
+    "attached",
+    "no launcher in the trace",
+    "launcher outside any op",
+    "outside the window of the ET",
+    "parent not in the ET",
+)
+"""Why a GPU event has no parent node, by code; code 0 is an attached one."""
+OUTSIDE_WINDOW = UNATTACHED_REASONS.index("outside the window of the ET")
+"""Events that are listed by index alone: they are not of the part of the program that the ET covers."""

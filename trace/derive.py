@@ -1,113 +1,127 @@
-"""An ET+ document as a `Trace`: callers, launches and shapes as the linker wrote them."""
+"""The tables of a trace from its rows: operators with their callers and shapes, launches, GPU events."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..analysis.flops import wants_values
-from ..analysis.kineto_trace import NO_GPU, device_properties, size_of_copy
-from ..analysis.unattached import with_unattached
-from ..schemas.kineto import COPY_CATEGORIES
-from ..schemas.kineto_calls import nearest
+from .call_tree import nearest
 from .columns import IntColumn
-from .conventions import ANNOTATION_SCOPE
-from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Trace, reasons
-from .tensors import Signatures
-from .trace import CPU, GPU, RUNTIME, EtPlusDocument
+from .comm_kernels import size_of_copy
+from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
+from .kinds import CPU, GPU, RUNTIME
+from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
+from .tensors import Signatures, numbers_matter
+from .unattached import with_unattached
 
-__all__ = ["from_etplus"]
+if TYPE_CHECKING:
+    from .trace import Trace
+
+__all__ = ["device_properties", "tables_of"]
+
+_NO_GPU = "the trace has no GPU events"
+_NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
-def from_etplus(document: EtPlusDocument) -> Trace:
-    """The columns of an ET+ document, with the GPU events that could not be attached.
-
-    Nodes that are not linked have no time and are left out.
-    """
-    rows = np.flatnonzero(document.timed & (document.kind == CPU))
-    rows = rows[np.argsort(document.id[rows], kind="stable")]  # ids follow the order of call start
-    position = np.full(len(document), -1, np.int64)
+def tables_of(trace: Trace) -> Tables:
+    """The tables of a trace. Nodes that are not linked have no time and are left out."""
+    rows = np.flatnonzero(trace.timed & (trace.kind == CPU))
+    rows = rows[np.argsort(trace.id[rows], kind="stable")]  # ids follow the order of call start
+    position = np.full(len(trace), -1, np.int64)
     position[rows] = np.arange(len(rows))
     table = Signatures()
-    gpu_rows = np.flatnonzero(document.kind == GPU)
-    gpu_rows = gpu_rows[np.argsort(document.ts[gpu_rows], kind="stable")]
-    runtime_rows = np.flatnonzero(document.kind == RUNTIME)
-    runtime_rows = runtime_rows[np.argsort(document.ts[runtime_rows], kind="stable")]
-    runtime_position = np.full(len(document), -1, np.int64)
+    gpu_rows = np.flatnonzero(trace.kind == GPU)
+    gpu_rows = gpu_rows[np.argsort(trace.ts[gpu_rows], kind="stable")]
+    runtime_rows = np.flatnonzero(trace.kind == RUNTIME)
+    runtime_rows = runtime_rows[np.argsort(trace.ts[runtime_rows], kind="stable")]
+    runtime_position = np.full(len(trace), -1, np.int64)
     runtime_position[runtime_rows] = np.arange(len(runtime_rows))
-    runtime = np.full(len(document), -1, np.int64)
-    source, target, _ = document.edges_of("launch").T
+    runtime = np.full(len(trace), -1, np.int64)
+    source, target, _ = trace.edges_of("launch").T
     runtime[target] = runtime_position[source]
-    caller = _timed_caller(document, position)
-    kineto = document.summary.get("kineto")
-    listed = kineto.get("device_properties") if isinstance(kineto, dict) else None
-    link = document.summary.get("link")
-    nodes = Trace(
-        file=document.file, names=document.names, categories=document.categories, signatures=table.values,
-        calls=_calls(document, rows, caller, table),
-        runtime=_runtime_calls(document, runtime_rows, caller, runtime[gpu_rows]),
-        gpu=_gpu_events(document, gpu_rows, caller, runtime[gpu_rows]),
-        properties={}, rank=document.rank, base_time_ns=document.base_time_ns,
-        coverage=link if isinstance(link, dict) else {}, notes=document.notes, damage=document.damage,
-        distributed_info=document.distributed_info,
+    caller = _timed_caller(trace, position)
+    calls = _calls(trace, rows, caller, table)
+    tables = with_unattached(
+        Tables(
+            table.values, calls, _runtime_calls(trace, runtime_rows, caller, runtime[gpu_rows]),
+            _gpu_events(trace, gpu_rows, caller, runtime[gpu_rows]), trace.notes,
+        ), trace,
     )  # fmt: skip
-    trace = with_unattached(nodes, document)
-    notes = trace.notes if len(trace.gpu) else (*trace.notes, NO_GPU)
-    return replace(trace, properties=device_properties(listed, trace.gpu.device), notes=notes)
+    missing = [] if len(tables.gpu) else [_NO_GPU]
+    if len(tables.gpu) and not table.values:
+        missing.append(_NO_SHAPES)
+    return replace(tables, notes=(*tables.notes, *missing))
 
 
-def _timed_caller(document: EtPlusDocument, position: IntColumn) -> IntColumn:
+def _timed_caller(trace: Trace, position: IntColumn) -> IntColumn:
     """Of every row the position among the calls of its nearest caller that has a time, −1 for none.
 
     A caller of greater id than its own (a file that claims cycles) is none.
     """
-    order = np.argsort(document.id, kind="stable")
-    rank = np.empty(len(document), np.int64)
-    rank[order] = np.arange(len(document))
-    above = np.where(document.parent_row >= 0, rank[document.parent_row], -1)
+    order = np.argsort(trace.id, kind="stable")
+    rank = np.empty(len(trace), np.int64)
+    rank[order] = np.arange(len(trace))
+    above = np.where(trace.parent_row >= 0, rank[trace.parent_row], -1)
     above = np.where(above < rank, above, -1)[order]
     found = nearest(above, above, position[order] >= 0)
-    caller = np.full(len(document), -1, np.int64)
+    caller = np.full(len(trace), -1, np.int64)
     caller[order] = np.where(found >= 0, position[order][found], -1)
     return caller
 
 
-def _calls(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, table: Signatures) -> Calls:
-    kind = np.where(document.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
+def _calls(trace: Trace, rows: IntColumn, caller: IntColumn, table: Signatures) -> Calls:
+    kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
-    wanted = np.array([wants_values(name) for name in document.names], np.bool_)[document.name[rows[ops]]]
+    wanted = np.array([numbers_matter(name) for name in trace.names], np.bool_)[trace.name[rows[ops]]]
     signature[ops] = table.from_et(
-        document.texts.texts(rows[ops]), wanted.tolist(), flat=document.flat, outputs_recorded=document.outputs_recorded
+        trace.texts.texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
     )
     return Calls(
-        document.name[rows], kind, caller[rows], document.thread[rows], document.ts[rows], document.finish[rows],
+        trace.name[rows], kind, caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
         signature, rows,
     )  # fmt: skip
 
 
-def _runtime_calls(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, launchers: IntColumn) -> RuntimeCalls:
+def _runtime_calls(trace: Trace, rows: IntColumn, caller: IntColumn, launchers: IntColumn) -> RuntimeCalls:
     launches = np.zeros(len(rows), np.bool_)
     launches[launchers[launchers >= 0]] = True
     return RuntimeCalls(
-        document.name[rows], document.thread[rows], document.ts[rows], document.finish[rows], caller[rows], launches,
+        trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], launches,
         rows,
     )  # fmt: skip
 
 
-def _gpu_events(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, runtime: IntColumn) -> GpuEvents:
+def _gpu_events(trace: Trace, rows: IntColumn, caller: IntColumn, runtime: IntColumn) -> GpuEvents:
     sizes = np.full(len(rows), -1, np.int64)
     copies = np.isin(
-        document.category[rows],
-        [c for c, name in enumerate(document.categories) if name in COPY_CATEGORIES],
+        trace.category[rows],
+        [c for c, name in enumerate(trace.categories) if name in COPY_CATEGORIES],
     )
     for position in np.flatnonzero(copies).tolist():
-        record = document.record(int(rows[position]))
+        record = trace.record(int(rows[position]))
         sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
-    comm = {position: document.comm[row] for position, row in enumerate(rows.tolist()) if row in document.comm}
+    comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
     return GpuEvents(
-        document.name[rows], document.category[rows], document.ts[rows], document.dur[rows], document.device[rows],
-        document.stream[rows], caller[rows], runtime,
+        trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
+        trace.stream[rows], caller[rows], runtime,
         reasons(caller[rows], runtime), sizes, comm, rows,
     )  # fmt: skip
+
+
+def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
+    """What is known of each device number that GPU events have.
+
+    AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
+    """
+    records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    by_id = {one.get("id"): one for one in records}
+    alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
+    found = {}
+    for number in np.unique(device).tolist():
+        if number in by_id or alike:
+            found[number] = by_id.get(number, records[0])
+    return found

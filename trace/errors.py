@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["ConvertError", "EtplusError", "LinkError", "TraceFormatError", "UsageError"]
+import msgspec
+
+__all__ = ["UNREADABLE", "ConvertError", "EtplusError", "LinkError", "TraceFormatError", "UsageError"]
+
+
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What msgspec raises on text that it cannot take; the second for nesting without end."""
 
 
 class EtplusError(Exception):

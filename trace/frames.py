@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .conventions import EDGE_KINDS
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ def to_networkx(trace: Trace) -> Any:
         >>> graph.number_of_nodes() == len(trace)
         True
     """
-    from .trace import EDGE_KINDS
-
     graph = _library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
     columns = zip(

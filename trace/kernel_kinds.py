@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..schemas.kineto import COPY_CATEGORIES
+from .conventions import COPY_CATEGORIES
 
 __all__ = ["GPU_KINDS", "computes_products", "gpu_kind"]
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus import UNATTACHED_REASONS
-from .call_tree import Hierarchy, place_calls
 from .columns import IntColumn
-from .comm_kernels import is_comm_kernel
-from .conventions import PROFILER_STEP
-from .intervals import Span
+from .comm_kernels import Comm
+from .conventions import UNATTACHED_REASONS
 from .tensors import Signature
-from .trace import Comm
 
-__all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Trace", "reasons"]
+__all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Tables", "reasons"]
 
 OP, ANNOTATION, MODULE = 0, 1, 2
 """Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
@@ -30,7 +21,6 @@ Codes = npt.NDArray[np.int32]
 
 _NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
 _OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
-_NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,7 @@ class Calls:
         thread: int64, one number a thread.
         ts, end: int64 ns.
         signature: int32 code into `Trace.signatures`, −1 if nothing is recorded.
-        source: int64, index in `traceEvents`, or row of the `EtPlusDocument`.
+        source: int64, index in `traceEvents`, or row of the `Trace`.
     """
 
     name: Codes
@@ -99,7 +89,7 @@ class GpuEvents:
         reason: int8, why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 where one is.
         bytes: int64, size of a copy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
-        source: int64, as in `Calls`; −1 for an event that is no row of the `EtPlusDocument`.
+        source: int64, as in `Calls`; −1 for an event that is no row of the `Trace`.
     """
 
     name: Codes
@@ -138,73 +128,17 @@ def reasons(call: IntColumn, runtime: IntColumn) -> npt.NDArray[np.int8]:
 
 
 @dataclass(frozen=True)
-class Trace:
-    """A trace of one rank.
+class Tables:
+    """The rows of a trace that have a time, by what they are, in order of start.
 
     Attributes:
-        file: name for messages.
-        names, categories, signatures: by code.
-        properties: device number to what Kineto's `deviceProperties` say of it; only devices that ran something.
-        rank: None where the trace does not tell.
-        base_time_ns: what is added to times for wall-clock ns.
-        coverage: what the linker reported, {} for Kineto alone.
+        signatures: what calls were called with, by code.
+        calls, runtime, gpu: the tables. GPU events include those that could not be attached to an operator.
         notes: what is missing from the trace and makes results poorer, in sentences.
-        distributed_info: what Kineto records of the job, {} where it records nothing.
-        damage: what is wrong with the file, or with those that were linked, in sentences.
     """
 
-    file: str
-    names: list[str]
-    categories: list[str]
     signatures: list[Signature]
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
-    properties: Mapping[int, Mapping[str, Any]]
-    rank: int | None
-    base_time_ns: int
-    coverage: Mapping[str, Any]
     notes: tuple[str, ...] = ()
-    damage: tuple[str, ...] = ()
-    distributed_info: Mapping[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def span(self) -> Span:
-        """From the start of the first call or GPU event to the end of the last one, ns; (0, 0) in an empty trace."""
-        starts = [part.ts.min() for part in (self.calls, self.runtime, self.gpu) if len(part)]
-        ends = [part.end.max() for part in (self.calls, self.runtime, self.gpu) if len(part)]
-        return Span(int(min(starts, default=0)), int(max(ends, default=0)))
-
-    @property
-    def digest(self) -> bytes:
-        """A digest of when its calls and GPU events began and ended: that of another recording is another one."""
-        found = hashlib.blake2b(str(self.base_time_ns).encode(), digest_size=16)
-        for part in (self.calls, self.runtime, self.gpu):
-            found.update(part.ts.tobytes() + part.end.tobytes())
-        return found.digest()
-
-    @cached_property
-    def hierarchy(self) -> Hierarchy:
-        """Of every call the module path and the operator that it counts to."""
-        named = np.array([_NAMED_REGION.fullmatch(name) is not None for name in self.names], np.bool_)
-        steps = np.array([PROFILER_STEP.fullmatch(name) is not None for name in self.names], np.bool_)
-        calls = self.calls
-        is_op = calls.kind == OP
-        return place_calls(calls.parent, calls.name, is_op, ~is_op & named[calls.name], steps[calls.name])
-
-    @cached_property
-    def is_comm(self) -> npt.NDArray[np.bool_]:
-        """Which GPU events are communication kernels."""
-        named = np.array([is_comm_kernel(name) for name in self.names], np.bool_)
-        communicating = named[self.gpu.name] if len(self.gpu) else np.zeros(0, np.bool_)
-        communicating[list(self.gpu.comm)] = True
-        return communicating
-
-    def signature_of(self, call: int) -> Signature | None:
-        """What a call was called with, None if that is not recorded."""
-        code = int(self.calls.signature[call])
-        return self.signatures[code] if code >= 0 else None
-
-    def name_of(self, code: int) -> str:
-        """A name by its code."""
-        return self.names[code]

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto_inputs import NOT_TENSORS, concrete_value, is_tensor_list
-from ..schemas.records import UNREADABLE
 from .dtypes import itemsize, standard_dtype
+from .errors import UNREADABLE
+from .kineto_inputs import NOT_TENSORS, concrete_value, is_tensor_list
 
-__all__ = ["Argument", "Signature", "Signatures", "Tensor", "total_bytes"]
+__all__ = ["Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "total_bytes"]
 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
@@ -27,6 +27,31 @@ _NOTHING = b"[]"
 """Shapes in the `args` of a CPU op of which Kineto has recorded nothing (and no outputs either)."""
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
+
+_WITH_NUMBERS = re.compile(
+    r"(?:aten::|_C::|sgl_kernel::|flash_attn::)?_?(?:"
+    r"\w*conv\w*|\w*attention\w*|flash_attn\w*|_flash_attn\w*|rotary_embedding|\w*norm\w*_backward"
+    r"|all|any|amax|amin|argmax|argmin|cat|concat|concatenate|count_nonzero|gather|index|index_select|linalg_vector_norm"
+    r"|logsumexp|max|mean|min|nansum|prod|sum|take)_?"
+)
+"""Operators whose work depends on numbers among their arguments (strides, dimensions, flags), not on shapes alone."""
+_more_with_numbers: set[str] = set()
+
+
+def numbers_matter(name: str) -> bool:
+    """Whether an operator's numbers are kept in its signature; of others only shapes and types are.
+
+    Example:
+        >>> [numbers_matter(name) for name in ("aten::convolution", "aten::addmm")]
+        [True, False]
+    """
+    return _WITH_NUMBERS.fullmatch(name) is not None or name in _more_with_numbers
+
+
+def keep_numbers(*names: str) -> None:
+    """Keep the numbers of further operators, of traces that are read from now on."""
+    _more_with_numbers.update(names)
+
 
 _decode = msgspec.json.decode
 

@@ -1,70 +1,66 @@
-"""An ET+ document as columns: one row a node or runtime call, edges between rows, texts decoded when asked for."""
+"""The model: one row a node or runtime call, edges between rows, and what is derived from them, once."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ..schemas.etplus import EDGE_KINDS
-from ..schemas.etplus_unattached import UnattachedEvents, read_unattached
-from ..schemas.host_waits import MAX_SKEW_NS
-from ..schemas.record_store import RecordStore
+from .call_tree import CallTree, Hierarchy, place_calls
 from .columns import IntColumn
-from .conventions import MAX_NS, MAX_RANKS
+from .comm_kernels import Comm, is_comm_kernel
+from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .derive import device_properties, tables_of
 from .errors import ConvertError
+from .host_waits import MAX_SKEW_NS
+from .intervals import Span
+from .kinds import GPU, RUNTIME
 from .link_report import LinkReport
+from .tables import OP, Calls, GpuEvents, RuntimeCalls, Tables
+from .tensors import Signature
+from .unattached_events import UnattachedEvents, read_unattached
+from .views import DeviceEvents, Ops
 
-__all__ = [
-    "CERTAIN", "CPU", "EQUIVALENT", "GPU", "LINK_NAMES", "RUNTIME", "UNLINKED", "Comm", "EtPlusDocument", "Record",
-    "process_groups_of", "threads_of_rows",
-]  # fmt: skip
+__all__ = ["Record", "RecordStore", "Trace", "process_groups_of", "threads_of_rows"]
 
-CPU, GPU, RUNTIME = 0, 1, 2
-"""Values of `EtPlusDocument.kind`."""
-UNLINKED, EQUIVALENT, CERTAIN = 0, 1, 2
-"""Values of `EtPlusDocument.link`."""
-LINK_NAMES = ("unlinked", "equivalent", "certain")
-"""What each is called in files and reports."""
 Record = dict[str, msgspec.Raw]
 """A node as it stands in the file, its values undecoded."""
 
 
+_NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 _RECORDS = 4096
 """Texts that are fetched at once."""
 _decode_record = msgspec.json.Decoder(Record).decode
 
 
-class Comm(msgspec.Struct, gc=False, frozen=True):
-    """What a communication kernel communicates; None where neither trace tells."""
+class RecordStore(Protocol):
+    """Gives the JSON text of rows, as the ET+ file has it."""
 
-    collective: str | None = None
-    dtype: str | None = None
-    in_nelems: int | None = None
-    out_nelems: int | None = None
-    bytes: int | None = None
-    group_size: int | None = None
-    pg_name: str | None = None
-    pg_desc: str | None = None
-    pg_ranks: list[int] | None = None
-    src_rank: int | None = None
-    dst_rank: int | None = None
-    seq: int | None = None
-    in_split: list[int] | None = None
-    out_split: list[int] | None = None
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows (int64, any order), braces included."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text of the whole ET+ file, a few megabytes at a time."""
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
 
 
 @dataclass(frozen=True)
-class EtPlusDocument:
-    """An ET+ file; all arrays but `edges` have one entry a row: `nodes` in file order, then `runtime`.
+class Trace:
+    """One rank, recorded and, where there is an ET, linked.
+
+    All arrays but `edges` have one entry a row: the nodes in file order, then the runtime calls.
 
     Attributes:
         file: name for messages.
@@ -139,11 +135,149 @@ class EtPlusDocument:
         return self.ts + self.dur
 
     @cached_property
-    def span(self) -> tuple[int, int]:
+    def row_span(self) -> Span:
         """Start of the first and end of the last timed row, ns; (0, 0) if there is none."""
         if not self.timed.any():
-            return 0, 0
-        return int(self.ts[self.timed].min()), int(self.finish[self.timed].max())
+            return Span(0, 0)
+        return Span(int(self.ts[self.timed].min()), int(self.finish[self.timed].max()))
+
+    @cached_property
+    def span(self) -> Span:
+        """From the start of the first call or GPU event to the end of the last one, ns; (0, 0) in an empty trace.
+
+        GPU events that could not be attached are among them.
+        """
+        tables = (self.calls, self.runtime, self.gpu)
+        starts = [table.ts.min() for table in tables if len(table)]
+        ends = [table.end.max() for table in tables if len(table)]
+        return Span(int(min(starts, default=0)), int(max(ends, default=0)))
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The timed rows by what they are: calls with their callers and shapes, runtime calls, GPU events."""
+        return tables_of(self)
+
+    def with_tables(self, tables: Tables) -> Trace:
+        """The trace with other tables, as if they had been recorded; its rows stay as they are."""
+        changed = replace(self)
+        changed.__dict__["tables"] = tables
+        return changed
+
+    @property
+    def calls(self) -> Calls:
+        """See `Tables`."""
+        return self.tables.calls
+
+    @property
+    def runtime(self) -> RuntimeCalls:
+        """See `Tables`."""
+        return self.tables.runtime
+
+    @property
+    def gpu(self) -> GpuEvents:
+        """See `Tables`."""
+        return self.tables.gpu
+
+    @property
+    def signatures(self) -> list[Signature]:
+        """See `Tables`."""
+        return self.tables.signatures
+
+    def signature_of(self, call: int) -> Signature | None:
+        """What a call (a position in `calls`) was called with, None if that is not recorded."""
+        code = int(self.calls.signature[call])
+        return self.signatures[code] if code >= 0 else None
+
+    @property
+    def ops(self) -> Ops:
+        """The operators, in order of their starts, as objects made on demand.
+
+        Example:
+            >>> [op.name for op in trace.ops[:2]]
+            ['aten::empty', 'aten::uniform_']
+        """
+        return Ops(self, np.flatnonzero(self.calls.kind == OP))
+
+    @property
+    def annotations(self) -> Ops:
+        """The user's annotations and the modules' forwards, in order of their starts."""
+        return Ops(self, np.flatnonzero(self.calls.kind != OP))
+
+    @property
+    def kernels(self) -> DeviceEvents:
+        """The kernels, in order of their starts."""
+        wanted = np.array([name in KERNEL_CATEGORIES for name in self.categories], np.bool_)
+        return DeviceEvents(self, np.flatnonzero(wanted[self.gpu.category]))
+
+    @property
+    def device_events(self) -> DeviceEvents:
+        """Kernels, copies and memsets, in order of their starts."""
+        return DeviceEvents(self, np.arange(len(self.gpu)))
+
+    def name_at(self, code: int) -> str:
+        """The name that a code of `names` stands for."""
+        name: str = self.names[code]
+        return name
+
+    @cached_property
+    def call_tree(self) -> CallTree:
+        """The calls below each call."""
+        return CallTree.of(self.calls.parent)
+
+    @cached_property
+    def self_ns(self) -> IntColumn:
+        """int64 ns, one entry a call: its duration without the calls directly below it on the same thread."""
+        calls = self.calls
+        own = calls.end - calls.ts
+        inner = np.flatnonzero((calls.parent >= 0) & (calls.thread[calls.parent] == calls.thread))
+        np.subtract.at(own, calls.parent[inner], (calls.end - calls.ts)[inner])
+        own_ns: IntColumn = np.maximum(own, 0)
+        return own_ns
+
+    @cached_property
+    def device_ns(self) -> IntColumn:
+        """int64 ns, one entry a call: the durations of the device events launched by it or below it."""
+        launched = self.gpu.call >= 0
+        direct = np.zeros(len(self.calls), np.int64)
+        np.add.at(direct, self.gpu.call[launched], self.gpu.dur[launched])
+        return self.call_tree.totals(self.calls.parent, direct)
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """Of every call the module path and the operator that it counts to."""
+        named = np.array([_NAMED_REGION.fullmatch(name) is not None for name in self.names], np.bool_)
+        steps = np.array([PROFILER_STEP.fullmatch(name) is not None for name in self.names], np.bool_)
+        calls = self.calls
+        is_op = calls.kind == OP
+        return place_calls(calls.parent, calls.name, is_op, ~is_op & named[calls.name], steps[calls.name])
+
+    @cached_property
+    def is_comm(self) -> npt.NDArray[np.bool_]:
+        """Which GPU events are communication kernels."""
+        named = np.array([is_comm_kernel(name) for name in self.names], np.bool_)
+        communicating = named[self.gpu.name] if len(self.gpu) else np.zeros(0, np.bool_)
+        communicating[list(self.gpu.comm)] = True
+        return communicating
+
+    @cached_property
+    def properties(self) -> Mapping[int, Mapping[str, Any]]:
+        """Device number to what Kineto's `deviceProperties` say of it; only devices that ran something."""
+        kineto = self.summary.get("kineto")
+        return device_properties(kineto.get("device_properties") if isinstance(kineto, dict) else None, self.gpu.device)
+
+    @property
+    def coverage(self) -> Mapping[str, Any]:
+        """What the linker reported, {} where nothing had to be linked."""
+        link = self.summary.get("link")
+        return link if isinstance(link, dict) and self.outputs_recorded else {}
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of when its calls and GPU events began and ended: that of another recording is another one."""
+        found = hashlib.blake2b(str(self.base_time_ns).encode(), digest_size=16)
+        for part in (self.calls, self.runtime, self.gpu):
+            found.update(part.ts.tobytes() + part.end.tobytes())
+        return found.digest()
 
     def name_of(self, row: int) -> str:
         """A row's name."""
@@ -279,7 +413,7 @@ class EtPlusDocument:
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
 
-    def with_clock_offset(self, offset_ns: int) -> EtPlusDocument:
+    def with_clock_offset(self, offset_ns: int) -> Trace:
         """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""
         kineto = self.summary.get("kineto")
         if not isinstance(kineto, dict) or "clock_offset_ns" in kineto:

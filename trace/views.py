@@ -13,15 +13,16 @@ import numpy as np
 
 from .columns import IntColumn
 from .frames import Frame, to_arrow, to_pandas
-from .tables import ANNOTATION, MODULE, OP, DeviceIndex
+from .tables import ANNOTATION, OP
 
 if TYPE_CHECKING:
-    from .trace import Comm, Trace
+    from .comm_kernels import Comm
+    from .trace import Trace
 
 __all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
 
 _SHOWN = 8
-_KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}
+_KINDS = {OP: "operator", ANNOTATION: "annotation"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class Op(View):
     @property
     def name(self) -> str:
         """The operator's or annotation's name."""
-        return self.trace.names[self.trace.calls.name[self.index]]
+        return self.trace.name_at(self.trace.calls.name[self.index])
 
     @property
     def kind(self) -> str:
-        """ "operator", "annotation" or "module"."""
+        """ "operator" or "annotation" (of the user, or a module's forward)."""
         return _KINDS[int(self.trace.calls.kind[self.index])]
 
     @property
@@ -69,7 +70,7 @@ class Op(View):
     @property
     def self_ns(self) -> int:
         """Duration on the host without the calls directly below it on the same thread."""
-        return int(self.trace.self_times[self.index])
+        return int(self.trace.self_ns[self.index])
 
     @property
     def thread(self) -> int:
@@ -97,18 +98,18 @@ class Op(View):
     @property
     def children(self) -> Ops:
         """The calls directly below it, in order of their starts."""
-        return Ops(self.trace, self.trace.call_children.of(self.index))
+        return Ops(self.trace, self.trace.call_tree.children(self.index))
 
     @property
     def kernels(self) -> DeviceEvents:
         """The device events launched by it or by calls below it, in order of their starts."""
-        calls = self.trace.call_children.below(self.index)
-        return DeviceEvents(self.trace, DeviceIndex(np.flatnonzero(np.isin(self.trace.gpu.call, calls))))
+        calls = self.trace.call_tree.below(self.index)
+        return DeviceEvents(self.trace, np.flatnonzero(np.isin(self.trace.gpu.call, calls)))
 
     @property
     def device_ns(self) -> int:
         """Sum of the durations of `kernels`."""
-        return int(self.trace.device_times[self.index])
+        return int(self.trace.device_ns[self.index])
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -119,7 +120,8 @@ class Op(View):
     @property
     def record(self) -> dict[str, Any]:
         """The node as the ET+ file has it, decoded."""
-        decoded: dict[str, Any] = msgspec.json.decode(self.trace.record_text(int(self.trace.calls.source[self.index])))
+        row = self.trace.calls.source[self.index : self.index + 1]
+        decoded: dict[str, Any] = msgspec.json.decode(self.trace.texts.texts(row)[0])
         return decoded
 
     def __repr__(self) -> str:
@@ -133,12 +135,12 @@ class DeviceEvent(View):
     @property
     def name(self) -> str:
         """The kernel's name."""
-        return self.trace.names[self.trace.gpu.name[self.index]]
+        return self.trace.name_at(self.trace.gpu.name[self.index])
 
     @property
     def category(self) -> str:
         """Kineto's category: "kernel", "gpu_memcpy", "gpu_memset", …"""
-        return self.trace.categories[self.trace.gpu.category[self.index]]
+        return str(self.trace.categories[self.trace.gpu.category[self.index]])
 
     @property
     def start_ns(self) -> int:
@@ -184,11 +186,11 @@ class _Rows(Sequence[Row], Generic[Row]):
 
     _row: type[Row]
 
-    def __init__(self, trace: Trace, index: IntColumn) -> None:
-        self.trace, self.index = trace, index
+    def __init__(self, trace: Trace, rows: IntColumn) -> None:
+        self.trace, self.rows = trace, rows
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -196,11 +198,11 @@ class _Rows(Sequence[Row], Generic[Row]):
     def __getitem__(self, at: slice) -> _Rows[Row]: ...
     def __getitem__(self, at: int | slice) -> Row | _Rows[Row]:
         if isinstance(at, slice):
-            return type(self)(self.trace, self.index[at])
-        return self._row(self.trace, int(self.index[at]))
+            return type(self)(self.trace, self.rows[at])
+        return self._row(self.trace, int(self.rows[at]))
 
     def __iter__(self) -> Iterator[Row]:
-        for index in self.index.tolist():
+        for index in self.rows.tolist():
             yield self._row(self.trace, index)
 
     def _codes(self) -> Any:
@@ -210,7 +212,7 @@ class _Rows(Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def _where(self, wanted: Sequence[bool]) -> Any:
-        return type(self)(self.trace, self.index[np.array(wanted, np.bool_)[self._codes()]])
+        return type(self)(self.trace, self.rows[np.array(wanted, np.bool_)[self._codes()]])
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""
@@ -246,10 +248,10 @@ class Ops(_Rows[Op]):
         return found
 
     def _codes(self) -> Any:
-        return self.trace.calls.name[self.index]
+        return self.trace.calls.name[self.rows]
 
     def _columns(self) -> Frame:
-        trace, calls, at = self.trace, self.trace.calls, self.index
+        trace, calls, at = self.trace, self.trace.calls, self.rows
         signatures = [trace.signature_of(i) for i in at.tolist()]
         return {
             "name": [trace.names[code] for code in calls.name[at].tolist()],
@@ -257,8 +259,8 @@ class Ops(_Rows[Op]):
             "thread": calls.thread[at],
             "start_ns": calls.ts[at],
             "duration_ns": calls.end[at] - calls.ts[at],
-            "self_ns": trace.self_times[at],
-            "device_ns": trace.device_times[at],
+            "self_ns": trace.self_ns[at],
+            "device_ns": trace.device_ns[at],
             "parent": calls.parent[at],
             "shapes": [one.label if one is not None else "" for one in signatures],
             "index": at,
@@ -282,10 +284,10 @@ class DeviceEvents(_Rows[DeviceEvent]):
         return found
 
     def _codes(self) -> Any:
-        return self.trace.gpu.name[self.index]
+        return self.trace.gpu.name[self.rows]
 
     def _columns(self) -> Frame:
-        trace, gpu, at = self.trace, self.trace.gpu, self.index
+        trace, gpu, at = self.trace, self.trace.gpu, self.rows
         return {
             "name": [trace.names[code] for code in gpu.name[at].tolist()],
             "category": [trace.categories[code] for code in gpu.category[at].tolist()],

@@ -23,8 +23,10 @@ from ...schemas.comm_types import (
     with_inputs,
 )
 from ...trace.columns import IntColumn
+from ...trace.comm_kernels import Comm
 from ...trace.conventions import MAX_RANKS
-from ...trace.trace import CPU, Comm, EtPlusDocument
+from ...trace.kinds import CPU
+from ...trace.trace import Trace
 
 __all__ = ["COLUMNS", "Communications", "communications", "kind_name"]
 
@@ -66,7 +68,7 @@ def kind_name(kind: int) -> str:
     return {SEND: "SEND", RECV: "RECV"}.get(kind) or CollectiveCommType.Name(kind)
 
 
-def communications(document: EtPlusDocument) -> Communications:
+def communications(document: Trace) -> Communications:
     """Find the communications of a rank; those of an unknown kind, and messages without a peer, are left out."""
     listed, world = document.process_groups, document.world_size
     groups: dict[Group, int] = {}
@@ -87,7 +89,7 @@ def communications(document: EtPlusDocument) -> Communications:
     return Communications(tuple(groups), *np.ascontiguousarray(table.T))
 
 
-def _on_gpu(document: EtPlusDocument) -> Iterator[tuple[int, int, Comm]]:
+def _on_gpu(document: Trace) -> Iterator[tuple[int, int, Comm]]:
     """Time of issue, row and metadata of the communication kernels."""
     issued = document.ts.copy()
     source, target, _ = document.edges_of("launch").T
@@ -98,7 +100,7 @@ def _on_gpu(document: EtPlusDocument) -> Iterator[tuple[int, int, Comm]]:
         yield int(issued[row]), row, comm
 
 
-def _on_host(document: EtPlusDocument) -> Iterator[tuple[int, int, Comm]]:
+def _on_host(document: Trace) -> Iterator[tuple[int, int, Comm]]:
     """The same of collectives that run on the host ("gloo:all_reduce"), which are in order of their calls' ids.
 
     The backend runs them on threads of its own, at some time; the op before them in the order of ids is the call.
@@ -119,6 +121,6 @@ def _on_host(document: EtPlusDocument) -> Iterator[tuple[int, int, Comm]]:
         yield int(latest[at]) if at >= 0 else int(document.ts[row]), row, comm
 
 
-def _inputs(document: EtPlusDocument, row: int) -> list[Any]:
+def _inputs(document: Trace, row: int) -> list[Any]:
     inputs = document.record(row).get("inputs")
     return input_values(msgspec.json.decode(inputs) if inputs is not None else None)

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, Literal
 import msgspec
 from isal import isal_zlib
 
-from ...schemas.records import UNREADABLE
+from ...trace.errors import UNREADABLE
 from ..ranks import INIT, RANK, Claim, group_ranks
 from .storage import Folder
 

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from ...schemas.files import load
-from ...schemas.records import UNREADABLE
-from ...trace.errors import TraceFormatError, UsageError
+from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
 from .naming import ET, KINETO, TraceFile, look_at
 from .storage import Folder
 

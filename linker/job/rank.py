@@ -22,10 +22,9 @@ from ... import __version__
 from ...schemas.comm_types import Group
 from ...schemas.files import load, open_output
 from ...schemas.job_report import RankResult
-from ...schemas.records import UNREADABLE
 from ...schemas.transaction import transaction
-from ...trace.errors import EtplusError, TraceFormatError, UsageError
-from ...trace.trace import EtPlusDocument
+from ...trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
+from ...trace.trace import Trace
 from ..pipeline import link
 from .communications import COLUMNS, Communications, communications
 from .storage import Folder, is_url, open_folder
@@ -148,7 +147,7 @@ def _at(folder: Folder, name: str) -> tuple[Folder, str]:
     return open_folder(place), base
 
 
-def _link(task: RankTask) -> EtPlusDocument:
+def _link(task: RankTask) -> Trace:
     with TemporaryDirectory(prefix="etplus-") as scratch:
         paths = []
         for kind, name in (("et", task.et), ("kineto", task.kineto)):
@@ -166,7 +165,7 @@ def _link(task: RankTask) -> EtPlusDocument:
             raise EtplusError(text) from error
 
 
-def _rank_result(task: RankTask, linked: EtPlusDocument) -> RankResult:
+def _rank_result(task: RankTask, linked: Trace) -> RankResult:
     report = linked.report
     window, base = report.windows["linked_ns"], linked.summary["kineto"]["base_time_ns"]
     reason = ""

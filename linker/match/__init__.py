@@ -11,13 +11,14 @@ from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ...trace.columns import distinct
 from ...trace.conventions import PROFILER_STEP
+from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import CpuCalls, EtCalls
 from ..identity import Claims, identify, linked_pids
 from .doubt import demote_uncertain
 from .ids import match_ids
 from .leftovers import match_leftovers
-from .result import EQUIVALENT, REASONS, Match, unmatched
+from .result import REASONS, Match, unmatched
 from .sequence import match_sequence
 from .shift import match_sequence_and_shift, match_shift
 from .tree import match_tree

@@ -9,10 +9,12 @@ import numpy.typing as npt
 
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
+from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn
+from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
-from ..calls import CpuCalls, EtCalls, nearest
-from .result import EQUIVALENT, Match
+from ..calls import CpuCalls, EtCalls
+from .result import Match
 
 __all__ = ["demote_uncertain"]
 

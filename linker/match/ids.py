@@ -7,8 +7,9 @@ import numpy as np
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ...trace.columns import IntColumn, positions
+from ...trace.kinds import CERTAIN
 from ..calls import CpuCalls, EtCalls
-from .result import CERTAIN, REASONS, Match, unmatched
+from .result import REASONS, Match, unmatched
 
 __all__ = ["match_ids"]
 

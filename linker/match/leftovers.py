@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...trace.kinds import EQUIVALENT
 from ..calls import CpuCalls, EtCalls
-from .result import EQUIVALENT, Match
+from .result import Match
 
 __all__ = ["match_leftovers"]
 

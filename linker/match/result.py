@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn
-from ...trace.trace import CERTAIN, EQUIVALENT, LINK_NAMES, UNLINKED
+from ...trace.kinds import CERTAIN, EQUIVALENT, LINK_NAMES, UNLINKED
 
 __all__ = ["CERTAIN", "EQUIVALENT", "LINK_NAMES", "REASONS", "UNLINKED", "Match", "unmatched"]
 

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn
+from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ..calls import CpuCalls, EtCalls
 from .align import Calls
 from .placing import NAMES, NUMBERS, Placement
-from .result import CERTAIN, EQUIVALENT, REASONS, UNLINKED, Match
+from .result import REASONS, Match
 
 __all__ = ["Placer", "place_threads"]
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn
-from ..calls import CpuCalls, EtCalls, nearest
+from ...trace.kinds import EQUIVALENT
+from ..calls import CpuCalls, EtCalls
 from .align import Calls, shortest_edit
 from .placing import places_by_order
-from .result import EQUIVALENT, REASONS, Match
+from .result import REASONS, Match
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -12,8 +12,9 @@ from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
 from ...analysis.roofline import find_devices, work_of_events
 from ...trace.columns import IntColumn
-from ...trace.tables import OP, Trace
+from ...trace.tables import OP
 from ...trace.tensors import Signature
+from ...trace.trace import Trace
 from .task import Bag, Task
 
 __all__ = ["CPU_OP", "Measured", "cpu_tasks", "gpu_tasks", "medians"]

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...schemas.records import UNREADABLE
-from ...trace.trace import CPU, EtPlusDocument
+from ...trace.errors import UNREADABLE
+from ...trace.kinds import CPU
+from ...trace.trace import Trace
 from .extents import Extents
 from .layer_rules import LAYER_RULES
 from .tensor_rules import FREE_SIZED, TENSOR_RULES
@@ -77,7 +78,7 @@ class Shapes:
     votes: list[int] = field(default_factory=list)
 
 
-def shapes_of(document: EtPlusDocument) -> Shapes:
+def shapes_of(document: Trace) -> Shapes:
     """Follow the tensors of a document through its calls and relate their extents by what the operators do."""
     walk = _Walk(document)
     for row, begins in _events(document):
@@ -88,7 +89,7 @@ def shapes_of(document: EtPlusDocument) -> Shapes:
     return walk.shapes
 
 
-def _events(document: EtPlusDocument) -> Iterator[tuple[int, bool]]:
+def _events(document: Trace) -> Iterator[tuple[int, bool]]:
     """Rows of CPU nodes as they begin and end, callees within their callers; ids follow the order of starts."""
     rows = np.flatnonzero(document.kind == CPU)
     rows = rows[np.argsort(document.id[rows], kind="stable")]
@@ -142,7 +143,7 @@ class _Walk:
     """Tensors by identity. Storage alone tells nothing: memory that an operator takes unrecorded may have been that of
     another tensor of the same shape."""
 
-    def __init__(self, document: EtPlusDocument) -> None:
+    def __init__(self, document: Trace) -> None:
         self.shapes = Shapes()
         self._document = document
         self._extents = self.shapes.extents
@@ -243,7 +244,7 @@ def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> in
     return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
 
 
-def _arguments(document: EtPlusDocument, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+def _arguments(document: Trace, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:
     """Of each argument the tensors, None for undefined ones; and the value of what is none."""
     record = document.record(row)
     with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others

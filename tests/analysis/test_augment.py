@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.analysis.augment import ARGUMENTS, augment
-from etplus.analysis.reading import read_trace
 from etplus.analysis.roofline import kernel_table, work_of_events
+from etplus.converters.augment import ARGUMENTS, augment
+from etplus.converters.open import load as read_trace
 from etplus.trace.errors import TraceFormatError
 from perfetto_ui import open_in_perfetto, why_not
 from support import assert_valid, plain, shared_trace

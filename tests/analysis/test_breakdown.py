@@ -10,8 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 from etplus.analysis.breakdown import breakdown, device_use, host_use, iterations, stream_use
-from etplus.analysis.reading import read_trace
 from etplus.analysis.summary import json_of
+from etplus.converters.open import load as read_trace
 from etplus.trace.intervals import intersection, union
 from etplus.trace.tables import OP
 from traces import REAL, analysis_of, kernel, kineto_of, launch, op, trace_of

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.flops import bytes_moved, flops
-from etplus.analysis.reading import read_trace
 from etplus.analysis.roofline import work_of_events
+from etplus.converters.open import load as read_trace
 from etplus.trace.tensors import Argument, Signature, Signatures, Tensor
 from support import run
 from traces import kernel, kineto_of, launch, op, trace_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from etplus.analysis.diff import diff_text, difference, json_of_difference
-from etplus.analysis.reading import read_trace
 from etplus.analysis.summary import analyse
+from etplus.converters.open import load as read_trace
 from traces import analysis_of, kernel, kineto_of, launch, op
 
 BERTS = ("gpu-kineto/h100_bert", "gpu-kineto/mi300_bert")

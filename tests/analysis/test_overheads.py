@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from etplus.analysis.overheads import OverheadRows, overhead_rows, pool, read_overheads, summarise
-from etplus.analysis.reading import read_trace
+from etplus.converters.open import load as read_trace
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.tables import OP
 from traces import GPU_SHAPED, kernel, kineto_of, launch, op, trace_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from etplus.analysis.plots import write_plots
-from etplus.analysis.reading import read_trace
 from etplus.analysis.summary import analyse
+from etplus.converters.open import load as read_trace
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op
 
 pytest.importorskip("matplotlib", reason="matplotlib, which draws the figures, is not installed")

@@ -14,9 +14,9 @@ import orjson
 import pytest
 from browser import Page, chromium, open_page
 from etplus.analysis.html_page import embedded
-from etplus.analysis.reading import read_trace
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import analyse, json_of
+from etplus.converters.open import load as read_trace
 from support import ROOT, run
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
 

@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from etplus.analysis.flops import flops
-from etplus.analysis.reading import read_trace
 from etplus.analysis.roofline import KernelRow, find_devices, kernel_table, work_of_events
-from etplus.trace.tables import Trace
+from etplus.converters.open import load as read_trace
+from etplus.trace.trace import Trace
 from support import Document
 from traces import REAL, kernel, kineto_of, launch, op, trace_of
 

@@ -9,9 +9,8 @@ from etplus.analysis.kineto_trace import from_kineto
 from etplus.analysis.summary import analyse
 from etplus.linker import link
 from etplus.schemas.kineto import read_kineto
-from etplus.trace.derive import from_etplus
-from etplus.trace.tables import Trace
 from etplus.trace.tensors import Tensor
+from etplus.trace.trace import Trace
 from support import FIXTURE_PAIRS, SHARED, fixture_pair
 from traces import kernel, kineto_of, launch, op
 
@@ -22,7 +21,7 @@ for folder, pattern in (("gpu-kineto", "*.json.gz"), ("gpu-pairs", "*.kineto.jso
 
 def both(source: Path | bytes) -> tuple[Trace, Trace]:
     """The trace directly (module paths of with_stack are not in ET+) and through ET+."""
-    return from_kineto(read_kineto(source)), from_etplus(link(None, source))
+    return from_kineto(read_kineto(source)), link(None, source)
 
 
 @pytest.mark.parametrize("path", TRACES.values(), ids=TRACES)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from etplus.analysis.communication import CommunicationRow
 from etplus.analysis.gaps import longest_gaps
-from etplus.analysis.reading import read_trace
 from etplus.analysis.time_tree import Branch, time_tree
 from etplus.analysis.timeline import Blocks, condense, nest
 from etplus.analysis.timeline_lanes import timeline_of
+from etplus.converters.open import load as read_trace
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given, settings
 from hypothesis import strategies as st

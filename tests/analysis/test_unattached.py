@@ -14,12 +14,11 @@ from etplus.analysis.kineto_trace import from_kineto
 from etplus.analysis.summary import analyse
 from etplus.converters.convert import convert
 from etplus.linker import link
-from etplus.schemas.etplus import UNATTACHED_REASONS
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.kineto import read_kineto
-from etplus.trace.derive import from_etplus
+from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from support import GPU_CATEGORIES, Document, assert_valid, et_document, fixture_pair, ns, read_json, run, shared_pair
 from traces import GPU_SHAPED, kernel, kineto_of, launch, op
 
@@ -31,7 +30,7 @@ def pair(name: str) -> tuple[Path, Path]:
     return shared_pair(name) if name.startswith("gpu-pairs/") else fixture_pair(name)
 
 
-def of_bytes(document: Document) -> EtPlusDocument:
+def of_bytes(document: Document) -> Trace:
     return read_etplus(orjson.dumps(document))
 
 
@@ -49,7 +48,7 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
             count[event["name"], event["cat"]] += 1
     found: Counter[tuple[str, str]] = Counter()
     found_count: Counter[tuple[str, str]] = Counter()
-    for row in analyse(from_etplus(of_bytes(document))).breakdown:
+    for row in analyse(of_bytes(document)).breakdown:
         found[row.kernel, row.category] += row.total_ns
         found_count[row.kernel, row.category] += row.count
     assert found == expected and found_count == count
@@ -58,7 +57,7 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
 def test_a_rank_of_which_64_kernels_were_launched_before_the_trace() -> None:
     """262 of its 326 events are attached: the device is used as the Kineto trace tells."""
     et, kineto = pair("gpu-pairs/dlrm.rank1")
-    linked = from_etplus(link(et, kineto))
+    linked = link(et, kineto)
     alone = from_kineto(read_kineto(kineto))
     assert len(linked.gpu) == len(alone.gpu) == 326 and (linked.gpu.reason > 0).sum() == 64
     for numbers in ("busy_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"):
@@ -116,7 +115,7 @@ def test_only_what_ran_beside_the_linked_operators_counts() -> None:
     call = op("aten::mm", 100, 50)
     call["args"]["Record function id"] = 5
     events = [call, launch(1, 110), kernel("gemm", 1, 120, 10), kernel("near", 8, 140, 5), kernel("far", 9, 900, 5)]
-    trace = from_etplus(link(et, kineto_of(events)))
+    trace = link(et, kineto_of(events))
     assert [trace.names[code] for code in trace.gpu.name.tolist()] == ["gemm", "near"]
     assert any(note.startswith("1 GPU event outside the window") for note in trace.notes)
     reasons = [UNATTACHED_REASONS[code] for code in trace.gpu.reason.tolist()]
@@ -134,7 +133,7 @@ def test_they_survive_conversion_to_chakra_and_back(tmp_path: Path) -> None:
 def test_files_of_format_1_0_say_what_they_lack() -> None:
     document = link(*pair(GPU_SHAPED)).to_dict()
     missing = len(document.pop("unattached"))
-    trace = from_etplus(of_bytes(document))
+    trace = of_bytes(document)
     assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
 
 
@@ -156,8 +155,8 @@ def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
 def test_events_in_another_order() -> None:
     """The list of another writer need not be in order of start."""
     document = link(*pair("gpu-pairs/dlrm.rank1")).to_dict()
-    expected = from_etplus(of_bytes(document))
+    expected = of_bytes(document)
     document["unattached"].reverse()
-    found = from_etplus(of_bytes(document))
+    found = of_bytes(document)
     assert found.gpu.ts.tolist() == expected.gpu.ts.tolist()
     assert analyse(replace(found, file="")).device_use == analyse(replace(expected, file="")).device_use

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from etplus.analysis.reading import read_trace
 from etplus.analysis.summary import Analysis, analyse
+from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.trace.tables import Trace
+from etplus.trace.trace import Trace
 from support import Document, fixture_pair, kineto_document, shared_pair, shared_trace
 
 __all__ = ["GPU_SHAPED", "REAL", "analysis_of", "kernel", "kineto_of", "launch", "op", "trace_of", "written"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from support import Document, fixture_pair, shared_pair
 
 __all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime"]
@@ -30,14 +30,14 @@ PAIRS = (
 
 
 @cache
-def linked(name: str) -> EtPlusDocument:
+def linked(name: str) -> Trace:
     """A pair linked; skips the test where the pair is not there."""
     pair = fixture_pair(name) if name.startswith(("demo/", "pairs/")) else shared_pair(name)
     return link(*pair)
 
 
 @cache
-def document_of(name: str) -> EtPlusDocument:
+def document_of(name: str) -> Trace:
     """The same, as converters read it."""
     return read_etplus(b"".join(linked(name).chunks()))
 
@@ -81,7 +81,7 @@ def runtime(number: int, name: str, ts: float, dur: float, parent: int | None = 
 
 def etplus(
     nodes: Sequence[Document], calls: Sequence[Document] = (), edges: Sequence[list[Any]] = (), **info: Any
-) -> EtPlusDocument:
+) -> Trace:
     """A document of the given nodes below a process and a thread node; `info` becomes Kineto's distributedInfo."""
     roots = [
         cpu(1, "[pytorch|profiler|execution_trace|process]", parent=1, scope=7),

@@ -16,7 +16,8 @@ from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, UsageError
-from etplus.trace.trace import GPU, EtPlusDocument
+from etplus.trace.kinds import GPU
+from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,14 +28,14 @@ from support import Document
 HOSTS: Any = ("fold", "keep")
 
 
-def write(document: EtPlusDocument, folder: Path, host: Any = "fold") -> list[PlainNode]:
+def write(document: Trace, folder: Path, host: Any = "fold") -> list[PlainNode]:
     rank = document.rank or 0
     comms = for_simulator(agree([survey(document, rank)])).ranks[rank]
     write_astra_sim(document, folder / f"t.{rank}.et", comms, host=host)
     return read_plain(folder / f"t.{rank}.et")[1]
 
 
-def measured_ns(document: EtPlusDocument) -> int:
+def measured_ns(document: Trace) -> int:
     begin, end = document.span
     return end - begin
 
@@ -81,7 +82,7 @@ def test_all_gpu_events_are_there_in_order(name: str, host: str, tmp_path: Path)
             seen.add(node.id)
 
 
-def timeline(*more: Document, calls: list[Document], edges: list[list[Any]]) -> EtPlusDocument:
+def timeline(*more: Document, calls: list[Document], edges: list[list[Any]]) -> Trace:
     """A kernel, an all-reduce from 160 to 360 µs on another stream, more kernels, all within a millisecond."""
     comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 256}
     return etplus(
@@ -96,7 +97,7 @@ def timeline(*more: Document, calls: list[Document], edges: list[list[Any]]) -> 
     )
 
 
-def start_times(document: EtPlusDocument, folder: Path, slowdown: int = 1) -> dict[str, int]:
+def start_times(document: Trace, folder: Path, slowdown: int = 1) -> dict[str, int]:
     """Simulated start of each node but the delays, in µs, with a slower network."""
     nodes = write(document, folder)
     times = schedule(nodes, lambda node: 1000 * node.micros * (slowdown if node.type == COLL else 1))
@@ -121,7 +122,7 @@ def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
 
 
 @st.composite
-def gpu_timelines(draw: st.DrawFn) -> EtPlusDocument:
+def gpu_timelines(draw: st.DrawFn) -> Trace:
     """Kernels and collectives of several streams that run one after the other on each, as long as they like.
 
     Some waits are on record: of GPU events for each other, and of the host for one, before it launches another.
@@ -155,7 +156,7 @@ def gpu_timelines(draw: st.DrawFn) -> EtPlusDocument:
 
 @settings(max_examples=60, deadline=None)
 @given(document=gpu_timelines())
-def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: EtPlusDocument) -> None:
+def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: Trace) -> None:
     folder = tmp_path_factory.mktemp("fold")
     nodes = write(document, folder)
     zero = sum(node.micros == 0 for node in nodes)  # the simulator counts 1 ns each
@@ -208,7 +209,7 @@ def test_a_collective_that_one_rank_lacks_is_named(at: int, lacking: int, name: 
         assert problem.text.endswith(f") is missing on rank {lacking}, which has 7 of 8")
 
 
-def comm_rank(rank: int, *comms: Document, world: int = 4, launch: bool = False) -> EtPlusDocument:
+def comm_rank(rank: int, *comms: Document, world: int = 4, launch: bool = False) -> Trace:
     """A rank that communicates; each kernel is launched in the given order."""
     nodes = [cpu(3, "op", 0, 9 * len(comms) + 1)]
     calls, edges = [], []
@@ -222,12 +223,12 @@ def comm_rank(rank: int, *comms: Document, world: int = 4, launch: bool = False)
     return etplus(nodes, calls, edges, rank=rank, world_size=world)
 
 
-def agreed(*documents: EtPlusDocument) -> Any:
+def agreed(*documents: Trace) -> Any:
     return for_simulator(agree([survey(one, one.rank or 0) for one in documents]))
 
 
 def test_groups_get_numbers_that_all_ranks_share() -> None:
-    def one(rank: int, pair: list[int]) -> EtPlusDocument:
+    def one(rank: int, pair: list[int]) -> Trace:
         groups = [
             {"collective": "all_reduce", "pg_name": "mesh_tp", "pg_ranks": pair},
             {"collective": "all_gather", "pg_name": "7", "pg_ranks": [0, 1, 2]},
@@ -271,7 +272,7 @@ def test_what_cannot_be_simulated_is_replaced_and_counted(tmp_path: Path) -> Non
     assert kinds == [(0, 1024), (0, 1024), (2, 1024), (7, 1024), (5, 1024), (2, 4), (6, 1024)]
 
 
-def tmp_path_document(folder: Path, document: EtPlusDocument) -> Path:
+def tmp_path_document(folder: Path, document: Trace) -> Path:
     path = folder / f"rank{document.rank}.json"
     document.write(path)
     return path

@@ -14,7 +14,7 @@ import pytest
 from etplus.converters.convert import FORMATS, convert
 from etplus.schemas.chakra.et_def_pb2 import AttributeProto
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
-from etplus.schemas.etplus import EDGE_KINDS
+from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import EtplusError
 from etplus_files import linked
 from support import Document

@@ -16,9 +16,10 @@ import pytest
 from etplus.converters.chakra import rounded, write_et
 from etplus.converters.preflight import check
 from etplus.linker import link
-from etplus.schemas.etplus import EDGE_KINDS
+from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError, UsageError
-from etplus.trace.trace import CPU, GPU, RUNTIME, EtPlusDocument
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ TABLE = {
 """Attribute to the member of the oneof that the field's readers take it from."""
 
 
-def write(document: EtPlusDocument, folder: Path, **options: Any) -> dict[int, PlainNode]:
+def write(document: Trace, folder: Path, **options: Any) -> dict[int, PlainNode]:
     write_et(document, folder / "t.0.et", **options)
     _, nodes = read_plain(folder / "t.0.et")
     assert len({node.id for node in nodes}) == len(nodes), "an id is used twice"
@@ -51,7 +52,7 @@ def nodes_of(name: str) -> dict[int, PlainNode]:
         return write(document_of(name), Path(folder))
 
 
-def edges_by_id(document: EtPlusDocument, *kinds: str) -> set[tuple[int, int]]:
+def edges_by_id(document: Trace, *kinds: str) -> set[tuple[int, int]]:
     ids = document.id
     return {(int(ids[a]), int(ids[b])) for a, b, k in document.edges.tolist() if not kinds or EDGE_KINDS[k] in kinds}
 

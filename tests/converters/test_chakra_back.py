@@ -15,10 +15,11 @@ from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
-from etplus.schemas.etplus import EDGE_KINDS
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.trace import CPU, GPU, EtPlusDocument
+from etplus.trace.kinds import CPU, GPU
+from etplus.trace.trace import Trace
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from support import Document, assert_valid, fixture_pair
 
 
 def there_and_back(source: Any, folder: Path) -> Document:
-    write_et(source if isinstance(source, EtPlusDocument) else read_etplus(source), folder / "t.0.et")
+    write_et(source if isinstance(source, Trace) else read_etplus(source), folder / "t.0.et")
     back: Document = json.loads(b"".join(etplus_chunks(folder / "t.0.et")))
     return back
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.converters.chrome import ChromeTrace, write_chrome
-from etplus.schemas.etplus import EDGE_KINDS
+from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError
-from etplus.trace.trace import GPU, EtPlusDocument
+from etplus.trace.kinds import GPU
+from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, runtime
 from perfetto_ui import open_in_perfetto, why_not
 
@@ -22,7 +23,7 @@ NAME = "pairs/gpu_shaped_from_cpu"
 EVIL = 'a"b\\\n\0</script>\u2028\U0001f600'
 
 
-def write(documents: Mapping[int, EtPlusDocument], folder: Path) -> tuple[ChromeTrace, Events]:
+def write(documents: Mapping[int, Trace], folder: Path) -> tuple[ChromeTrace, Events]:
     done = write_chrome(documents, folder / "trace.json")
     trace = json.loads((folder / "trace.json").read_bytes())
     events: Events = trace["traceEvents"]

@@ -8,7 +8,7 @@ import pytest
 from etplus.converters.collectives import agree, comm_rows, survey
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
-from etplus.trace.trace import Comm
+from etplus.trace.comm_kernels import Comm
 from etplus_files import cpu, document_of, etplus, gpu
 
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"

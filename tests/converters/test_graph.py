@@ -12,9 +12,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from etplus.converters.graph import GRAPH_FORMATS, select_rows, to_networkx, write_graph
-from etplus.schemas.etplus import EDGE_KINDS
+from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 
 EVIL = 'a"b\\<&>\n\t\0\x01\x1b é \u2028 ]]> </label> \ufffe'
@@ -51,7 +51,7 @@ def test_ranks_of_one_program_have_isomorphic_call_trees() -> None:
     assert len(hashes) == 1
 
 
-def evil() -> EtPlusDocument:
+def evil() -> Trace:
     return etplus([cpu(3, EVIL, 0, 9), gpu(4, EVIL, 1, 2)], [runtime(5, EVIL, 1, 1)], [[5, 4, "launch"]])
 
 

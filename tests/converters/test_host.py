@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from etplus.converters.collectives import comm_rows
 from etplus.converters.host import Coverage, host_rows, host_work, issue_times, stretches, waits
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ NONE = np.zeros(0, np.int64)
 
 
 @st.composite
-def threads(draw: st.DrawFn) -> EtPlusDocument:
+def threads(draw: st.DrawFn) -> Trace:
     """Ops of up to three threads that nest; times are whole ns, up to 60."""
     nodes = []
     for thread in range(1, draw(st.integers(1, 3)) + 1):
@@ -32,7 +32,7 @@ def threads(draw: st.DrawFn) -> EtPlusDocument:
     return etplus(nodes)
 
 
-def innermost(document: EtPlusDocument, thread: int, at: int) -> int | None:
+def innermost(document: Trace, thread: int, at: int) -> int | None:
     """The row that is innermost on a thread in the ns from `at` on."""
     rows = [
         row for row in np.flatnonzero(document.timed & (document.thread == thread)).tolist()
@@ -44,7 +44,7 @@ def innermost(document: EtPlusDocument, thread: int, at: int) -> int | None:
 
 @settings(max_examples=200, deadline=None)
 @given(threads())
-def test_work_is_what_a_walk_through_time_finds(document: EtPlusDocument) -> None:
+def test_work_is_what_a_walk_through_time_finds(document: Trace) -> None:
     expected = np.zeros(len(document), np.int64)
     lanes = sorted(set(document.thread[document.timed].tolist()))
     for at in range(60):

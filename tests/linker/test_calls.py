@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pytest
-from etplus.linker.calls import CpuCalls, cpu_calls, et_calls, innermost_open, nearest, nesting
+from etplus.linker.calls import CpuCalls, cpu_calls, et_calls, innermost_open
 from etplus.linker.timing import exclusive_durations
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.kineto import read_kineto
+from etplus.trace.call_tree import nearest, nesting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import (

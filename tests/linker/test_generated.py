@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import orjson
 from etplus.linker import link
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from generate import Op, Pair, Recipe, Worker, links_of, recipes, record
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ METHODS = st.sampled_from(["auto", "auto", "sequence", "shift", "tree"])
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def check(pair: Pair, result: EtPlusDocument) -> None:
+def check(pair: Pair, result: Trace) -> None:
     """No certain link is wrong, and no event has two nodes."""
     links = links_of(result)
     wrong = {n: event for n, (event, certain) in links.items() if certain and pair.truth.get(n) != event}
@@ -34,7 +34,7 @@ def alone(recipe: Recipe) -> Recipe:
     return replace(recipe, workers=(replace(recipe.workers[0], profiled=True),))
 
 
-def recall(pair: Pair, result: EtPlusDocument) -> float:
+def recall(pair: Pair, result: Trace) -> float:
     links = links_of(result)
     right = sum(links.get(node, (-1, False))[0] == event for node, event in pair.truth.items())
     return right / len(pair.truth) if pair.truth else 1.0

@@ -15,8 +15,7 @@ from etplus.predictor.points import Points
 from etplus.predictor.replay import build_graph
 from etplus.predictor.waits import blocking_copies as blocking_edges
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.derive import from_etplus
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from support import Document, assert_valid, gpu_traces, kineto_document
 
 Named = set[tuple[str, str]]
@@ -37,14 +36,14 @@ def record(kind: str, ts: float, **args: Any) -> Document:
             "args": {"cuda_sync_kind": kind, "device": 0, **args}}  # fmt: skip
 
 
-def linked(*events: Document) -> tuple[Document, EtPlusDocument]:
+def linked(*events: Document) -> tuple[Document, Trace]:
     op = {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 0, "dur": 1, "args": {}}
     result = link(None, orjson.dumps(kineto_document([op, *events])))
     assert_valid(result.to_dict())
     return result.to_dict(), read_etplus(result)
 
 
-def edges(document: EtPlusDocument, kind: str) -> Named:
+def edges(document: Trace, kind: str) -> Named:
     return {(document.name_of(a), document.name_of(b)) for a, b, _ in document.edges_of(kind).tolist()}
 
 
@@ -157,7 +156,7 @@ def test_the_replay_takes_the_linkers_waits_and_one_rule_of_copies(path: Path) -
     taken = set(zip(graph.row[event.source].tolist(), graph.row[event.target].tolist(), strict=True))
     assert taken == {(a, b) for a, b, _ in document.edges_of("event").tolist()}
     points = Points.of(document)
-    trace = from_etplus(document)
+    trace = document
     assert set(points.row[blocking_edges(points).source].tolist()) == set(
         trace.gpu.source[blocking_copies(trace)].tolist()
     )

@@ -16,13 +16,13 @@ import pytest
 from etplus.linker import LinkReport, link
 from etplus.linker.match import METHODS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from support import Document, assert_valid, fixture_pair, plain, read_json, shared_pair
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
 
-def linked_events(result: EtPlusDocument) -> dict[int, int]:
+def linked_events(result: Trace) -> dict[int, int]:
     document = result.to_dict()
     assert_valid(document)
     return {node["id"]: node["kineto_event"] for node in document["nodes"] if "link" in node}
@@ -44,7 +44,7 @@ def test_paths_bytes_and_file_objects_give_the_same_links() -> None:
 
 def test_the_public_names() -> None:
     result = etplus.link(ET, KINETO)
-    assert isinstance(result, EtPlusDocument) and isinstance(result.report, LinkReport)
+    assert isinstance(result, Trace) and isinstance(result.report, LinkReport)
     assert issubclass(TraceFormatError, etplus.EtplusError) and issubclass(UsageError, EtplusError)
     assert set(etplus.__all__) >= {"link", "EtplusError"}
     with pytest.raises(AttributeError, match="no attribute 'nonesuch'"):

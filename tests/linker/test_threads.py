@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from generate import Op, Pair, Recipe, Worker, links_of, record
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ MLP = tuple(Op(f"aten::{name}") for name in ("linear", "relu", "linear", "softma
 LOADER = tuple(Op(f"aten::{name}", advances=False) for name in ("read", "decode", "stack", "pin", "decode", "stack"))
 
 
-def linked(pair: Pair, **options: Any) -> tuple[EtPlusDocument, dict[int, tuple[int, bool]]]:
+def linked(pair: Pair, **options: Any) -> tuple[Trace, dict[int, tuple[int, bool]]]:
     result = link(pair.et, pair.kineto, **options)
     return result, links_of(result)
 

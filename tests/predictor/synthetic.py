@@ -8,7 +8,7 @@ import orjson
 from etplus.linker import link
 from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from support import assert_valid, kineto_document
 
 __all__ = ["Timeline", "after", "ends", "starts"]
@@ -47,7 +47,7 @@ class Timeline:
             {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
         )
 
-    def document(self) -> EtPlusDocument:
+    def document(self) -> Trace:
         """The ET+ document, held against the schema."""
         document = link(None, orjson.dumps(kineto_document(self.events, **self.header)))
         assert_valid(document.to_dict())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from etplus.analysis.devices import known_devices
 from etplus.analysis.overheads import Overheads, Statistic
-from etplus.analysis.reading import read_trace
+from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predictor.calibration import calibrated
 from etplus.predictor.costs.crossval import cross_validate
@@ -21,10 +21,8 @@ from etplus.predictor.host_time import synchronising_calls, without_waits
 from etplus.predictor.model_file import FittedModel, read_model, write_model
 from etplus.predictor.walk import _launches, walk
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.derive import from_etplus
 from etplus.trace.errors import TraceFormatError, UsageError
-from etplus.trace.tables import Trace
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from msgspec.structs import replace
 from support import fixture_pair, run, shared_pair, shared_trace
 from synthetic import Timeline
@@ -33,7 +31,7 @@ GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
 
 
 @cache
-def document(name: str) -> EtPlusDocument:
+def document(name: str) -> Trace:
     """A linked pair; "…kineto" a Kineto trace linked alone."""
     if name.endswith(".kineto"):
         return read_etplus(b"".join(link(None, shared_trace(f"{name}.json.gz")).chunks()))
@@ -99,7 +97,7 @@ def test_walk_by_hand() -> None:
     overheads = Overheads(
         flat(1), {}, {}, {}, {}, {"t2": flat(2), "t3": flat(3), "t4": flat(4), "t5": flat(5)}, {}, 0.0
     )
-    trace = from_etplus(one)
+    trace = one
     of_row = np.full(len(one), -1)
     launched = _launches(trace)
     op = next(op for op, events in launched.items() if op >= 0 and len(events) == 2)
@@ -125,7 +123,7 @@ def test_waits_are_no_host_time() -> None:
     trace.op("b", 130, 20)
     trace.op("other thread", 140, 7, tid=8)
     one = trace.document()
-    waiting, host = from_etplus(one), without_waits(from_etplus(one))
+    waiting, host = one, without_waits(one)
     spans = {host.names[name]: (ts, end) for name, ts, end in zip(*_columns(host), strict=True)}
     assert spans == {"a": (0, 23_000), "b": (43_000, 63_000), "other thread": (140_000, 147_000)}
     assert [waiting.names[waiting.runtime.name[i]] for i in synchronising_calls(waiting)] == [
@@ -133,7 +131,7 @@ def test_waits_are_no_host_time() -> None:
     ]  # fmt: skip
     model = fit([one])
     assert model.overheads.t3["a"].mean == 13 and model.overheads.t5["b"].mean == 20
-    done = walk(from_etplus(one), model, [76_000.0], np.zeros(len(one), np.int64))
+    done = walk(one, model, [76_000.0], np.zeros(len(one), np.int64))
     host_of_b = model.overheads.t1.expected * 1000 + 20_000
     assert done.total == pytest.approx(done.ready[0] + 76_000 + host_of_b + model.overheads.t1.expected * 1000 + 7_000)
 
@@ -166,7 +164,7 @@ def test_ranks_held_out() -> None:
 def test_kernels_held_out() -> None:
     """Over four devices and all traces, groups of operator and shapes held out, the nearest measured one is within
     15% in geometric mean."""
-    traces = [from_etplus(document(f"gpu-pairs/{name}")) for name in ("dlrm.rank0", "linear", "resnet103")]
+    traces = [document(f"gpu-pairs/{name}") for name in ("dlrm.rank0", "linear", "resnet103")]
     traces += [read_trace(shared_trace(f"gpu-kineto/{name}.json.gz")) for name in ("h100_bert", "mi210_gpu_only")]
     tasks = [task for trace in traces for task in gpu_tasks(trace)]
     measured = medians(tasks, [ns for trace in traces for ns in trace.gpu.dur.tolist()])
@@ -180,7 +178,7 @@ def test_iterations_held_out() -> None:
     one = document("gpu-pairs/linear.kineto")
     model = calibrated(fit([one], iterations="0-19"), [one], "0-19")
     rows = model.overheads.t4["cudaLaunchKernel"]
-    assert 0 < rows.n + rows.outliers < 0.6 * np.count_nonzero(from_etplus(one).runtime.launches), "of these 20 alone"
+    assert 0 < rows.n + rows.outliers < 0.6 * np.count_nonzero(one.runtime.launches), "of these 20 alone"
     for engine in ("replay", "overheads"):
         done = predict(one, model, iterations="30-39", engine=engine)  # type: ignore[arg-type]
         assert done.iterations == 10 and abs(done.error) < 0.03

@@ -25,11 +25,10 @@ from etplus.predictor.shapes.layer_rules import LAYER_RULES
 from etplus.predictor.shapes.tensor_rules import TENSOR_RULES
 from etplus.predictor.shapes.terms import OpCall, Operand, Shape
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.derive import from_etplus
 from etplus.trace.errors import UsageError
-from etplus.trace.tables import OP, Trace
+from etplus.trace.tables import OP
 from etplus.trace.tensors import Signature, Tensor
-from etplus.trace.trace import EtPlusDocument
+from etplus.trace.trace import Trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import FIXTURES, fixture_pair, plain, run, shared_pair
@@ -47,12 +46,12 @@ def path(model: str, batch: int) -> Path:
 
 
 @cache
-def recorded(model: str, batch: int) -> EtPlusDocument:
+def recorded(model: str, batch: int) -> Trace:
     return read_etplus(path(model, batch))
 
 
 @cache
-def gpu_shaped() -> EtPlusDocument:
+def gpu_shaped() -> Trace:
     return read_etplus(b"".join(link(*fixture_pair("pairs/gpu_shaped_from_cpu")).chunks()))
 
 
@@ -61,7 +60,7 @@ def model_of_both() -> FittedModel:
     return fit([recorded("mlp_w128_d2", 8), recorded("mlp_w128_d2", 128)])
 
 
-def edited(document: EtPlusDocument, old: bytes, new: bytes) -> EtPlusDocument:
+def edited(document: Trace, old: bytes, new: bytes) -> Trace:
     """The document with another text in its nodes."""
     data = b"".join(document.chunks())
     assert old in data
@@ -89,7 +88,7 @@ def shapes(trace: Trace, call: int) -> tuple[list[Any], list[Any]]:
     ("model", "before", "after"), [*PAIRS, *((model, after, before) for model, before, after in PAIRS)]
 )
 def test_shapes_are_those_recorded_at_the_other_batch_size(model: str, before: int, after: int) -> None:
-    done, real = with_batch(recorded(model, before), BatchChange(after)), from_etplus(recorded(model, after))
+    done, real = with_batch(recorded(model, before), BatchChange(after)), recorded(model, after)
     assert (done.was, done.to) == (before, after) and done.changed > 0.3 * done.calls
     mine, others = calls(done.trace), calls(real)
     names = [name_of(done.trace, call) for call in mine], [name_of(real, call) for call in others]
@@ -106,7 +105,7 @@ def test_shapes_are_those_recorded_at_the_other_batch_size(model: str, before: i
 def test_the_same_size_changes_nothing_and_two_changes_are_one() -> None:
     one = recorded("dlrm_w16_d3", 4)
     same = with_batch(one, BatchChange(4))
-    assert same.changed == 0 and same.trace.signatures == from_etplus(one).signatures
+    assert same.changed == 0 and same.trace.signatures == one.signatures
     stated, found = with_batch(one, BatchChange(64, 4)), with_batch(one, BatchChange(64))
     assert stated.trace.signatures == found.trace.signatures and (stated.was, stated.changed) == (4, found.changed)
 
@@ -118,7 +117,7 @@ def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
     one = edited(one, b'"aten::clamp_min"', b'"mine::clamp"')
     assert not with_batch(one, BatchChange(128)).underived
     one = edited(one, b'"aten::threshold_backward"', b'"mine::threshold"')
-    done, real = with_batch(one, BatchChange(128)), from_etplus(recorded("mlp_w128_d2", 128))
+    done, real = with_batch(one, BatchChange(128)), recorded("mlp_w128_d2", 128)
     listed = {row.op: row for row in done.underived}
     assert done.changed > 10 and {"mine::relu", "mine::clamp", "mine::threshold", "aten::addmm"} <= set(listed)
     for call, other in zip(calls(done.trace), calls(real), strict=True):
@@ -152,7 +151,7 @@ def test_traces_of_gpus(pair: str, size: int, most: float) -> None:
     done = with_batch(one, BatchChange(2 * size))
     assert done.was == size and done.changed > 0.2 * done.calls
     assert np.count_nonzero(done.unknown) <= most * done.calls
-    before, after = from_etplus(one).gpu, done.trace.gpu
+    before, after = one.gpu, done.trace.gpu
     ratios = after.bytes[before.bytes > 0] / before.bytes[before.bytes > 0]
     assert set(np.round(ratios, 3)) <= {1.0, 2.0}
     reduced = [event for event, comm in before.comm.items() if comm.collective == "allreduce"]
@@ -386,7 +385,7 @@ def test_gpu_traces_and_several_ranks(engine: Any) -> None:
 
 def test_copies_grow_with_what_is_copied() -> None:
     one = gpu_shaped()
-    before, done = from_etplus(one), with_batch(one, BatchChange(64))
+    before, done = one, with_batch(one, BatchChange(64))
     grown = done.trace.gpu.bytes / np.maximum(before.gpu.bytes, 1)
     assert set(grown[before.gpu.bytes > 0]) <= {1.0, 64 / done.was}
     assert all(done.trace.gpu.comm[event] == comm for event, comm in before.gpu.comm.items())

@@ -14,7 +14,8 @@ from etplus.predictor.points import Points
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.threads import handoffs, host_chains
 from etplus.trace.conventions import ANNOTATION_SCOPE
-from etplus.trace.trace import GPU, EtPlusDocument
+from etplus.trace.kinds import GPU
+from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
 from support import et_document, kineto_document, shared_pair
@@ -41,7 +42,7 @@ def test_a_handoff_never_runs_backward() -> None:
 PIECES = st.tuples(st.integers(1, 4), st.integers(0, 2500), st.integers(0, 1200))
 
 
-def overlapping(pieces: list[tuple[int, int, int]]) -> EtPlusDocument:
+def overlapping(pieces: list[tuple[int, int, int]]) -> Trace:
     trace = Timeline()
     for k, (thread, start, length) in enumerate(pieces):
         trace.op(f"op{k}", start, length, tid=thread)

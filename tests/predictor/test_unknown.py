@@ -12,7 +12,7 @@ from etplus.linker import link
 from etplus.predictor.graph import UNKNOWN, ReplayGraph
 from etplus.predictor.replay import fit_constants
 from etplus.predictor.summary import summarize
-from etplus.trace.trace import GPU
+from etplus.trace.kinds import GPU
 from support import kineto_document, run
 from synthetic import Timeline, after
 

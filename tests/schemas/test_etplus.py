@@ -17,7 +17,7 @@ from etplus.linker.attach import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas import etplus as module
 from etplus.schemas.execution_trace import read_execution_trace
-from etplus.schemas.kineto import GPU_CATEGORIES
+from etplus.trace.conventions import GPU_CATEGORIES
 from support import (
     FIXTURE_PAIRS,
     ROOT,

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from etplus.linker import link
 from etplus.schemas import etplus_reader
-from etplus.schemas.etplus import EDGE_KINDS
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.trace import CPU, GPU, RUNTIME, EtPlusDocument
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Document, attr_of, fixture_pair, ns, shared_pair
@@ -33,7 +34,7 @@ def linked(name: str = PAIR, *, renumber: bool = False) -> Document:
     return link(*fixture_pair(name), renumber=renumber).to_dict()
 
 
-def assert_same(document: EtPlusDocument, plain: Document) -> None:
+def assert_same(document: Trace, plain: Document) -> None:
     """Hold columns against the file as plain JSON."""
     rows = [*plain["nodes"], *plain["runtime"]]
     assert len(document) == len(rows)

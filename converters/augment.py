@@ -9,22 +9,19 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
+from ..analysis.devices import Device
+from ..analysis.roofline import find_devices, work_of_events
 from ..schemas.collector import collector_paused
-from ..schemas.etplus_reader import parse_etplus
-from ..schemas.files import Source, load, open_output
-from ..schemas.kineto import parse_kineto
+from ..schemas.files import Source, open_output
+from ..schemas.files import load as load_bytes
 from ..schemas.record_store import FileRecords
-from ..schemas.records import UNREADABLE, parse_records
+from ..schemas.records import parse_records
 from ..schemas.secrets import mask, warn_of_masks
 from ..schemas.transaction import transaction
 from ..trace.columns import IntColumn
-from ..trace.derive import from_etplus
-from ..trace.errors import TraceFormatError
-from ..trace.tables import Trace
-from .devices import Device
-from .kineto_trace import from_kineto
-from .reading import is_kineto
-from .roofline import find_devices, work_of_events
+from ..trace.errors import UNREADABLE, TraceFormatError
+from ..trace.trace import Trace
+from .open import parse_trace
 
 __all__ = ["ARGUMENTS", "Augmented", "augment"]
 
@@ -69,26 +66,24 @@ def augment(
         TraceFormatError: neither Kineto nor ET+, or a broken file.
         UsageError: the output cannot be written, or is the input.
     """
-    blob = load(source, progress=progress)
-    if is_kineto(blob.data):
-        kineto = parse_kineto(blob, progress=progress)
-        if kineto.losses:
-            raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {kineto.losses[0]}", _WHOLE)
-        trace = from_kineto(kineto)
+    blob = load_bytes(source, progress=progress)
+    trace = parse_trace(blob, progress=progress)
+    gpu = trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0))  # the others are not nodes
+    trace = trace.with_tables(replace(trace.tables, gpu=gpu))
+    if isinstance(trace.texts, FileRecords):
+        start, end = trace.texts.start, trace.texts.end
+        at = gpu.source
+    else:
+        if trace.damage:
+            raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {trace.damage[0]}", _WHOLE)
         try:
             _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        start, end = found.start[trace.gpu.source], found.end[trace.gpu.source]
-        body = int(found.start[0]), int(found.end[-1])
-    else:
-        document = parse_etplus(blob)
-        trace = from_etplus(document)
-        trace = replace(trace, gpu=trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0)))  # the others are no nodes
-        records = document.texts
-        assert isinstance(records, FileRecords), "it was read from a file"
-        start, end = records.start[trace.gpu.source], records.end[trace.gpu.source]
-        body = int(records.start.min()), int(records.end.max())
+        start, end = found.start, found.end
+        at = trace.kineto_event[gpu.source]
+    body = int(start.min()), int(end.max())
+    start, end = start[at], end[at]
     values = _values(trace, own_devices)
     (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[body[1] :])
     warn_of_masks(blob.name, masked + more)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, int_column
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
-from .etplus import UNATTACHED_REASONS
-from .records import UNREADABLE
+from .conventions import UNATTACHED_REASONS
+from .errors import UNREADABLE
 
 __all__ = ["UnattachedEvents", "read_unattached"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from .columns import IntColumn
 
 __all__ = [
     "COPY", "DEVICE_SYNCHRONIZE", "MAX_SKEW_NS", "ROUNDING_NS", "STREAM_WAIT", "SYNCHRONIZE", "blocking_copies",

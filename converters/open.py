@@ -1,0 +1,61 @@
+"""Any trace file as a `Trace`: ET+, a Kineto trace alone, or Chakra; told apart by content."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..linker import trace_of_kineto
+from ..schemas.collector import collector_paused
+from ..schemas.etplus_reader import parse_etplus
+from ..schemas.files import Blob, Source
+from ..schemas.files import load as load_bytes
+from ..schemas.kineto import parse_kineto
+from ..trace.trace import Trace
+from .chakra_back import read_et
+
+__all__ = ["load", "parse_trace"]
+
+_TEXT = re.compile(rb"[\t\r\n -~]{16}")
+"""How JSON texts begin, and Chakra traces do not."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:')
+_NODES = re.compile(rb'"nodes"\s*:\s*\[')
+
+
+@collector_paused()
+def load(source: Source, *, progress: bool = False) -> Trace:
+    """Read a trace of any format that etplus knows, gzipped or not.
+
+    ET+ (of etplus or Chakra's linker), a Kineto trace alone (linked with itself, see `link`), or a Chakra trace (.et).
+    Of a Kineto trace that is cut off, what is there is read.
+
+    Args:
+        source: path, "-" for standard input, bytes, or binary file object.
+        progress: show a bar for reading that takes over two seconds.
+
+    Raises:
+        TraceFormatError: none of them, or broken beyond recovery.
+
+    Example:
+        >>> load("kineto.json.gz").kernels[0]  # doctest: +SKIP
+        <kernel ampere_sgemm_128x64_tn 12.3 us>
+    """
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
+        return read_et(source)
+    blob = load_bytes(source, progress=progress)
+    if isinstance(source, (str, os.PathLike)) and source != "-" and not _TEXT.match(blob.data):
+        return read_et(source)
+    return parse_trace(blob, progress=progress)
+
+
+def parse_trace(blob: Blob[bytes], *, progress: bool = False) -> Trace:
+    """Read ET+ or a Kineto trace that is in memory already; see `load`."""
+    if is_kineto(blob.data):
+        return trace_of_kineto(parse_kineto(blob, progress=progress, modules=True))
+    return parse_etplus(blob)
+
+
+def is_kineto(data: bytes) -> bool:
+    """Whether a JSON text is a Chrome trace rather than ET+."""
+    events = _EVENTS.search(data)
+    return events is not None and _NODES.search(data, 0, events.start()) is None

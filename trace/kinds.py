@@ -1,0 +1,18 @@
+"""Codes of rows: what a row is, and how sure its link is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CERTAIN", "CPU", "EQUIVALENT", "GPU", "LINK_NAMES", "RUNTIME", "UNLINKED"]
+
+CPU: Final = 0
+GPU: Final = 1
+RUNTIME: Final = 2
+"""Values of `Trace.kind`."""
+UNLINKED: Final = 0
+EQUIVALENT: Final = 1
+CERTAIN: Final = 2
+"""Values of `Trace.link`."""
+LINK_NAMES = ("unlinked", "equivalent", "certain")
+"""What each is called in files and reports."""
