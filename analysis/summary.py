@@ -126,7 +126,7 @@ def analyse(
     return Analysis(
         trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace),
         host_ops(trace, by_shape=by_shape), iterations(trace, annotation), kernel_table(trace, work, devices),
-        overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size, (*trace.notes, *unknown),
+        overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size, (*trace.tables.notes, *unknown),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def linked(name: str, *, alone: bool = False) -> Trace:
 
 def measured_events(documents: list[Trace]) -> list[Measured]:
     """Distinct GPU events of the documents and of the Kineto traces without an ET."""
-    traces: list[Trace] = [document for document in documents]
+    traces: list[Trace] = list(documents)
     traces += [read_trace(path) for path in sorted((TRACES / "gpu-kineto").glob("*.json.gz"))]
     tasks: list[Task] = []
     ns: list[float] = []

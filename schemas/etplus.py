@@ -204,7 +204,7 @@ class EtPlus:
             lambda: b"]" + b',\n  "edges": [',
             *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
             lambda: b"]" + b',\n  "unattached": [',
-            *_separated([partial(self._unattached, *span) for span in _spans(len(self.unattached_row), _GPU_NODES)]),
+            *self._unattached_pieces(),
             lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
@@ -270,6 +270,13 @@ class EtPlus:
             events.args_of(at),
             self._ends(gpu),
         )
+
+    def unattached_text(self) -> bytes:
+        """The elements of the root's `unattached`."""
+        return b"".join(piece() for piece in self._unattached_pieces())
+
+    def _unattached_pieces(self) -> list[_Piece]:
+        return _separated([partial(self._unattached, *span) for span in _spans(len(self.unattached_row), _GPU_NODES)])
 
     def _unattached(self, begin: int, end: int) -> bytes:
         events, at = self.events, self.unattached_row[begin:end]

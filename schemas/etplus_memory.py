@@ -16,7 +16,9 @@ from ..trace.columns import IntColumn, positions
 from ..trace.comm_kernels import Comm
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
 from ..trace.trace import Record, Trace, threads_of_rows
+from ..trace.unattached_events import UnattachedEvents
 from .etplus import EtPlus
+from .secrets import mask
 
 __all__ = ["document_of"]
 
@@ -56,6 +58,7 @@ def document_of(linked: EtPlus) -> Trace:
     gpu_dur = np.maximum(events.dur[gpu], 0)
     waits_for = np.full(nodes, -1, np.int64)
     waits_for[list(linked.inter_thread_dep)] = list(linked.inter_thread_dep.values())
+    unattached = _unattached(linked)
     edges = linked.edges.copy()
     edges[:, :2] = positions(ids, linked.edges[:, :2].reshape(-1)).reshape(-1, 2)
     return Trace(
@@ -70,9 +73,9 @@ def document_of(linked: EtPlus) -> Trace:
         parent=parent,
         parent_row=parent_row,
         name=name,
-        names=names,
+        names=_extended(names, unattached.names),
         category=category,
-        categories=categories,
+        categories=_extended(categories, unattached.categories),
         ts=column(np.where(is_linked, linked.ts, -1), events.ts[gpu], events.ts[runtime]),
         dur=column(np.where(is_linked, np.maximum(linked.dur, 0), 0), gpu_dur, np.maximum(events.dur[runtime], 0)),
         exclusive=column(np.where(is_linked, np.maximum(linked.exclusive, 0), 0), gpu_dur, 0),
@@ -91,6 +94,7 @@ def document_of(linked: EtPlus) -> Trace:
         sync_dep={int(et_row[k]): ids for k, ids in sorted(linked.sync_dep.items()) if ids and is_linked[k]},
         comm={int(gpu_row[k]): msgspec.convert(comm, Comm) for k, comm in sorted(linked.comm.items())},
         edges=edges,
+        unattached=unattached,
     )  # fmt: skip
 
 
@@ -183,6 +187,26 @@ def _interned(
 
 
 def _header(linked: EtPlus) -> Record:
-    """The root's keys of the ET but `nodes`."""
-    header = msgspec.json.decode(linked.et.before + linked.et.after, type=Record)
-    return {key: value for key, value in header.items() if key != "nodes"}
+    """The root's keys but `nodes`, `runtime`, `edges` and `etplus`."""
+    text = mask(linked.et.before)[0] + mask(linked.et.after)[0]
+    header = msgspec.json.decode(text, type=Record)
+    unattached = msgspec.Raw(b"[%b]" % linked.unattached_text())
+    return {key: value for key, value in header.items() if key != "nodes"} | {"unattached": unattached}
+
+
+def _unattached(linked: EtPlus) -> UnattachedEvents:
+    events, rows = linked.events, linked.unattached_row
+    order = np.argsort(events.ts[rows], kind="stable")
+    rows = rows[order]
+    return UnattachedEvents(
+        names=[events.names[code] for code in events.name[rows].tolist()],
+        categories=[events.categories[code] for code in events.category[rows].tolist()],
+        ts=events.ts[rows], dur=np.maximum(events.dur[rows], 0), device=events.device[rows],
+        stream=events.stream[rows], correlation=events.correlation[rows], reason=linked.unattached_reason[order],
+        args=events.args_of(rows),
+    )  # fmt: skip
+
+
+def _extended(values: list[str], more: list[str]) -> list[str]:
+    """The values with those of the others that are not among them."""
+    return list(dict.fromkeys([*values, *more]))

@@ -22,6 +22,7 @@ from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_NS, STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ..trace.trace import Record, Trace, threads_of_rows
+from ..trace.unattached_events import read_unattached
 from .etplus_inferred import infer_edges
 from .files import Blob, Source, load
 from .record_store import FileRecords
@@ -160,11 +161,14 @@ class _Reader:
             raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
         told = self._summary(summary)
         columns |= self._relations(columns, same_tids=told.get("nodes_from") == "kineto")
+        unattached = read_unattached(self.file, bytes(header.get("unattached", b"[]")))
+        self.names.codes(unattached.names)
+        self.categories.codes(unattached.categories)
         document = Trace(
             file=self.file, header=header, summary=told, flat=self.flat,
             texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
-            edges=np.zeros((0, 3), np.int64), **columns,
+            edges=np.zeros((0, 3), np.int64), unattached=unattached, **columns,
         )  # fmt: skip
         if raw_edges is None:
             return infer_edges(document)

@@ -28,7 +28,7 @@ from .kinds import GPU, RUNTIME
 from .link_report import LinkReport
 from .tables import OP, Calls, GpuEvents, RuntimeCalls, Tables
 from .tensors import Signature
-from .unattached_events import UnattachedEvents, read_unattached
+from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops
 
 __all__ = ["Record", "RecordStore", "Trace", "process_groups_of", "threads_of_rows"]
@@ -83,6 +83,7 @@ class Trace:
         sync_dep: row to ids.
         comm: row to what is communicated.
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
+        unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         notes: what had to be inferred or left out, in sentences.
     """
 
@@ -118,6 +119,7 @@ class Trace:
     sync_dep: dict[int, list[int]]
     comm: dict[int, Comm]
     edges: IntColumn
+    unattached: UnattachedEvents
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -355,15 +357,6 @@ class Trace:
         if len(gpu):
             lane[gpu] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         return lane
-
-    @cached_property
-    def unattached(self) -> UnattachedEvents:
-        """GPU events of the ET's window that have no row here; none in files of format 1.0 and of other linkers.
-
-        Raises:
-            TraceFormatError: the file's list cannot be read.
-        """
-        return read_unattached(self.file, bytes(self.header.get("unattached", b"[]")))
 
     @property
     def damage(self) -> tuple[str, ...]:

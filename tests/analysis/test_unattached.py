@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 import pytest
-from etplus.analysis.kineto_trace import from_kineto
 from etplus.analysis.summary import analyse
 from etplus.converters.convert import convert
-from etplus.linker import link
+from etplus.linker import link, trace_of_kineto
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.conventions import UNATTACHED_REASONS
@@ -58,12 +57,12 @@ def test_a_rank_of_which_64_kernels_were_launched_before_the_trace() -> None:
     """262 of its 326 events are attached: the device is used as the Kineto trace tells."""
     et, kineto = pair("gpu-pairs/dlrm.rank1")
     linked = link(et, kineto)
-    alone = from_kineto(read_kineto(kineto))
+    alone = trace_of_kineto(read_kineto(kineto))
     assert len(linked.gpu) == len(alone.gpu) == 326 and (linked.gpu.reason > 0).sum() == 64
     for numbers in ("busy_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"):
         one, other = ([getattr(use, numbers) for use in analyse(trace).device_use] for trace in (linked, alone))
         assert one == other and any(one), numbers
-    (note,) = linked.notes
+    (note,) = linked.tables.notes
     assert note.startswith("64 GPU events (0.203 ms) not attached") and "no launcher in the trace" in note
 
 
