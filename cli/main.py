@@ -43,7 +43,7 @@ _COMMANDS = {
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
-_SIGPIPE = 128 + 13
+_SIGPIPE = 128 + 13  # by number: Windows has no such signal
 _STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
@@ -123,6 +123,8 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
             lost = _lost_output()
             if lost is None or end.code:
                 raise
+            if isinstance(lost, BrokenPipeError):
+                return _SIGPIPE
             line, status = f"error: {_explained(lost)}", _BAD_INPUT
         except KeyboardInterrupt:
             line, status = _INTERRUPTED, _SIGINT
@@ -172,7 +174,7 @@ def _explained(error: Exception) -> str:
 
 
 def _lost_output() -> OSError | None:
-    """What is wrong with standard output, if anything is; what is still in its buffer is then dropped."""
+    """Flush standard output, or drop what cannot be written and return why, so that Python's exit is not disturbed."""
     try:
         sys.stdout.flush()
     except OSError as error:
