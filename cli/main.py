@@ -114,7 +114,7 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
     with _signals(program, alone) as imported:
         try:
             if alone:
-                _mend_streams()
+                _repair_streams()
             arguments = parse()
             level = arguments.log_level
             imported()
@@ -140,7 +140,7 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
 
 
 def _run(arguments: Namespace) -> int:
-    """Run the command as one transaction: unless it ends, none of its outputs appears."""
+    """Run the command as one transaction: none of its outputs appears unless it returns."""
     import logging
 
     from ..schemas.transaction import transaction
@@ -184,7 +184,7 @@ def _lost_output() -> OSError | None:
     return None
 
 
-def _mend_streams() -> None:
+def _repair_streams() -> None:
     """Streams that exist, take any text of a trace, and report errors of writing as their own.
 
     Where a descriptor was closed (`>&-`) Python has no stream. Standard output then is one that cannot be written to,
@@ -213,7 +213,7 @@ class _StandardOutput(io.FileIO):
 
 @contextlib.contextmanager
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
-    """Have signals end the run in order; gives what to call when the command's modules are imported.
+    """Have signals end the run in order; yields a function to call once the command's modules are imported.
 
     Until then they end the process at once: what a handler raises within an import can be printed and ignored by
     Python. From then on SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so that temporary files are removed.
