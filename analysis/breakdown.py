@@ -25,6 +25,7 @@ __all__ = [
     "device_use",
     "host_use",
     "iterations",
+    "launched_in",
     "stream_use",
 ]
 
@@ -264,6 +265,22 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
     busy = union(trace.gpu.ts, trace.gpu.end)
     spans = map(Span, calls.ts[marked].tolist(), ends.tolist())
     return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+
+
+def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
+    """int64, for each GPU event the ordinal of the iteration in which it was launched, −1 for none.
+
+    An event of unknown launch counts by its own start.
+    """
+    gpu = trace.gpu
+    at = gpu.ts.copy()
+    for which, ts in ((gpu.call, trace.calls.ts), (gpu.runtime, trace.runtime.ts)):  # the launch itself tells best
+        at[which >= 0] = ts[which[which >= 0]]
+    order = sorted(range(len(iterations)), key=lambda k: iterations[k].start)
+    start, end = (np.array([getattr(iterations[k], name) for k in order], np.int64) for name in ("start", "end"))
+    found = np.searchsorted(start, at, side="right") - 1
+    inside = (found >= 0) & (at < np.append(end, 0)[found])
+    return np.where(inside, np.append(np.array(order, np.int64), -1)[found], -1)
 
 
 def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:
