@@ -30,13 +30,13 @@ class Iterations:
     Attributes:
         mark: int64, row of the annotation that begins each.
         of_row: int64, for each row the iteration in which it was called or launched, −1 for none.
-        encloses: the annotations last as long as their iterations (ProfilerStep).
+        steps: the annotations enclose their iterations (ProfilerStep).
     """
 
     document: EtPlusDocument
     mark: IntColumn
     of_row: IntColumn
-    encloses: bool
+    steps: bool
 
     def __len__(self) -> int:
         return len(self.mark)
@@ -53,7 +53,7 @@ class Iterations:
             start, end: int64 ns, of each row of the document.
         """
         last = self.of_row == len(self) - 1
-        over = end[self.mark[-1]] if self.encloses else end[last & (self.document.kind == CPU)].max()
+        over = end[self.mark[-1]] if self.steps else end[last & (self.document.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
         gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
         np.maximum.at(bound, self.of_row[gpu] + 1, end[gpu])
