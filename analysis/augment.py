@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from ..schemas.collector import collector_paused
 from ..schemas.columns import IntColumn
@@ -83,7 +82,6 @@ def augment(
     else:
         document = parse_etplus(blob)
         trace = from_etplus(document)
-        trace = replace(trace, gpu=trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0)))  # the others are no nodes
         start, end = document.start[trace.gpu.source], document.end[trace.gpu.source]
         body = int(document.start.min()), int(document.end.max())
     values = _values(trace, own_devices)

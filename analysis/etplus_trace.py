@@ -20,10 +20,12 @@ from .unattached import with_unattached
 __all__ = ["from_etplus"]
 
 
-def from_etplus(document: EtPlusDocument) -> Trace:
-    """The columns of an ET+ document, with the GPU events that could not be attached.
+def from_etplus(document: EtPlusDocument, *, unattached: bool = False) -> Trace:
+    """The columns of an ET+ document. Nodes that are not linked have no time and are left out.
 
-    Nodes that are not linked have no time and are left out.
+    Args:
+        unattached: with the GPU events that could not be attached, which took time on the device but have no row in
+            the document: for analysis.
     """
     rows = np.flatnonzero(document.timed & (document.kind == CPU))
     rows = rows[np.argsort(document.id[rows], kind="stable")]  # ids follow the order of call start
@@ -52,7 +54,7 @@ def from_etplus(document: EtPlusDocument) -> Trace:
         coverage=link if isinstance(link, dict) else {}, notes=document.notes, damage=document.damage,
         distributed_info=document.distributed_info,
     )  # fmt: skip
-    trace = with_unattached(nodes, document)
+    trace = with_unattached(nodes, document) if unattached else nodes
     notes = trace.notes if len(trace.gpu) else (*trace.notes, NO_GPU)
     return replace(trace, properties=device_properties(listed, trace.gpu.device), notes=notes)
 

@@ -28,7 +28,7 @@ def read_trace(source: Source, *, progress: bool = False) -> Trace:
     blob = load(source, progress=progress)
     if is_kineto(blob.data):
         return from_kineto(parse_kineto(blob, progress=progress, modules=True))
-    return from_etplus(parse_etplus(blob))
+    return from_etplus(parse_etplus(blob), unattached=True)
 
 
 def is_kineto(data: bytes) -> bool:

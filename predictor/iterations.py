@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
-from ..schemas.conventions import ANNOTATION_SCOPE, PROFILER_STEP
+from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.errors import ConvertError, UsageError
 from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
+from ..schemas.iterations import family_of, find_marks
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 from .replay import replay
 
 __all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "predict_iteration"]
 
-_NUMBER = re.compile(r"#?\d+")
 _LEAST = 3
-_EVEN = 0.5
-"""An annotation marks iterations if the spread of its distances (10th to 90th percentile) is below this share of their
-median."""
-_COVERED = 0.5
-"""Share of a trace's rows that iterations must cover."""
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 """Kinds of edges whose lags are taken from other iterations."""
 
@@ -67,48 +61,28 @@ class Iterations:
 
 
 def find_iterations(document: EtPlusDocument) -> Iterations:
-    """By ProfilerStep#K; in a trace without steps by the annotation that recurs evenly, of several the rarest.
+    """By the annotations that mark iterations, see `schemas.iterations`.
 
     Raises:
         ConvertError: no annotation marks three iterations.
     """
-    rows = np.flatnonzero(document.timed & (document.kind == CPU) & (document.scope == ANNOTATION_SCOPE))
+    calls = np.flatnonzero(document.timed & (document.kind == CPU))
+    rows = calls[document.scope[calls] == ANNOTATION_SCOPE]
     rows = rows[np.argsort(document.ts[rows], kind="stable")]
-    families: dict[str, list[int]] = {}
-    for row in rows.tolist():
-        name = document.name_of(row)
-        families.setdefault("" if PROFILER_STEP.fullmatch(name) else _NUMBER.sub("#", name), []).append(row)
-    marks = families.get("", [])
-    if not marks:
-        told = [of for of in families.values() if len(of) >= _LEAST and _mark(document, document.ts[of])]
-        marks = min(told, key=lambda of: (len(of), of[0]), default=[])
-    if len(marks) < _LEAST:
+    names, last = [document.name_of(row) for row in rows.tolist()], int(document.finish[calls].max(initial=0))
+    found = find_marks(names, document.ts[rows], document.finish[rows], document.ts[calls], last)
+    if len(found) < _LEAST:
         raise ConvertError(
             f"{document.file}: no annotation marks three iterations or more; profile several steps, with "
             "torch.profiler's step() or an annotation around each"
         )
-    return _split(document, np.array(marks, np.int64))
-
-
-def _mark(document: EtPlusDocument, ts: IntColumn) -> bool:
-    """Whether an annotation that starts at these times marks iterations: evenly, and through most of the trace."""
-    gaps = np.diff(ts)
-    middle = float(np.median(gaps))
-    inside = (document.ts >= ts[0]) & (document.ts <= ts[-1] + middle)
-    covered = float(np.mean(inside[document.timed]))
-    return covered >= _COVERED and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
-
-
-def _split(document: EtPlusDocument, mark: IntColumn) -> Iterations:
+    mark = rows[found.mark]
     called = document.ts.copy()
     source, target, _ = document.edges_of("launch").T
     called[target] = document.ts[source]
     of_row = np.searchsorted(document.ts[mark], called, side="right") - 1
-    of_row[~document.timed] = -1
-    steps = PROFILER_STEP.fullmatch(document.name_of(int(mark[0]))) is not None
-    if steps:  # what follows the last step is of no iteration
-        of_row[called >= document.finish[mark[-1]]] = -1
-    return Iterations(document, mark, of_row, steps)
+    of_row[~document.timed | (called >= found.end[-1])] = -1  # what follows the last one is of no iteration
+    return Iterations(document, mark, of_row, found.encloses)
 
 
 @dataclass(frozen=True)
@@ -213,7 +187,7 @@ def _paths(document: EtPlusDocument) -> IntColumn:
     """A number for the names from the outermost call down to each row; running numbers in annotations do not count."""
     known: dict[tuple[int, int], int] = {}
     names: dict[str, int] = {}
-    code = [names.setdefault(_NUMBER.sub("#", name), len(names)) for name in document.names]
+    code = [names.setdefault(family_of(name), len(names)) for name in document.names]
     plain = np.array(code, np.int64)[document.name]
     named = np.where(document.scope == ANNOTATION_SCOPE, plain, document.name + len(names))
     order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))
