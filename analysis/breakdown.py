@@ -193,19 +193,17 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     inverse = inverse.reshape(-1)
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
-    order = np.lexsort((np.arange(len(distinct)), -total))
     modules = {
         number: tuple(trace.names[code] for code in tree.regions(number)) for number in set(distinct[:, 2].tolist())
     }
-    return [
+    rows = [
         BreakdownRow(
             device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
         )
-        for row, (device, stream, where, name, label, kernel, category) in zip(
-            order.tolist(), distinct[order].tolist(), strict=True
-        )
+        for row, (device, stream, where, name, label, kernel, category) in enumerate(distinct.tolist())
     ]  # fmt: skip
+    return sorted(rows, key=_order)
 
 
 def stream_use(trace: Trace) -> list[StreamUse]:
@@ -289,6 +287,11 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
         names = [str(number) for number in range(1, len(spans) + 1)]
     busy = union(trace.gpu.ts, trace.gpu.end)
     return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+
+
+def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:
+    """The longest first; of equal ones an order that does not depend on the file's."""
+    return -row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel
 
 
 def _labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:

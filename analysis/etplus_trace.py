@@ -73,7 +73,9 @@ def _calls(document: EtPlusDocument, rows: IntColumn, caller: IntColumn, table: 
     wanted = np.array([wants_values(name) for name in document.names], np.bool_)[document.name[rows[ops]]]
     spans = zip(document.start[rows[ops]].tolist(), document.end[rows[ops]].tolist(), strict=True)
     texts = [document.data[start:end] for start, end in spans]
-    signature[ops] = table.from_et(texts, wanted.tolist(), flat=document.flat)
+    signature[ops] = table.from_et(
+        texts, wanted.tolist(), flat=document.flat, outputs_recorded=document.outputs_recorded
+    )
     return Calls(
         document.name[rows], kind, caller[rows], document.thread[rows], document.ts[rows], document.finish[rows],
         signature, rows,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.dtypes import itemsize, standard_dtype
+from ..schemas.kineto_inputs import NOT_TENSORS, concrete_value, is_tensor_list
 from ..schemas.records import UNREADABLE
 
 __all__ = ["Argument", "Signature", "Signatures", "Tensor", "total_bytes"]
@@ -22,12 +23,8 @@ __all__ = ["Argument", "Signature", "Signatures", "Tensor", "total_bytes"]
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
 _NO_TENSOR = "nullptr"
-_NUMBERS_ONLY = frozenset({"", "Scalar", "ScalarList"})
-"""Kineto's types of what is no tensor; "" for None and for what it does not record."""
-_LISTS = frozenset({"TensorList", "GenericList"})
-"""Kineto's types of lists, which do not name the type of their elements."""
-_KINETO_ONLY = (_NUMBERS_ONLY - {""}) | _LISTS
-"""Types that the ET never writes: those of nodes that were made from a Kineto trace alone."""
+_NOTHING = b"[]"
+"""Shapes in the `args` of a CPU op of which Kineto has recorded nothing (and no outputs either)."""
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 
@@ -76,8 +73,7 @@ class Signature:
 
     Attributes:
         inputs: the arguments in the order of the operator's schema.
-        outputs: the tensors it returned, () for none; None where that is not recorded (Kineto alone; an ET node without
-            the field, or with null).
+        outputs: the tensors it returned, () for none; None where that is not recorded (by Kineto).
     """
 
     inputs: tuple[Argument, ...]
@@ -127,10 +123,9 @@ class _Values(msgspec.Struct, gc=False):
 
 class _Nested(msgspec.Struct, gc=False):
     inputs: _Values = msgspec.field(default_factory=_Values)
-    outputs: _Values | None = msgspec.field(default_factory=_Values)
+    outputs: _Values = msgspec.field(default_factory=_Values)
 
 
-_NO_VALUES = _Values()
 _Key = tuple[bytes, ...]
 
 
@@ -152,14 +147,28 @@ class Signatures:
             wants_values: whether numbers matter, and are not to be left out.
         """
         keys = (
-            (bytes(one.shapes), bytes(one.types), bytes(one.values) if wanted else b"") if one else (b"",)
+            (bytes(one.shapes), bytes(one.types), bytes(one.values) if wanted else b"")
+            if one and bytes(one.shapes) != _NOTHING
+            else (b"",)
             for one, wanted in zip(_decode_all(args, _KinetoArgs), wants_values, strict=True)
         )
         return self._intern(keys, _of_kineto, len(args))
 
-    def from_et(self, texts: Sequence[bytes], wants_values: Sequence[bool], *, flat: bool) -> npt.NDArray[np.int32]:
-        """The same for the texts of ET nodes, of schema 1.0.1 (flat) or later."""
-        return self._intern(_et_keys(texts, wants_values, flat), _of_et, len(texts))
+    def from_et(
+        self, texts: Sequence[bytes], wants_values: Sequence[bool], *, flat: bool, outputs_recorded: bool = True
+    ) -> npt.NDArray[np.int32]:
+        """Codes of the signatures in the texts of ET nodes, −1 where nothing is recorded.
+
+        Args:
+            wants_values: whether numbers matter, and are not to be left out.
+            flat: the layout is that of schema 1.0.1.
+            outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
+                unknown, and so are its inputs if it has none.
+        """
+        keys = _et_keys(texts, wants_values, flat)
+        if not outputs_recorded:
+            keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
+        return self._intern(keys, _of_et, len(texts))
 
     def _intern(
         self, keys: Iterator[_Key], make: Callable[[_Key], Signature | None], count: int
@@ -201,8 +210,7 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types, one.inputs)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
         else:
-            outputs = one.outputs or _NO_VALUES
-            raws = (one.inputs.shapes, one.inputs.types, outputs.shapes, outputs.types, one.inputs.values)
+            raws = (one.inputs.shapes, one.inputs.types, one.outputs.shapes, one.outputs.types, one.inputs.values)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
 
 
@@ -215,9 +223,9 @@ def _of_kineto(key: _Key) -> Signature:
 
 
 def _kineto_argument(shape: Any, kind: str, value: Any) -> Argument:
-    if kind in _NUMBERS_ONLY:
-        return Argument((), _number(value) if isinstance(value, str) else None)
-    if kind in _LISTS or any(isinstance(extent, list) for extent in shape):
+    if kind in NOT_TENSORS:
+        return Argument((), concrete_value(value) if isinstance(value, str) else None)
+    if is_tensor_list(kind, shape):
         return Argument(tuple(Tensor(leaf, "") for leaf in _leaves(shape)))
     return Argument((Tensor(_checked(shape), standard_dtype(kind)),))
 
@@ -228,21 +236,14 @@ def _of_et(key: _Key) -> Signature:
     if len(values) != len(shapes):
         values = [None] * len(shapes)
     inputs = tuple(_et_argument(*one) for one in zip(shapes, types, values, strict=True))
-    if not _is_list(key[2]) or not _is_list(key[3]):
+    if not key[2]:
         return Signature(inputs)
-    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3], type=list[str])
+    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
     outputs = (_et_argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
     return Signature(inputs, tuple(tensor for argument in outputs for tensor in argument.tensors))
 
 
-def _is_list(text: bytes) -> bool:
-    """Whether a field is recorded: neither absent nor null."""
-    return text.startswith(b"[")
-
-
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
-    if kind in _KINETO_ONLY:
-        return _kineto_argument(shape, kind, value)
     dtypes = _ELEMENT.findall(kind)  # "" for what is no tensor, which has a place among the shapes, too
     tensors = [bool(dtype) and not dtype.startswith(_NO_TENSOR) for dtype in dtypes]
     if not any(tensors):
@@ -267,16 +268,3 @@ def _checked(shape: Any) -> tuple[int, ...]:
     if not all(type(extent) is int and 0 <= extent < _MAX_EXTENT for extent in shape):
         raise ValueError("no shape")
     return tuple(shape)
-
-
-def _number(text: str) -> Any:
-    """A value that Kineto wrote as text: "0.125", "False", "[1, 1]"; None for anything else."""
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [_number(part) for part in text[1:-1].split(",") if part.strip()]
-    if text in ("True", "False"):
-        return text == "True"
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return None

@@ -1,7 +1,8 @@
 """A host side for those who have no ET: nodes made of the Kineto trace's own CPU ops and annotations.
 
 The nodes have the layout of ET schema 1.1.1. What Kineto does not record (outputs, tensor ids, forward parents) is
-empty; GPU work that was launched outside any op, or by nobody in the trace, stands below its thread or the process.
+empty, and `nodes_from` in the file says so: an empty list of outputs does not mean that there were none. GPU work that
+was launched outside any op, or by nobody in the trace, is below its thread or the process.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import numpy as np
 
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import ANNOTATION_SCOPE
-from ..schemas.dtypes import itemsize
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Blob
 from ..schemas.kineto import KinetoTrace
+from ..schemas.kineto_inputs import NOT_TENSORS, UNKNOWN_DTYPE, concrete_value, is_tensor_list
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
 from .match.result import CERTAIN, Match
@@ -157,6 +158,31 @@ def _inputs(args: bytes) -> dict[str, list[Any]]:
     values, shapes, types = ([] if not isinstance(v, list) else v for v in (given.values, given.shapes, given.types))
     if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
         return _NO_TENSORS
-    values = values if len(values) == len(types) else [""] * len(types)
-    named = [f"Tensor({t})" if itemsize(t) else t or "None" for t in types]
-    return {"values": values, "shapes": shapes, "types": named}
+    texts = values if len(values) == len(types) else [""] * len(types)
+    return {
+        "values": [_value(text, kind) for text, kind in zip(texts, types, strict=True)],
+        "shapes": shapes,
+        "types": [_type(kind, shape) for kind, shape in zip(types, shapes, strict=True)],
+    }
+
+
+def _value(text: Any, kind: str) -> Any:
+    """A number as such, as ETs have it; anything else as Kineto wrote it."""
+    value = concrete_value(text) if isinstance(text, str) and kind in NOT_TENSORS else None
+    return text if value is None else value
+
+
+def _type(kind: str, shape: Any) -> str:
+    """An argument's type in the ET's spelling."""
+    if kind in NOT_TENSORS:
+        return kind or "None"
+    return _list_type(shape) if is_tensor_list(kind, shape) else f"Tensor({kind})"
+
+
+def _list_type(shape: Any) -> str:
+    """The type of a list of tensors, or of lists of them, of these shapes."""
+    members = shape if isinstance(shape, list) else []
+    nested = [isinstance(one, list) and any(isinstance(extent, list) for extent in one) for one in members]
+    unknown = f"Tensor({UNKNOWN_DTYPE})"
+    types = (_list_type(one) if deeper else unknown for one, deeper in zip(members, nested, strict=True))
+    return f"GenericList[{','.join(types)}]"

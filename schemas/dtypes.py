@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .kineto_inputs import UNKNOWN_DTYPE
+
 __all__ = ["itemsize", "standard_dtype"]
 
 _BYTES = {
@@ -28,6 +30,7 @@ _STANDARD = {
     "complex<float>": "complex64",
     "complex<double>": "complex128",
     "complex<c10::half>": "complex32",
+    UNKNOWN_DTYPE: "",
 }
 _ITEMSIZE = {name: size for size, names in _BYTES.items() for name in names.split()}
 
@@ -43,7 +46,10 @@ def itemsize(dtype: str | None) -> int | None:
 
 
 def standard_dtype(dtype: str) -> str:
-    """Torch's name of a type ("bfloat16" for "c10::BFloat16"), the spelling itself for one that is not known."""
+    """Torch's name of a type ("bfloat16" for "c10::BFloat16"), the spelling itself for one that is not known.
+
+    "" for `UNKNOWN_DTYPE`.
+    """
     name = _plain(dtype).removeprefix("c10::")
     return _STANDARD.get(name, name)
 

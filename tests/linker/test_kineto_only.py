@@ -63,7 +63,7 @@ def test_callers_follow_from_times_and_inputs_from_shapes() -> None:
     attrs = {attr["name"]: attr["value"] for attr in by_name["inner"]["attrs"]}
     assert by_name["inner"]["ctrl_deps"] == by_name["outer"]["id"]
     assert by_name["inner"]["inputs"] == {
-        "values": ["", "1"], "shapes": [[2, 3], []], "types": ["Tensor(float)", "Scalar"]
+        "values": ["", 1], "shapes": [[2, 3], []], "types": ["Tensor(float)", "Scalar"]
     }  # fmt: skip
     assert (attrs["seq_id"], attrs["rf_id"], attrs["tid"], attrs["scope"]) == (9, 4, 7, 0)
     mark = {attr["name"]: attr["value"] for attr in by_name["mark"]["attrs"]}

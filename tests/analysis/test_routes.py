@@ -1,0 +1,69 @@
+"""One Kineto trace gives the same numbers read directly and through ET+ that was made of it alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from etplus.analysis.etplus_trace import from_etplus
+from etplus.analysis.kineto_trace import from_kineto
+from etplus.analysis.signatures import Tensor
+from etplus.analysis.summary import analyse
+from etplus.analysis.trace import Trace
+from etplus.linker import link
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.kineto import read_kineto
+from support import FIXTURE_PAIRS, SHARED, fixture_pair
+from traces import kernel, kineto_of, launch, op
+
+TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
+for folder, pattern in (("gpu-kineto", "*.json.gz"), ("gpu-pairs", "*.kineto.json.gz"), ("graph-capture", "*.gz")):
+    TRACES |= {path.name: path for path in sorted((SHARED / "traces" / folder).glob(pattern))}
+
+
+def both(source: Path | bytes) -> tuple[Trace, Trace]:
+    """The trace directly (module paths of with_stack are not in ET+) and through ET+."""
+    return from_kineto(read_kineto(source)), from_etplus(read_etplus(link(None, source).document))
+
+
+@pytest.mark.parametrize("path", TRACES.values(), ids=TRACES)
+def test_numbers_do_not_depend_on_the_route(path: Path) -> None:
+    direct, through = map(analyse, both(path))
+    for numbers in ("device_use", "streams", "breakdown", "kernels", "host", "host_ops"):
+        assert getattr(direct, numbers) == getattr(through, numbers), numbers
+    for column in ("flops", "bytes"):
+        assert getattr(direct.work, column).tolist() == getattr(through.work, column).tolist()
+    assert direct.trace.gpu.dur.sum() == through.trace.gpu.dur.sum()
+
+
+def test_outputs_that_are_not_recorded_are_not_none() -> None:
+    """A matrix product of 2×3 and 3×4 reads 18 floats and writes 8, whether or not a file lists its outputs."""
+    inputs = [([2, 3], "float"), ([3, 4], "float")]
+    source = kineto_of([op("aten::mm", 0, 50, inputs), launch(1, 10), kernel("gemm", 1, 20, 10)])
+    for trace in both(source):
+        analysis = analyse(trace)
+        assert trace.signatures[0].outputs is None
+        assert [row.bytes for row in analysis.kernels] == [4 * (6 + 12 + 8)]
+
+
+def test_every_kind_of_argument_survives() -> None:
+    """Lists of tensors, types that nobody knows, numbers, and arguments that are None."""
+    inputs = [
+        ([[2, 3], [4]], "TensorList"), ([], "TensorList"), ([5], "c10::Novel"), ([], "Scalar"), ([], ""),
+        ([7], "c10::BFloat16"),
+    ]  # fmt: skip
+    event = op("aten::convolution", 0, 50, inputs)
+    event["args"]["Concrete Inputs"] = ["", "", "", "0.125", "", ""]
+    direct, through = (trace.signatures for trace in both(kineto_of([event, launch(1, 10), kernel("k", 1, 20, 10)])))
+    assert direct[0].tensors == (
+        Tensor((2, 3), ""), Tensor((4,), ""), Tensor((5,), "novel"), Tensor((7,), "bfloat16")
+    )  # fmt: skip
+    assert [one.tensors for one in through[0].inputs] == [one.tensors for one in direct[0].inputs]
+    assert through[0].inputs[3].value == direct[0].inputs[3].value == 0.125
+
+
+def test_inputs_that_are_not_recorded_are_unknown() -> None:
+    """Without record_shapes no bytes are known: not 0."""
+    for trace in both(kineto_of([op("aten::fill_", 0, 50), launch(1, 10), kernel("k", 1, 20, 10)])):
+        analysis = analyse(trace)
+        assert not trace.signatures and [row.bytes for row in analysis.kernels] == [None]
