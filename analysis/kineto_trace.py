@@ -23,7 +23,6 @@ __all__ = ["device_properties", "from_kineto"]
 
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 _NO_GPU = "the trace has no GPU events"
-_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -47,6 +46,9 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
         properties=device_properties(kineto.header_value("deviceProperties"), gpu.device),
         rank=rank if type(rank) is int else None, base_time_ns=kineto.base_time_ns, coverage={}, notes=tuple(notes),
     )  # fmt: skip
+
+
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
