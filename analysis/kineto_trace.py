@@ -25,7 +25,6 @@ __all__ = ["NO_GPU", "comm_of", "device_properties", "from_kineto", "size_of_cop
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 NO_GPU = "the trace has no GPU events"
 """A note, where there are none."""
-_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def from_kineto(kineto: KinetoTrace) -> Trace:
@@ -51,6 +50,9 @@ def from_kineto(kineto: KinetoTrace) -> Trace:
         rank=rank if type(rank) is int else None, base_time_ns=kineto.base_time_ns, coverage={}, notes=tuple(notes),
         damage=damage_of(kineto), distributed_info=info,
     )  # fmt: skip
+
+
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
