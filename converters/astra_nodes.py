@@ -12,6 +12,7 @@ from ..schemas.etplus_document import GPU, EtPlusDocument
 from .chakra import CHAKRA_VERSION, comm_attributes, comm_node_type
 from .chakra_attributes import make, shared
 from .collectives import Communication
+from .work import work_attributes
 
 __all__ = ["DELAY", "SimNode", "write_nodes"]
 
@@ -43,11 +44,12 @@ class SimNode(NamedTuple):
 
 def write_nodes(document: EtPlusDocument, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
     """Write a file; returns the number of nodes. Raises as `write_chakra` does."""
-    messages = (_message(document, node, rank) for node in nodes)
+    work = work_attributes(document)
+    messages = (_message(document, node, rank, work) for node in nodes)
     return write_chakra(path, GlobalMetadata(version=CHAKRA_VERSION), messages)
 
 
-def _message(document: EtPlusDocument, node: SimNode, rank: int) -> Node:
+def _message(document: EtPlusDocument, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]) -> Node:
     return Node(
         id=node.id,
         name="delay" if node.row == DELAY else document.name_of(node.row),
@@ -55,11 +57,13 @@ def _message(document: EtPlusDocument, node: SimNode, rank: int) -> Node:
         ctrl_deps=[node.caller] if node.caller else [],
         data_deps=[*dict.fromkeys(node.needs)],
         duration_micros=node.micros,
-        attr=[shared("is_cpu_op", node.on_host), *_attributes(document, node, rank)],
+        attr=[shared("is_cpu_op", node.on_host), *_attributes(document, node, rank, work)],
     )
 
 
-def _attributes(document: EtPlusDocument, node: SimNode, rank: int) -> Iterator[AttributeProto]:
+def _attributes(
+    document: EtPlusDocument, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]
+) -> Iterator[AttributeProto]:
     row = node.row
     if row != DELAY:
         yield make("node_id", int(document.id[row]))
@@ -71,3 +75,5 @@ def _attributes(document: EtPlusDocument, node: SimNode, rank: int) -> Iterator[
             yield shared("tid", int(document.thread[row]))
     if node.comm is not None:
         yield from comm_attributes(node.comm, rank)
+    else:
+        yield from work.get(row, ())

@@ -204,11 +204,6 @@ class EtPlusDocument:
         return self.summary.get("nodes_from") != "kineto"
 
     @property
-    def outputs_recorded(self) -> bool:
-        """Whether a node without outputs is one that returns none; Kineto does not record outputs (`nodes_from`)."""
-        return self.summary.get("nodes_from") != "kineto"
-
-    @property
     def rank(self) -> int | None:
         """The rank that Kineto's `distributedInfo` tells, None if it does not."""
         return self._distributed("rank")
