@@ -14,6 +14,7 @@ from ..analysis.intervals import union
 from ..schemas.columns import IntColumn
 from ..schemas.conventions import ANNOTATION_SCOPE
 from ..schemas.etplus_document import GPU
+from .base_error import BaseError, start_error_ns
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay
@@ -52,6 +53,7 @@ class Summary:
         start_error_ns: mean absolute error of the starts of GPU events; None if there are none.
         lanes: streams, then threads.
         exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
+        base: error of the replay without the what-ifs.
         bounds: see `resource_bounds`.
         path, path_before: critical path, and that without the what-ifs.
         what_ifs: in words. notes: what was guessed or left out.
@@ -67,6 +69,7 @@ class Summary:
     lanes: tuple[LaneTime, ...]
     exposed_ns: int
     measured_exposed_ns: int
+    base: BaseError
     bounds: dict[str, int]
     path: CriticalPath
     what_ifs: tuple[str, ...] = ()
@@ -98,6 +101,7 @@ class Summary:
             ],
             "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
             "gpu_start_error_ns": self.start_error_ns,
+            "base_error": self.base.to_dict(),
             "lanes": [
                 {
                     "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
@@ -146,6 +150,7 @@ class Summary:
             yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
+        yield self.base.to_lines()
         for note in self.notes:
             yield textwrap.wrap(_printable(note), _WIDTH, initial_indent="note       ", subsequent_indent=" " * 11)
 
@@ -166,7 +171,6 @@ def summarize(
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
     measured_start, measured_end = (_of_rows(graph.measured, points) for points in (graph.start, graph.end))
-    start_error = float(np.abs(replay.start[gpu] - measured_start[gpu]).mean()) if len(gpu) else None
     lanes = list(_lanes(replay, measured_start, measured_end))
     exposed, measured_exposed = (
         sum(
@@ -179,9 +183,10 @@ def summarize(
         files=tuple(document.file for document in graph.documents),
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
         constants=(constants,) if isinstance(constants, Constants) else tuple(constants),
-        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error,
+        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
         lanes=tuple(lanes), exposed_ns=exposed, measured_exposed_ns=measured_exposed,
-        bounds=resource_bounds(replay), path=critical_path(replay), what_ifs=tuple(what_ifs),
+        base=BaseError.of(before or replay), bounds=resource_bounds(replay), path=critical_path(replay),
+        what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=graph.notes,
     )  # fmt: skip
