@@ -55,11 +55,11 @@ class BaseError:
         return {"makespan": self.makespan, "kernel_starts": self.kernel_starts, "reliable": self.reliable}
 
     def to_lines(self) -> list[str]:
-        """One line, and a second one if the base is not reliable; at most 80 columns."""
+        """Lines of at most 80 columns: the errors, and a second line if the base is not reliable."""
         starts = "" if self.kernel_starts is None else f", kernel starts {self.kernel_starts:.2%}"
-        lines = [f"base error makespan {self.makespan:+.2%}{starts} (replay without changes)"]
+        lines = [f"base error makespan {self.makespan:+.2%}{starts}"]
         if not self.reliable:
-            lines.append(f"           UNRELIABLE: over {UNRELIABLE:.0%}, what is built on it can be off by more")
+            lines.append(f"           UNRELIABLE: the replay without changes is off by over {UNRELIABLE:.0%}")
         return lines
 
     def refuse(self, what: str, *, force: bool) -> None:
