@@ -25,6 +25,7 @@ from etplus.schemas.etplus_reader import read_etplus
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 JOB = "dlrm.rank"
+ALIKE = 0.1
 WHAT_IFS = ("kernel*0.5", "cpu*0")
 
 
@@ -71,19 +72,20 @@ def held_row(name: str, held: list[HeldOut]) -> str:
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))
     return (
-        f"| {name.partition('/')[2]} | {len(held)} | {typical.measured_ns / 1e6:.2f} | {100 * typical.error:+.2f} | "
-        f"{100 * middle:.2f} | {100 * held[0].spread:.2f} |"
+        f"| {name.partition('/')[2]} | {len(held)} | {len(held[0].set_apart)} | {typical.measured_ns / 1e6:.2f} | "
+        f"{100 * typical.error:+.2f} | {100 * middle:.2f} | {100 * held[0].spread:.2f} |"
     )
 
 
 def held_out(graph: ReplayGraph) -> list[HeldOut]:
-    """Every iteration predicted from the others; [] for a trace with fewer than three."""
+    """Every iteration predicted from the others, but for those that are set apart; [] for a trace with fewer than
+    three."""
     try:
-        count = len(find_iterations(graph.document))
+        iterations = find_iterations(graph.document)
     except ConvertError:
         return []
-    constants = fit_constants(graph)
-    return [predict_iteration(graph, k, constants) for k in range(count)]
+    constants, apart = fit_constants(graph), {one.iteration for one in iterations.outliers}
+    return [predict_iteration(graph, k, constants) for k in range(len(iterations)) if k not in apart]
 
 
 def main() -> None:
@@ -113,8 +115,8 @@ def main() -> None:
               f"{100 * job.error:+.3f}%, mean start error {100 * job.start_error:.3f}%")  # fmt: skip
     if host_only:
         print(f"{len(host_only)} traces without a device: largest makespan error {100 * max(host_only):.3f}%")
-    print("\n| trace | iterations | median iteration ms | its error % | median error % | spread % |")
-    print("|---|---|---|---|---|---|")
+    print("\n| trace | iterations | set apart | median iteration ms | its error % | median error % | spread % |")
+    print("|---|---|---|---|---|---|---|")
     for name, predictions in held.items():
         print(held_row(name, predictions))
     cpu = [of for name, of in held.items() if name.startswith("cpu-pairs")]
@@ -122,6 +124,10 @@ def main() -> None:
         errors = [float(np.median([abs(one.error) for one in of])) for of in cpu]
         print(f"\n{len(cpu)} CPU traces: median error {100 * float(np.median(errors)):.2f}%, "
               f"median spread {100 * float(np.median([of[0].spread for of in cpu])):.2f}%")  # fmt: skip
+    alike = [[abs(one.error) for one in of] for of in held.values() if of[0].spread < ALIKE]
+    if alike:
+        print(f"{len(alike)} traces with a spread under {100 * ALIKE:.0f}%: median error "
+              f"{100 * float(np.median(np.concatenate(alike))):.2f}%")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ from ..schemas.etplus_document import CPU, GPU, EtPlusDocument
 from ..schemas.iterations import family_of, find_marks
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
+from .outliers import Outlier, find_outliers
 from .replay import replay
 
 __all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "predict_iteration"]
@@ -44,6 +47,13 @@ class Iterations:
     def label(self, index: int) -> str:
         """The name of an iteration's annotation."""
         return self.document.name_of(int(self.mark[index]))
+
+    @cached_property
+    def outliers(self) -> tuple[Outlier, ...]:
+        """The iterations that are not like the others; see `find_outliers`."""
+        document = self.document
+        labels = [self.label(k) for k in range(len(self))]
+        return find_outliers(document, self.of_row, self.times(document.ts, document.finish), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
         """int64 ns that each iteration takes: from when the host began it and the device had done with those before,
@@ -92,7 +102,9 @@ class HeldOut:
     Attributes:
         label: the iteration's name. index: its ordinal.
         predicted_ns, measured_ns: see `Iterations.times`.
-        others_ns: measured times of the other iterations.
+        others_ns: measured times of the other iterations that it is predicted from.
+        set_apart: iterations that are not like the others, from which nothing is predicted. This one may be among
+            them: then it is predicted as what one like the others would take.
         unknown: share of its edges that have no counterpart elsewhere and kept a lag that is no measurement of theirs.
     """
 
@@ -102,6 +114,7 @@ class HeldOut:
     measured_ns: int
     others_ns: tuple[int, ...]
     unknown: float
+    set_apart: tuple[Outlier, ...] = ()
 
     @property
     def error(self) -> float:
@@ -109,18 +122,28 @@ class HeldOut:
         return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
     @property
+    def outlier(self) -> Outlier | None:
+        """Why this iteration is not like the others, None if it is."""
+        return next((one for one in self.set_apart if one.iteration == self.index), None)
+
+    @property
     def spread(self) -> float:
-        """(longest − shortest) / median of the measured times of all iterations."""
+        """(longest − shortest) / median of the measured times of this iteration and those it is predicted from."""
         times = [self.measured_ns, *self.others_ns]
         middle = float(np.median(times))
         return (max(times) - min(times)) / middle if middle else 0.0
 
 
-def predict_iteration(graph: ReplayGraph, index: int, constants: Constants | None = None) -> HeldOut:
+def predict_iteration(
+    graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
+) -> HeldOut:
     """Predict iteration `index` (from 0; negative from the last) of a graph of one rank.
 
     The iterations before it are replayed as they were measured, so that streams and launch queue are as full as they
     were when it began; everything that is timed in it comes from the other iterations.
+
+    Args:
+        keep_outliers: predict from iterations that are not like the others, too.
 
     Raises:
         ConvertError: fewer than three iterations. UsageError: no such iteration.
@@ -130,15 +153,21 @@ def predict_iteration(graph: ReplayGraph, index: int, constants: Constants | Non
     if not -count <= index < count:
         raise UsageError(f"iteration {index}: the trace has {count}, numbered from 0")
     index %= count
-    held, unknown = held_out_graph(graph, iterations, index)
+    set_apart = () if keep_outliers else iterations.outliers
+    unused = [one.iteration for one in set_apart if one.iteration != index]
+    held, unknown = held_out_graph(graph, iterations, index, unused)
     result = replay(held, constants or fit_constants(graph))
     measured = iterations.times(graph.document.ts, graph.document.finish)
     predicted = iterations.times(result.start, result.end)
-    others = tuple(np.delete(measured, index).tolist())
-    return HeldOut(iterations.label(index), index, int(predicted[index]), int(measured[index]), others, unknown)
+    others = tuple(np.delete(measured, [index, *unused]).tolist())
+    return HeldOut(
+        iterations.label(index), index, int(predicted[index]), int(measured[index]), others, unknown, set_apart
+    )
 
 
-def held_out_graph(graph: ReplayGraph, iterations: Iterations, index: int) -> tuple[ReplayGraph, float]:
+def held_out_graph(
+    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int] = ()
+) -> tuple[ReplayGraph, float]:
     """The graph with the lags of one iteration replaced by medians of the same edges in the others.
 
     An edge is the same if it leads to the same point (start, submission or end) of the same call: the same names from
@@ -149,13 +178,16 @@ def held_out_graph(graph: ReplayGraph, iterations: Iterations, index: int) -> tu
     trace). So host work and the rest are both scaled by what the other iterations take, as a whole, over the sum of
     their medians: by the median of these ratios.
 
+    Args:
+        unused: iterations whose lags do not count.
+
     Returns:
         the graph; and the share of the iteration's edges that had no counterpart.
     """
     edges = graph.edges
     row = graph.row[edges.target]
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
-    chosen = np.flatnonzero((iteration >= 0) & np.isin(edges.kind, _MEASURED))
+    chosen = np.flatnonzero((iteration >= 0) & ~np.isin(iteration, unused) & np.isin(edges.kind, _MEASURED))
     row, iteration = row[chosen], iteration[chosen]
     path = _paths(graph.document)
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])

@@ -198,7 +198,7 @@ def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
         assert any(part in line for line in lines), part
     told = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
     assert told["constants"][0]["clock_skew_ns"] == 8000 and told["unexplained"]["count"] == 3
-    assert told["base_error"] == told["makespan_ns"]["error"] == 0
+    assert told["base_error"]["makespan"] == told["makespan_ns"]["error"] == 0
 
 
 def test_the_link_report_says_how_clocks_differ() -> None:
