@@ -10,6 +10,7 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.predictor.graph import UNKNOWN, ReplayGraph
+from etplus.predictor.iterations import predict_iteration
 from etplus.predictor.replay import fit_constants
 from etplus.predictor.summary import summarize
 from etplus.schemas.etplus_document import GPU
@@ -206,3 +207,19 @@ def test_the_link_report_says_how_clocks_differ() -> None:
         report = link(None, orjson.dumps(kineto_document(program.played()[0].events))).report
         assert report.dependencies.get("clock_skew_ns") == (8000 if program.ahead else None)
         assert ("clocks of host and device differ by 8.0 us" in report.to_text()) == bool(program.ahead)
+
+
+def test_an_iteration_is_not_predicted_from_its_own_unknown_wait() -> None:
+    """Four steps of 1 ms, a kernel each; the stream stalls for 64 ms in the third, and a call waits for it."""
+    trace, now = Timeline(), 0.0
+    for step in range(4):
+        stall = STALL if step == 2 else 0.0
+        trace.op(f"ProfilerStep#{step}", now, 1000 + stall, category="user_annotation")
+        trace.launch("k", now + 10, 5, now + 17 + stall, 500)
+        trace.call("cudaDeviceSynchronize", now + 20, 500 + stall)
+        now += 1000 + stall + 10
+    graph = trace.graph()
+    assert after(graph).unexplained.count == 1
+    held = [predict_iteration(graph, step) for step in range(4)]
+    assert held[2].measured_ns > STALL * 1000 and held[2].predicted_ns < 1_100_000
+    assert all(abs(one.error) < 0.01 for one in (held[0], held[1], held[3]))
