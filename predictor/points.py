@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -67,11 +66,6 @@ class Points:
         """Measured ns from points to points."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
-
-    def named(self, rows: IntColumn, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Which of the rows have a name with the pattern in it."""
-        wanted = np.array([pattern.search(name) is not None for name in self.document.names], np.bool_)
-        return wanted[self.document.name[rows]]
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
         """Source and target rows of the document's edges of some kinds, where both have a time."""
