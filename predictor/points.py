@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ..schemas.columns import IntColumn
 from ..schemas.etplus_document import GPU, EtPlusDocument

@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.linker import link
+from etplus.predictor.critical import critical_path
 from etplus.predictor.graph import UNKNOWN, ReplayGraph
 from etplus.predictor.iterations import predict_iteration
 from etplus.predictor.replay import fit_constants
@@ -111,6 +112,13 @@ def test_unknown_waits_are_counted_and_fixed(program: Program) -> None:
     told = summarize(base, constants).to_dict()
     assert told["unexplained"]["count"] == len(waits)
     assert any("nothing in the trace explains" in note for note in told["notes"]) == bool(waits)
+
+
+def test_the_critical_path_names_what_waits() -> None:
+    path = critical_path(after(CASES["opening synchronisation"].graph()))
+    assert path.by_op["unknown wait", "cudaDeviceSynchronize"] == path.by_kind["unknown wait"] == OPENING * 1000
+    path = critical_path(after(CASES["stall"].graph()))
+    assert path.by_op["unknown wait", "k"] == (STALL + GAP) * 1000
 
 
 def test_a_removed_call_waits_for_nothing() -> None:
