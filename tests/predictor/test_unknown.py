@@ -1,4 +1,4 @@
-"""Unexplained waits, clocks that differ, latencies and gaps that are none: made traces whose truth is known."""
+"""Unexplained waits, clocks that differ, latencies and gaps beyond their limits: made traces of known truth."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def test_unknown_waits_are_counted_and_fixed(program: Program) -> None:
     assert base.unexplained.share == base.unexplained.ns / base.makespan_ns
     assert after(graph, "cpu*0", "gpu*0", "launch_latency=0us").makespan_ns >= base.unexplained.ns
     assert constants.clock_skew_ns == (8000 if program.ahead else 0)
-    told = summarize(base, constants).to_dict()
-    assert told["unexplained"]["count"] == len(waits)
-    assert any("nothing in the trace explains" in note for note in told["notes"]) == bool(waits)
+    numbers = summarize(base, constants).to_dict()
+    assert numbers["unexplained"]["count"] == len(waits)
+    assert any("nothing in the trace explains" in note for note in numbers["notes"]) == bool(waits)
 
 
 def test_the_critical_path_names_what_waits() -> None:
@@ -144,7 +144,7 @@ def test_waits_at_the_same_time_count_once() -> None:
 
 
 @pytest.mark.parametrize("jitter", [4.0, 12.0])
-def test_noise_is_no_unknown_wait(jitter: float) -> None:
+def test_noise_does_not_count_as_unknown_waits(jitter: float) -> None:
     """Latencies of 10 to 10 + jitter µs, gaps of 1 to 1 + jitter, a call that finds nothing pending and takes 60."""
     rng = random.Random(5)
     trace, now, free = Timeline(), 0.0, 0.0
@@ -160,7 +160,7 @@ def test_noise_is_no_unknown_wait(jitter: float) -> None:
     assert after(trace.graph()).unexplained.count == 0
 
 
-def test_what_is_too_long_is_no_latency() -> None:
+def test_latencies_over_their_limit_are_not_fitted() -> None:
     """Four launches on an idle stream whose work begins 2.5 to 6 ms later (seen on a V100, `simple_add`); then a trace
     in which most begin after 9 µs."""
     trace = Timeline()
@@ -179,8 +179,8 @@ def test_what_is_too_long_is_no_latency() -> None:
     assert after(graph).time.tolist() == graph.measured.tolist()
 
 
-def test_a_gap_that_is_too_long_is_no_gap() -> None:
-    """Three kernels in a queue, two gaps of 64 ms: the fitted gap is none of them."""
+def test_gaps_over_their_limit_are_not_fitted() -> None:
+    """Three kernels in a queue, two gaps of 64 ms: neither is fitted."""
     trace = Timeline()
     trace.op("op", 0, 200_000)
     for k in range(3):
@@ -205,9 +205,9 @@ def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
         "nothing in the trace explains",
     ):
         assert any(part in line for line in lines), part
-    told = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
-    assert told["constants"][0]["clock_skew_ns"] == 8000 and told["unexplained"]["count"] == 3
-    assert told["base_error"] == told["makespan_ns"]["error"] == 0
+    numbers = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
+    assert numbers["constants"][0]["clock_skew_ns"] == 8000 and numbers["unexplained"]["count"] == 3
+    assert numbers["base_error"] == numbers["makespan_ns"]["error"] == 0
 
 
 def test_the_link_report_says_how_clocks_differ() -> None:
