@@ -24,7 +24,7 @@ __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 
 _WIDTH = 80
 _TOP = 8
-_NAME = 41
+_NAME = 39
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ def _path_lines(title: str, path: CriticalPath, total: int, *, ops: bool = True)
     lines = textwrap.wrap(f"{title}: {shares}", _WIDTH, subsequent_indent=" " * 4)
     for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]:
         share = 100 * ns / max(total, 1)
-        lines.append(f"  {share:5.1f}% {_us(ns):>16}  {kind:10} {shortened(name, _NAME)}")
+        lines.append(f"  {share:5.1f}% {_us(ns):>16}  {kind:12} {shortened(name, _NAME)}")
     return lines
 
 
