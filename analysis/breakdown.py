@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.iterations import find_marks
 from ..trace.columns import IntColumn
-from ..trace.conventions import KERNEL_CATEGORIES, PROFILER_STEP, UNATTACHED_REASONS
+from ..trace.conventions import KERNEL_CATEGORIES, UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, sums, union
-from ..trace.tables import ANNOTATION
+from ..trace.tables import ANNOTATION, MODULE
 from ..trace.trace import Trace
 
 __all__ = [
@@ -26,10 +26,10 @@ __all__ = [
     "device_use",
     "host_use",
     "iterations",
+    "launched_in",
     "stream_use",
 ]
 
-_OPTIMIZER = re.compile(r"Optimizer\.step#")
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
 
@@ -279,7 +279,9 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
-    """Iterations in order: the profiler's steps, else what lies between the ends of the optimizer's steps.
+    """Iterations in order, as `schemas.iterations` finds them.
+
+    An iteration lasts as long as its annotation where that encloses it, else until the next one begins.
 
     Args:
         annotation: part of the name of the annotations that are the iterations, instead.
@@ -287,16 +289,36 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
     calls = trace.calls
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]
-    marked = _named(trace, rows, re.compile(re.escape(annotation)) if annotation is not None else PROFILER_STEP)
-    if len(marked) or annotation is not None:
-        spans = [Span(int(calls.ts[row]), int(calls.end[row])) for row in marked.tolist()]
-        names = [trace.names[calls.name[row]] for row in marked.tolist()]
+    if annotation is not None:
+        marked = _named(trace, rows, re.compile(re.escape(annotation)))
+        ends, names = calls.end[marked], [trace.names[code] for code in calls.name[marked].tolist()]
     else:
-        ends = np.unique(calls.end[_named(trace, rows, _OPTIMIZER)]).tolist()
-        spans = [Span(start, end) for start, end in itertools.pairwise(ends)]
-        names = [str(number) for number in range(1, len(spans) + 1)]
+        own = calls.kind != MODULE
+        names = [trace.names[code] for code in calls.name[rows].tolist()]
+        last = int(calls.end[own].max(initial=0))
+        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], last)
+        marked = rows[found.mark]
+        ends = calls.end[marked] if found.encloses else found.end
+        names = [names[mark] if found.steps else str(k) for k, mark in enumerate(found.mark.tolist())]
     busy = union(trace.gpu.ts, trace.gpu.end)
+    spans = map(Span, calls.ts[marked].tolist(), ends.tolist())
     return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+
+
+def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
+    """int64, for each GPU event the ordinal of the iteration in which it was launched, −1 for none.
+
+    An event of unknown launch counts by its own start.
+    """
+    gpu = trace.gpu
+    at = gpu.ts.copy()
+    for which, ts in ((gpu.call, trace.calls.ts), (gpu.runtime, trace.runtime.ts)):  # the launch itself tells best
+        at[which >= 0] = ts[which[which >= 0]]
+    order = sorted(range(len(iterations)), key=lambda k: iterations[k].start)
+    start, end = (np.array([getattr(iterations[k], name) for k in order], np.int64) for name in ("start", "end"))
+    found = np.searchsorted(start, at, side="right") - 1
+    inside = (found >= 0) & (at < np.append(end, 0)[found])
+    return np.where(inside, np.append(np.array(order, np.int64), -1)[found], -1)
 
 
 def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:

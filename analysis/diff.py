@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from .breakdown import BreakdownRow, breakdown, launched_in
+from .roofline import KernelRow, kernel_table
 from .summary import Analysis
 from .tables import number, printable, render
 
@@ -19,10 +24,13 @@ _BIGGEST = 5
 
 @dataclass(frozen=True)
 class Side:
-    """What one trace has of a row: events, their total duration, and of kernels the shares of the device's peaks."""
+    """What one trace has of a row: events, their total duration, and of kernels the shares of the device's peaks.
 
-    count: int
-    total_ns: int
+    Number and duration are those of an iteration, on average, where iterations are compared.
+    """
+
+    count: float
+    total_ns: float
     flops_share: float | None = None
     bytes_share: float | None = None
 
@@ -41,7 +49,7 @@ class DiffRow:
     b: Side | None
 
     @property
-    def change_ns(self) -> int:
+    def change_ns(self) -> float:
         """Total in B less total in A."""
         return (self.b.total_ns if self.b else 0) - (self.a.total_ns if self.a else 0)
 
@@ -57,6 +65,9 @@ class Difference:
 
     Attributes:
         a, b: names of the files. device_a, device_b: of the devices.
+        per_iteration: all numbers are of an iteration, on average; else of the whole traces.
+        iterations_a, iterations_b: how many each trace has.
+        outside_a, outside_b: GPU events launched outside iterations, and their ns; left out if iterations are compared.
         total_a, total_b: device time, ns.
         ops, kernels: by name (operators with shapes if asked for).
         damage: what is wrong with the files, in sentences.
@@ -67,8 +78,13 @@ class Difference:
     b: str
     device_a: str
     device_b: str
-    total_a: int
-    total_b: int
+    per_iteration: bool
+    iterations_a: int
+    iterations_b: int
+    outside_a: tuple[int, int]
+    outside_b: tuple[int, int]
+    total_a: float
+    total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
     damage: tuple[str, ...] = ()
@@ -84,17 +100,59 @@ class Difference:
         return sorted((row for row in self.ops if row.change_ns > 0), key=lambda row: -row.change_ns)
 
 
-def difference(a: Analysis, b: Analysis, *, by_shape: bool = False) -> Difference:
-    """Compare two traces, of whatever devices.
+def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
+    """Compare two traces, of whatever devices: an iteration of each on average, if both have iterations.
 
     Args:
         by_shape: match operators by name and shapes.
+        total: compare the whole traces, however many iterations they have.
     """
+    per_iteration = bool(a.iterations and b.iterations) and not total
+    one, other = _Part.of(a, per_iteration), _Part.of(b, per_iteration)
     return Difference(
-        a.trace.file, b.trace.file, _devices(a), _devices(b), int(a.trace.gpu.dur.sum()), int(b.trace.gpu.dur.sum()),
-        _match(_ops(a, by_shape), _ops(b, by_shape)), _match(_kernels(a), _kernels(b)),
+        a.trace.file, b.trace.file, _devices(a), _devices(b), per_iteration, len(a.iterations), len(b.iterations),
+        one.outside, other.outside, one.total_ns, other.total_ns,
+        _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
         (*a.trace.damage, *b.trace.damage),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a trace that is compared.
+
+    Attributes:
+        breakdown, kernels: as in `Analysis`, of this part.
+        iterations: by how many its numbers are divided.
+        outside: GPU events that belong to no iteration, and their ns.
+    """
+
+    breakdown: list[BreakdownRow]
+    kernels: list[KernelRow]
+    iterations: int
+    outside: tuple[int, int]
+
+    @classmethod
+    def of(cls, analysis: Analysis, per_iteration: bool) -> _Part:
+        trace, work = analysis.trace, analysis.work
+        inside = launched_in(trace, analysis.iterations) >= 0
+        outside = int(np.count_nonzero(~inside)), int(trace.gpu.dur[~inside].sum())
+        if not per_iteration:
+            return cls(analysis.breakdown, analysis.kernels, 1, outside)
+        rows = np.flatnonzero(inside)
+        part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
+        done = replace(
+            work, flops=work.flops[rows], bytes=work.bytes[rows], dtype=work.dtype[rows], call=work.call[rows]
+        )
+        return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
+
+    @property
+    def total_ns(self) -> float:
+        return self.mean(sum(row.total_ns for row in self.breakdown))
+
+    def mean(self, value: int) -> float:
+        """A sum over all iterations as the mean of one."""
+        return value if self.iterations == 1 else value / self.iterations
 
 
 def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
@@ -102,22 +160,24 @@ def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
     return sorted(rows, key=lambda row: (-abs(row.change_ns), row.name))
 
 
-def _ops(analysis: Analysis, by_shape: bool) -> dict[str, Side]:
+def _ops(part: _Part, by_shape: bool) -> dict[str, Side]:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for row in analysis.breakdown:
+    for row in part.breakdown:
         name = row.label
         groups[f"{name} {row.shapes}".rstrip() if by_shape else name].append((row.count, row.total_ns))
-    return {name: Side(sum(n for n, _ in of), sum(t for _, t in of)) for name, of in groups.items()}
+    return {
+        name: Side(part.mean(sum(n for n, _ in of)), part.mean(sum(t for _, t in of))) for name, of in groups.items()
+    }
 
 
-def _kernels(analysis: Analysis) -> dict[str, Side]:
+def _kernels(part: _Part) -> dict[str, Side]:
     """By name; the shares of peaks are those of all its rows together, weighted by time."""
     groups = defaultdict(list)
-    for row in analysis.kernels:
+    for row in part.kernels:
         groups[row.kernel].append(row)
     return {
         name: Side(
-            sum(row.count for row in rows), sum(row.total_ns for row in rows),
+            part.mean(sum(row.count for row in rows)), part.mean(sum(row.total_ns for row in rows)),
             _weighted((row.flops_share, row.flops_ns) for row in rows),
             _weighted((row.bytes_share, row.bytes_ns) for row in rows),
         )
@@ -146,17 +206,36 @@ def json_of_difference(found: Difference) -> dict[str, Any]:
 def diff_text(found: Difference, width: int, top: int = 15) -> str:
     """Tables for the terminal, of at most `top` rows each."""
     change = f", {found.total_b / found.total_a:.2f} times A" if found.total_a else ""
+    what = "ms of GPU events an iteration" if found.per_iteration else "ms of GPU events"
     head = [
-        f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} ms of GPU events",
-        f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} ms of GPU events{change}",
+        f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} {what}",
+        f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} {what}{change}",
+        *textwrap.wrap(_compared(found), width),
     ]
     head += [f"warning {sentence}" for sentence in found.damage]
     parts = ["\n".join(printable(line) for line in head)]
-    parts.append(_table("operators, by the change in total time", found.ops, width, top, above=False))
-    parts.append(_table("kernels, by the change in total time", found.kernels, width, top, above=True))
+    parts.append(_table("operators, by the change in time", found.ops, width, top, above=False))
+    parts.append(_table("kernels, by the change in time", found.kernels, width, top, above=True))
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
     parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
     return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
+
+
+def _compared(found: Difference) -> str:
+    """What is compared, and what is left out."""
+    numbers = (
+        f"{found.iterations_a:,} iteration{'s' if found.iterations_a != 1 else ''} in A, {found.iterations_b:,} in B"
+    )
+    if not found.per_iteration:
+        return f"totals of the whole traces are compared: {numbers}"
+    sides = (("A", found.outside_a), ("B", found.outside_b))
+    outside = [
+        f"{ns / _MS:,.3f} ms ({count:,} event{'s' if count != 1 else ''}) of {side}"
+        for side, (count, ns) in sides
+        if count
+    ]
+    left = f"; launched outside iterations and left out: {', '.join(outside)}" if outside else ""
+    return f"means of an iteration are compared: {numbers}{left} (--total compares the whole traces)"
 
 
 def _lacking(what: str, rows: list[DiffRow]) -> str:
@@ -184,4 +263,8 @@ def _table(title: str, rows: list[DiffRow], width: int, top: int, *, above: bool
 def _cells(side: Side | None) -> list[str | int | None]:
     if side is None:
         return ["-", "-", "-"]
-    return [side.count, number(side.total_ns / _MS, 3), number(side.mean_ns / _US, 1)]
+    return [
+        number(side.count, 0 if side.count == int(side.count) else 1),
+        number(side.total_ns / _MS, 3),
+        number(side.mean_ns / _US, 1),
+    ]

@@ -205,7 +205,7 @@ def _buffer_bytes(signature: Signature) -> int | None:
 def _gathered_bytes(signature: Signature) -> int | None:
     """Of the first tensor only what the indices choose is read: as much as is written."""
     outputs = signature.outputs
-    if outputs is None:
+    if not outputs:
         table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
         if table is None or indices is None or axis not in (0, "0"):
             return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..trace.intervals import sums
 from ..trace.trace import Trace
+from ..trace.unattached import with_unattached
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -31,6 +32,7 @@ from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_event
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
 _UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"
+_NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 _NOT_TOLD = ("flops_ns", "bytes_ns", "operator_ns")
 _RATES = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
 
@@ -112,6 +114,7 @@ def analyse(
         by_shape: tell operators with different shapes apart in `host_ops` and overheads.
         batch_size: samples an iteration.
     """
+    trace = with_unattached(trace)
     devices = find_devices(trace, own_devices)
     work = work_of_events(trace)
     unknown = [
@@ -126,8 +129,16 @@ def analyse(
     return Analysis(
         trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace),
         host_ops(trace, by_shape=by_shape), iterations(trace, annotation), kernel_table(trace, work, devices),
-        overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size, (*trace.tables.notes, *unknown),
+        overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
+        (*trace.notes, *_missing(trace), *unknown),
     )  # fmt: skip
+
+
+def _missing(trace: Trace) -> list[str]:
+    """What is not in the trace and makes results poorer."""
+    if not len(trace.gpu):
+        return ["the trace has no GPU events"]
+    return [] if trace.signatures else [_NO_SHAPES]
 
 
 def host_ops(trace: Trace, *, by_shape: bool = False) -> list[HostOp]:

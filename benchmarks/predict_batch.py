@@ -45,7 +45,7 @@ def from_others(
         structure, size, threads = parts(name)
         for other in sources if size == batch else ():
             one = predict(mine[f"{structure}__b{other}_t{threads}"], model, batch=BatchChange(batch))
-            measured = measured_ns(held, iterations_of(held, None)[0])
+            measured = measured_ns(held, iterations_of(held, None, keep_outliers=True))
             found[f"from batch {other}"].append((one.predicted_ns, measured))
             found[f"time at batch {other}"].append((one.measured_ns, measured))
             found[f"time at batch {other}, in proportion"].append((one.measured_ns * batch / other, measured))

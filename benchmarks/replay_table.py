@@ -2,8 +2,9 @@
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
-Pairs are linked, traces without an ET are linked alone. Makespans and starts: launch latency, gap and queue limit
-fitted once a trace, host work as measured. Held-out iterations: see `etplus.predictor.iterations`.
+Every Kineto trace is linked alone, and with its ET where it has one and ran on a device. Makespans and starts: launch
+latency, gap and queue limit fitted once a trace, host work as measured; beside them the share of the makespan in which
+something waits that nothing in the trace explains. Held-out iterations: see `etplus.predictor.iterations`.
 """
 
 from __future__ import annotations
@@ -18,39 +19,45 @@ from etplus.predictor.critical import resource_bounds
 from etplus.predictor.iterations import HeldOut, find_iterations, predict_iteration
 from etplus.predictor.ranks import couple
 from etplus.predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
-from etplus.predictor.summary import summarize
+from etplus.predictor.summary import Summary, summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import ConvertError, UsageError
+from etplus.trace.kinds import GPU
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
-JOB = "dlrm.rank"
+JOB, PAIRED = "dlrm.rank", " + ET"
+COPIES = "cuspy"
+"""A folder of the same recordings in the form of another program."""
+ALIKE = 0.1
 WHAT_IFS = ("kernel*0.5", "cpu*0")
+MAKESPAN, STARTS = 0.003, 0.005
+"""Errors that a replay may have where the unexplained share is not larger."""
 
 
 def graphs(folder: Path) -> Iterator[tuple[str, ReplayGraph, list[HeldOut]]]:
-    """By name every GPU pair and every other trace alone; and what its iterations are from each other, for which the
-    whole Kineto trace is used (an ET mostly covers one)."""
+    """By name every trace alone, with what its iterations are from each other, and every GPU pair. (Iterations are
+    those of the whole Kineto trace: an ET mostly covers one.)"""
     for kineto in sorted(folder.glob("*/*.json.gz")):
         name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
         if kineto.name.endswith(".et.json.gz") or kineto.parent.name == "et-only":
             continue
         et = kineto.with_name(f"{name}.et.json.gz")
         whole = build_graph(link(None, kineto))
-        paired = et.exists() and kineto.parent.name == "gpu-pairs"
-        graph = build_graph(link(et, kineto)) if paired else whole
-        yield f"{kineto.parent.name}/{name}", graph, held_out(whole)
+        held = [] if kineto.parent.name == COPIES else held_out(whole)
+        yield f"{kineto.parent.name}/{name}", whole, held
+        if et.exists() and kineto.parent.name == "gpu-pairs":
+            yield f"{kineto.parent.name}/{name}{PAIRED}", build_graph(link(et, kineto)), []
 
 
-def gpu_row(name: str, graph: ReplayGraph) -> str:
+def gpu_row(name: str, graph: ReplayGraph, summary: Summary) -> str:
     """Constants, errors, and what two changes would bring beside their bound."""
     constants = fit_constants(graph)
     result = replay(graph, constants)
-    summary = summarize(result, constants)
     changes = [_change(graph, result, text) for text in WHAT_IFS]
     return (
-        f"| {name.partition('/')[2]} | {summary.gpu_events:,} | {constants.launch_latency_ns / 1000:.1f} | "
+        f"| {name} | {summary.gpu_events:,} | {constants.launch_latency_ns / 1000:.1f} | "
         f"{constants.gap_ns / 1000:.1f} | {constants.queue_limit or '–'} | {summary.measured_ns / 1e6:,.2f} | "
-        f"{100 * summary.error:+.3f} | {100 * summary.start_error:.3f} | "
+        f"{100 * summary.error:+.3f} | {100 * summary.start_error:.3f} | {100 * summary.unexplained.share:.3f} | "
         f"{summary.bounds['busiest stream'] / summary.measured_ns:.3f} | {' | '.join(changes)} |"
     )
 
@@ -70,19 +77,20 @@ def held_row(name: str, held: list[HeldOut]) -> str:
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))
     return (
-        f"| {name.partition('/')[2]} | {len(held)} | {typical.measured_ns / 1e6:.2f} | {100 * typical.error:+.2f} | "
-        f"{100 * middle:.2f} | {100 * held[0].spread:.2f} |"
+        f"| {name.partition('/')[2]} | {len(held)} | {len(held[0].set_apart)} | {typical.measured_ns / 1e6:.2f} | "
+        f"{100 * typical.error:+.2f} | {100 * middle:.2f} | {100 * held[0].spread:.2f} |"
     )
 
 
 def held_out(graph: ReplayGraph) -> list[HeldOut]:
-    """Every iteration predicted from the others; [] for a trace with fewer than three."""
+    """Every iteration predicted from the others, but for those that are set apart; [] for a trace with fewer than
+    three."""
     try:
-        count = len(find_iterations(graph.document))
+        iterations = find_iterations(graph.document)
     except ConvertError:
         return []
-    constants = fit_constants(graph)
-    return [predict_iteration(graph, k, constants) for k in range(count)]
+    constants, apart = fit_constants(graph), {one.iteration for one in iterations.outliers}
+    return [predict_iteration(graph, k, constants) for k in range(len(iterations)) if k not in apart]
 
 
 def main() -> None:
@@ -91,29 +99,37 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
     arguments = parser.parse_args()
     print("| trace | GPU events | latency µs | gap µs | Q | measured ms | makespan error % | mean start error % |"
-          " busiest stream | kernel×0.5 (bound) | cpu×0 (bound) |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+          " unexplained % | busiest stream | kernel×0.5 (bound) | cpu×0 (bound) |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     ranks: list[ReplayGraph] = []
     held: dict[str, list[HeldOut]] = {}
     host_only: list[float] = []
+    off: dict[str, bool] = {}
     for name, graph, predictions in graphs(arguments.traces):
-        if np.any(graph.document.kind == 1):
-            print(gpu_row(name, graph))
+        constants = fit_constants(graph)
+        summary = summarize(replay(graph, constants), constants)
+        if np.any(graph.document.kind == GPU):
+            print(gpu_row(name, graph, summary))
+            share = summary.unexplained.share
+            off[name] = abs(summary.error) > max(MAKESPAN, share) or summary.start_error > max(STARTS, share)
         else:
-            host_only.append(abs(summarize(replay(graph, fit_constants(graph)), fit_constants(graph)).error))
-        if JOB in name:
+            host_only.append(abs(summary.error))
+        if JOB in name and name.endswith(PAIRED):
             ranks.append(graph)
         if predictions:
             held[name] = predictions
+    beyond = [name for name, of in off.items() if of]
+    print(f"\n{len(off) - len(beyond)} of {len(off)} within {MAKESPAN:.1%} and {STARTS:.1%}, or within their "
+          f"unexplained share{': not ' + ', '.join(beyond) if beyond else ''}")  # fmt: skip
     if len(ranks) > 1:
-        constants = [fit_constants(graph) for graph in ranks]
-        job = summarize(replay(couple(ranks), constants), constants)
-        print(f"\n{len(ranks)} coupled ranks of dlrm: makespan {job.measured_ns / 1e6:.2f} ms, error "
+        fitted = [fit_constants(graph) for graph in ranks]
+        job = summarize(replay(couple(ranks), fitted), fitted)
+        print(f"{len(ranks)} coupled ranks of dlrm: makespan {job.measured_ns / 1e6:.2f} ms, error "
               f"{100 * job.error:+.3f}%, mean start error {100 * job.start_error:.3f}%")  # fmt: skip
     if host_only:
         print(f"{len(host_only)} traces without a device: largest makespan error {100 * max(host_only):.3f}%")
-    print("\n| trace | iterations | median iteration ms | its error % | median error % | spread % |")
-    print("|---|---|---|---|---|---|")
+    print("\n| trace | iterations | set apart | median iteration ms | its error % | median error % | spread % |")
+    print("|---|---|---|---|---|---|---|")
     for name, predictions in held.items():
         print(held_row(name, predictions))
     cpu = [of for name, of in held.items() if name.startswith("cpu-pairs")]
@@ -121,6 +137,10 @@ def main() -> None:
         errors = [float(np.median([abs(one.error) for one in of])) for of in cpu]
         print(f"\n{len(cpu)} CPU traces: median error {100 * float(np.median(errors)):.2f}%, "
               f"median spread {100 * float(np.median([of[0].spread for of in cpu])):.2f}%")  # fmt: skip
+    alike = [[abs(one.error) for one in of] for of in held.values() if of[0].spread < ALIKE]
+    if alike:
+        print(f"{len(alike)} traces with a spread under {100 * ALIKE:.0f}%: median error "
+              f"{100 * float(np.median(np.concatenate(alike))):.2f}%")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from ..predictor.calibration import calibrated
 from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
+from ..predictor.outliers import outlier_lines
 from ..predictor.summary import shortened
 from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
@@ -39,6 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et) that etplus wrote")
     add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
     add("--iterations", metavar="A-B", help="take only these iterations of each file, from 0")
+    add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
     add("--no-table", action="store_true", help="do not cross-validate")
 
@@ -49,9 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
     documents = [open_document(file) for file in arguments.files]
     warn_of_damage(documents)
-    model = fit(documents, iterations=arguments.iterations, devices=own)
-    model = calibrated(model, documents, arguments.iterations)
+    keep = arguments.keep_outliers
+    model = fit(documents, iterations=arguments.iterations, devices=own, keep_outliers=keep)
+    model = calibrated(model, documents, arguments.iterations, keep_outliers=keep)
     write_model(model, arguments.output)
+    for file, set_apart in zip(model.files, model.outliers, strict=True):
+        for line in outlier_lines(set_apart):
+            print(f"{shortened(file, 40)}: {line}", file=sys.stderr)
     if not arguments.no_table:
         for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
             if measured:

@@ -44,7 +44,7 @@ _COMMANDS = {
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
-_SIGPIPE = 128 + 13
+_SIGPIPE = 128 + 13  # by number: Windows has no such signal
 _STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
@@ -115,7 +115,7 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
     with _signals(program, alone) as imported:
         try:
             if alone:
-                _mend_streams()
+                _repair_streams()
             arguments = parse()
             level = arguments.log_level
             imported()
@@ -124,6 +124,8 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
             lost = _lost_output()
             if lost is None or end.code:
                 raise
+            if isinstance(lost, BrokenPipeError):
+                return _SIGPIPE
             line, status = f"error: {_explained(lost)}", _BAD_INPUT
         except KeyboardInterrupt:
             line, status = _INTERRUPTED, _SIGINT
@@ -139,7 +141,7 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
 
 
 def _run(arguments: Namespace) -> int:
-    """Run the command as one transaction: unless it ends, none of its outputs appears."""
+    """Run the command as one transaction: none of its outputs appears unless it returns."""
     import logging
 
     from ..schemas.transaction import transaction
@@ -173,7 +175,7 @@ def _explained(error: Exception) -> str:
 
 
 def _lost_output() -> OSError | None:
-    """What is wrong with standard output, if anything is; what is still in its buffer is then dropped."""
+    """Flush standard output, or drop what cannot be written and return why, so that Python's exit is not disturbed."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -183,7 +185,7 @@ def _lost_output() -> OSError | None:
     return None
 
 
-def _mend_streams() -> None:
+def _repair_streams() -> None:
     """Streams that exist, take any text of a trace, and report errors of writing as their own.
 
     Where a descriptor was closed (`>&-`) Python has no stream. Standard output then is one that cannot be written to,
@@ -212,7 +214,7 @@ class _StandardOutput(io.FileIO):
 
 @contextlib.contextmanager
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
-    """Have signals end the run in order; gives what to call when the command's modules are imported.
+    """Have signals end the run in order; yields a function to call once the command's modules are imported.
 
     Until then they end the process at once: what a handler raises within an import can be printed and ignored by
     Python. From then on SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so that temporary files are removed.

@@ -10,6 +10,7 @@ import orjson
 from ..converters.convert import open_document
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
+from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped, parse_change
 from ..predictor.summary import shortened
 from ..schemas.files import open_output
@@ -47,6 +48,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
     add("--set", dest="change", metavar="batch=SIZE",
         help="predict for another batch size; batch=32:128 tells the recorded one, too")  # fmt: skip
+    add("--keep-outliers", action="store_true",
+        help="of the iterations asked for also those that are not like the others")  # fmt: skip
+    add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
     add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
 
@@ -61,12 +65,16 @@ def run(arguments: argparse.Namespace) -> int:
     documents = [open_document(file) for file in arguments.files]
     warn_of_damage(documents)
     if arguments.rank_couple:
-        done = [predict_ranks(documents, model, engine=arguments.engine, device=arguments.device, batch=batch)]
+        done = [
+            predict_ranks(
+                documents, model, engine=arguments.engine, device=arguments.device, batch=batch, force=arguments.force
+            )
+        ]
     else:
         done = [
             predict(
                 document, model, engine=arguments.engine, iterations=arguments.iterations, device=arguments.device,
-                batch=batch,
+                batch=batch, keep_outliers=arguments.keep_outliers, force=arguments.force,
             )
             for document in documents
         ]  # fmt: skip
@@ -102,6 +110,8 @@ def _lines(one: Prediction) -> Sequence[str]:
             f"{'  the same, measured':44}{_us(alone)}",
         ]
     lines += [f"{'  ' + name:44}{_us(ns)}  {_against(one, ns)}" for name, ns in one.baselines.items()]
+    lines += one.base.to_lines()
+    lines += outlier_lines(one.set_apart)
     lines += ["", f"{'op':32}{'count':>6}{'predicted':>12}{measured:>12}  by"]
     for row in one.rows[:_ROWS]:
         times = f"{row.predicted_ns / 1000:>12,.0f}{row.measured_ns / 1000:>12,.0f}"

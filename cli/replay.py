@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
+from msgspec.structs import asdict
 
 from ..converters.chrome import write_chrome
 from ..converters.convert import open_document
+from ..predictor.base_error import BaseError
 from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
+from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
 from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
 from ..predictor.summary import shortened, summarize
@@ -57,6 +61,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--predict-iteration", metavar="K",
         help="predict iteration K (from 0) from the times of the others; all for each in turn")  # fmt: skip
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
+    add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
+    add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
     add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 
@@ -70,14 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     graphs = [_graph(file) for file in arguments.files]
     warn_of_damage(graph.document for graph in graphs)
     if arguments.predict_iteration is not None:
-        held = [one for graph in graphs for one in _held_out(graph, arguments.predict_iteration)]
-        _put(arguments.json, [_held_dict(graph, one) for graph, one in held], "\n".join(_held_lines(held)))
+        held = [_held_out(graph, arguments.predict_iteration, arguments.keep_outliers) for graph in graphs]
+        plain = [_held_dict(of, one) for of in held for one in of.iterations]
+        _put(arguments.json, plain, "\n".join(_held_lines(held)))
         return 0
     jobs = [couple(graphs)] if arguments.rank_couple else graphs
     results = []
     for graph in jobs:
         constants = [fit_constants(one) for one in graphs] if arguments.rank_couple else fit_constants(graph)
         before = replay(graph, constants)
+        if what_ifs:
+            BaseError.of(before).refuse(", ".join(one.file for one in graph.documents), force=arguments.force)
         after = replay(apply_what_ifs(graph, what_ifs, constants), constants) if what_ifs else before
         summary = summarize(after, constants, before=before if what_ifs else None, what_ifs=arguments.what_if)
         results.append((after, summary))
@@ -97,35 +106,54 @@ def _graph(file: str) -> ReplayGraph:
     return build_graph(replace(document, file=Path(document.file).name))
 
 
-def _held_out(graph: ReplayGraph, which: str) -> list[tuple[ReplayGraph, HeldOut]]:
-    """Predictions of one iteration, or of all."""
-    constants = fit_constants(graph)
-    if which == "all":
-        return [(graph, predict_iteration(graph, k, constants)) for k in range(len(find_iterations(graph.document)))]
-    if not which.removeprefix("-").isdecimal() or len(which) > _DIGITS:
-        raise UsageError(f"--predict-iteration {which!r}: a number from 0, or all")
-    return [(graph, predict_iteration(graph, int(which), constants))]
+@dataclass(frozen=True)
+class _HeldOut:
+    """Iterations of a file, predicted; and the error of its replay without changes."""
+
+    file: str
+    damage: tuple[str, ...]
+    base: BaseError
+    iterations: list[HeldOut]
+    set_apart: tuple[Outlier, ...]
 
 
-def _held_dict(graph: ReplayGraph, one: HeldOut) -> dict[str, Any]:
+def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
+    """Predictions of one iteration, or of all that are like each other."""
+    constants, found = fit_constants(graph), find_iterations(graph.document)
+    set_apart = () if keep_outliers else found.outliers
+    chosen = [k for k in range(len(found)) if k not in {one.iteration for one in set_apart}]
+    if which != "all":
+        if not which.removeprefix("-").isdecimal() or len(which) > _DIGITS:
+            raise UsageError(f"--predict-iteration {which!r}: a number from 0, or all")
+        chosen = [int(which)]
+    done = [predict_iteration(graph, k, constants, keep_outliers=keep_outliers) for k in chosen]
+    return _HeldOut(graph.document.file, graph.document.damage, BaseError.of(replay(graph, constants)), done, set_apart)
+
+
+def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
     return {
-        "file": graph.document.file, "iteration": one.index, "label": one.label, "predicted_ns": one.predicted_ns,
+        "file": of.file, "iteration": one.index, "label": one.label, "predicted_ns": one.predicted_ns,
         "measured_ns": one.measured_ns, "error": one.error, "spread": one.spread, "unknown": one.unknown,
-        "others_ns": list(one.others_ns), "damage": list(graph.document.damage),
+        "others_ns": list(one.others_ns), "outlier": None if one.outlier is None else one.outlier.reason,
+        "set_apart": [asdict(outlier) for outlier in of.set_apart], "base_error": of.base.to_dict(),
+        "damage": list(of.damage),
     }  # fmt: skip
 
 
-def _held_lines(held: Sequence[tuple[ReplayGraph, HeldOut]]) -> list[str]:
+def _held_lines(files: Sequence[_HeldOut]) -> list[str]:
     lines = [f"{'iteration':30}{'predicted':>16}{'measured':>16}{'error':>9}{'spread':>9}"]
-    for _, one in held:
+    held = [one for of in files for one in of.iterations]
+    for one in held:
         name = shortened(f"{one.index} {one.label}", 29)
         lines.append(f"{_held_line(name, one.predicted_ns, one.measured_ns)}{100 * one.spread:>8.2f}%")
     if len(held) > 1:
-        total = sum(one.predicted_ns for _, one in held), sum(one.measured_ns for _, one in held)
+        total = sum(one.predicted_ns for one in held), sum(one.measured_ns for one in held)
         lines.append(_held_line("all together", *total))
-        errors = sorted(abs(one.error) for _, one in held)
-        lines.append(f"median error {100 * errors[len(errors) // 2]:.2f}%")
-    lines.append("spread: (longest - shortest) / median of all measured iterations")
+        lines.append(f"median error {float(np.median([abs(one.error) for one in held])):.2%}")
+    lines.append("spread: (longest - shortest) / median of these iterations as measured")
+    for of in files:
+        lines += [shortened(of.file, 79)] if len(files) > 1 else []
+        lines += [*of.base.to_lines(), *outlier_lines(of.set_apart)]
     return lines
 
 

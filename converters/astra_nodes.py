@@ -13,6 +13,7 @@ from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, comm_attributes, comm_node_type
 from .chakra_attributes import make, shared
 from .collectives import Communication
+from .work import work_attributes
 
 __all__ = ["DELAY", "SimNode", "write_nodes"]
 
@@ -44,11 +45,12 @@ class SimNode(NamedTuple):
 
 def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
     """Write a file; returns the number of nodes. Raises as `write_chakra` does."""
-    messages = (_message(document, node, rank) for node in nodes)
+    work = work_attributes(document)
+    messages = (_message(document, node, rank, work) for node in nodes)
     return write_chakra(path, GlobalMetadata(version=CHAKRA_VERSION), messages)
 
 
-def _message(document: Trace, node: SimNode, rank: int) -> Node:
+def _message(document: Trace, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]) -> Node:
     return Node(
         id=node.id,
         name="delay" if node.row == DELAY else document.name_of(node.row),
@@ -56,11 +58,13 @@ def _message(document: Trace, node: SimNode, rank: int) -> Node:
         ctrl_deps=[node.caller] if node.caller else [],
         data_deps=[*dict.fromkeys(node.needs)],
         duration_micros=node.micros,
-        attr=[shared("is_cpu_op", node.on_host), *_attributes(document, node, rank)],
+        attr=[shared("is_cpu_op", node.on_host), *_attributes(document, node, rank, work)],
     )
 
 
-def _attributes(document: Trace, node: SimNode, rank: int) -> Iterator[AttributeProto]:
+def _attributes(
+    document: Trace, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]
+) -> Iterator[AttributeProto]:
     row = node.row
     if row != DELAY:
         yield make("node_id", int(document.id[row]))
@@ -72,3 +76,5 @@ def _attributes(document: Trace, node: SimNode, rank: int) -> Iterator[Attribute
             yield shared("tid", int(document.thread[row]))
     if node.comm is not None:
         yield from comm_attributes(node.comm, rank)
+    else:
+        yield from work.get(row, ())

@@ -23,6 +23,7 @@ from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, comm_rows, survey
 from .dependencies import Dependencies, dependencies
 from .host import host_rows, host_work
+from .work import work_attributes
 
 __all__ = ["CHAKRA_VERSION", "Written", "chakra_messages", "comm_attributes", "comm_node_type", "rounded", "write_et"]
 
@@ -85,6 +86,7 @@ def chakra_messages(
 
 def _nodes(document: Trace, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> Iterator[Node]:
     talks = {comm.row: comm for comm in comms.found}
+    work = work_attributes(document)
     durations = _durations(document)
     micros = rounded(durations, _lanes(document), np.where(document.ts >= 0, document.ts, 0))
     ids = document.id
@@ -108,6 +110,8 @@ def _nodes(document: Trace, needs: Dependencies, comms: RankComms, memory_nodes:
         node.attr.extend(_time_attributes(document, row, int(durations[row]), node))
         if comm is not None:
             node.attr.extend(comm_attributes(comm, comms.rank))
+        elif node.type == NodeType.COMP_NODE:
+            node.attr.extend(work.get(row, ()))
         if len(kinds):
             node.attr.append(make("data_dep_kinds", kinds.tolist()))
         if document.parent[row] >= 0 and document.parent_row[row] < 0:

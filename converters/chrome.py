@@ -1,4 +1,4 @@
-"""ET+ as a Chrome trace for the Perfetto UI: ops, runtime calls and GPU events as slices, edges as flows.
+"""ET+ as a Chrome trace in Kineto's form: ops, runtime calls and GPU events as slices, edges as flows.
 
 Facts about the reader (Perfetto's trace processor): events of equal time keep their order in the file; a flow event
 binds to the innermost slice that is open on its thread when it is read, so that it stands right behind its slice; one
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
+from .kineto_form import arguments, category, header
 
 __all__ = ["ChromeTrace", "write_chrome"]
 
@@ -31,6 +33,14 @@ _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
 _FLOWS_PER_PROCESS = 1 << 32
+"""More than any correlation, which has 32 bits."""
+_PROGRAM = 1_000_000
+"""Process id of the program, if it is unknown or the number of a device."""
+_GPU_SORT = 5_000_000
+"""Devices are shown after programs, with the number that Kineto adds."""
+_PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
+_KINETO_FLOWS = {"launch": "ac2g"}
+"""Kind of edge to the category of the flow that Kineto writes for it."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +61,12 @@ class ChromeTrace:
 def write_chrome(
     documents: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
-    """Write one Chrome trace of one or several ranks, a process each; gzipped if the name ends in ".gz".
+    """Write one Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
 
-    Times are µs since the first event of all ranks. Where ops overlap on a thread without nesting (collectives that
-    run elsewhere), the later one stands on a track of its own below.
+    Events have Kineto's categories and arguments, and launches are "ac2g" flows. One rank has Kineto's processes: the
+    program, with its thread ids, and each device, with its streams; of several ranks each is one process. Times are µs
+    since the first event of all ranks, `baseTimeNanoseconds`. GPU events keep their durations to the ns. Where events
+    overlap on a thread without nesting (collectives that run elsewhere), the later one is on a track of its own below.
 
     Args:
         documents: by rank.
@@ -70,10 +82,14 @@ def write_chrome(
     zero = min(one.base_time_ns + one.span[0] for one in timed)
     slices = flows = left_out = 0
     with open_output(path) as file:
-        file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+        fields = header(timed[0], zero)
+        if len(documents) > 1:
+            fields.pop("distributedInfo", None)  # it is one rank's
+        file.write(orjson.dumps(fields)[:-1] + b',"traceEvents":[\n')
         lead = b""
         for rank, document in documents.items():
-            process = _Process.of(document, rank, zero, titles[rank] if titles else f"rank {rank}")
+            title = titles[rank] if titles else f"rank {rank}"
+            process = _Process.of(document, rank, zero, title, alone=len(documents) == 1)
             for event in process.events():
                 file.write(lead + orjson.dumps(event))
                 lead = b",\n"
@@ -92,7 +108,8 @@ class _Process:
         rows: int64, rows with a time, in the order in which their slices are written.
         track: int64, one entry a row of the document, ascending in the order in which tracks are to be shown; lane:
             int64, 0, or more for a row that overlaps another one of its track.
-        tid: int64, a number for track and lane that no other process has. (Perfetto mixes up threads that share one.)
+        pid, tid: int64, one entry a row of the document. Of several ranks the pid is the rank, and no two processes
+            have a tid in common (Perfetto mixes up threads that share one).
         finish: int64 ns, one entry a row of the document, as shown.
         flows: int64 (m, 2), source and target row; kinds: their kinds.
     """
@@ -103,29 +120,33 @@ class _Process:
     zero: int
     rows: IntColumn
     lane: IntColumn
+    pid: IntColumn
     tid: IntColumn
     finish: IntColumn
     flows: IntColumn
     kinds: IntColumn
+    alone: bool
 
     @staticmethod
-    def of(document: Trace, rank: int, zero: int, title: str) -> _Process:
+    def of(document: Trace, rank: int, zero: int, title: str, *, alone: bool) -> _Process:
         rows = np.flatnonzero(document.timed)
         track, lane, finish = _tracks(document, rows)
         tid = np.zeros(len(document), np.int64)
         pairs = np.stack([track[rows], lane[rows]], axis=1)
         tid[rows] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1) + _TRACKS_PER_PROCESS * (rank + 1)
+        pid = np.full(len(document), rank)
+        if alone:
+            pid, tid = _kineto_threads(document, lane, tid)
         source, target, kind = document.edges.T
         shown = document.timed[source] & document.timed[target] & (finish[target] > document.ts[source])
         order = rows[np.lexsort((document.id[rows], -finish[rows], document.ts[rows]))]
         flows = np.stack([source[shown], target[shown]], axis=1)
         zero -= document.base_time_ns
-        return _Process(document, rank, title, zero, order, lane, tid, finish, flows, kind[shown])
+        return _Process(document, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], alone)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""
-        yield {"ph": "M", "pid": self.rank, "name": "process_name", "args": {"name": self.title}}
-        yield {"ph": "M", "pid": self.rank, "name": "process_sort_index", "args": {"sort_index": self.rank}}
+        yield from self._process_names()
         yield from self._thread_names()
         leaving, arriving = _by_row(self.flows[:, 0]), _by_row(self.flows[:, 1])
         begun, late = set[int](), []
@@ -145,29 +166,49 @@ class _Process:
     def _slice(self, row: int, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
         document = self.document
         ts = int(document.ts[row])
-        args: dict[str, Any] = {"id": int(document.id[row]), "dur_ns": int(document.dur[row])}
-        if "args" in record:
-            args["kineto"] = orjson.Fragment(bytes(record["args"]).decode("utf-8", "replace"))
         return {
-            "ph": "X", "pid": self.rank, "tid": int(self.tid[row]), "cat": _category(document, row),
-            "name": document.name_of(row), "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": args,
+            "ph": "X", "cat": category(document, row), "name": document.name_of(row), **self._place(row),
+            "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": arguments(document, row, record),
         }  # fmt: skip
 
+    def _place(self, row: int) -> dict[str, int]:
+        return {"pid": int(self.pid[row]), "tid": int(self.tid[row])}
+
     def _flow(self, flow: int, row: int, ts: int, phase: str) -> dict[str, Any]:
-        kind = EDGE_KINDS[self.kinds[flow]]
+        kind = _KINETO_FLOWS.get(EDGE_KINDS[self.kinds[flow]], EDGE_KINDS[self.kinds[flow]])
         event = {
-            "ph": phase, "pid": self.rank, "tid": int(self.tid[row]), "cat": kind, "name": kind,
-            "id": self.rank * _FLOWS_PER_PROCESS + flow + 1, "ts": self._us(ts),
+            "ph": phase, "id": self.ids[flow], **self._place(row), "ts": self._us(ts), "cat": kind, "name": kind,
         }  # fmt: skip
         return {**event, "bp": "e"} if phase == "f" else event
+
+    @cached_property
+    def ids(self) -> list[int]:
+        """Of each flow; as Kineto has it a launch's is the correlation, if no other launch has it (graph launches)."""
+        ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
+        correlation = self.document.correlation[self.flows[:, 1]]
+        own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
+        first = np.zeros(len(own), np.bool_)
+        first[np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]]] = True
+        of_flow: list[int] = np.where(first & (correlation < _FLOWS_PER_PROCESS), correlation, ids).tolist()
+        return of_flow
+
+    def _process_names(self) -> Iterator[dict[str, Any]]:
+        gpu = self.document.kind == GPU
+        for pid in np.unique(self.pid[self.rows]).tolist():
+            on_gpu = bool(np.any(gpu & (self.pid == pid))) and self.alone
+            named = {"name": self.title, "sort_index": pid + _GPU_SORT * on_gpu}
+            if self.alone:
+                named["labels"] = f"GPU {pid}" if on_gpu else "CPU"
+            for key, value in named.items():
+                yield {"ph": "M", "pid": pid, "tid": 0, "name": _PROCESS[key], "args": {key: value}}
 
     def _us(self, ns: int) -> float:
         return (ns - self.zero) / 1000
 
     def _thread_names(self) -> Iterator[dict[str, Any]]:
         document, rows = self.document, self.rows
-        tids, first = np.unique(self.tid[rows], return_index=True)
-        for tid, row in zip(tids.tolist(), rows[first].tolist(), strict=True):
+        first = np.unique(np.stack([self.pid[rows], self.tid[rows]]), axis=1, return_index=True)[1]
+        for row in rows[first].tolist():
             if document.kind[row] == GPU:
                 name = f"stream {document.stream[row]}"
                 if len(np.unique(document.device[document.kind == GPU])) > 1:
@@ -177,9 +218,9 @@ class _Process:
                 name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             if self.lane[row]:
                 name += f", overlapping ({self.lane[row]})"
-            common = {"ph": "M", "pid": self.rank, "tid": tid}
+            common = {"ph": "M", **self._place(row)}
             yield {**common, "name": "thread_name", "args": {"name": name}}
-            yield {**common, "name": "thread_sort_index", "args": {"sort_index": tid}}
+            yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(self.tid[row])}}
 
 
 def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
@@ -202,13 +243,39 @@ def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, Int
     return track, lane, finish
 
 
+def _kineto_threads(document: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Process and thread of each row as Kineto has them; `spare` are the numbers of threads that it does not name."""
+    gpu = document.kind == GPU
+    program, devices = _number(document.header.get("pid")), set(document.device[gpu].tolist())
+    pid = np.where(gpu, document.device, _PROGRAM if program is None or program in devices else program)
+    tid = np.where(gpu, document.stream, spare)
+    calls = np.flatnonzero((document.kind == RUNTIME) & document.timed)
+    calls = calls[np.unique(document.thread[calls], return_index=True)[1]]
+    taken = set(tid[gpu].tolist())
+    for row, record in zip(calls.tolist(), document.records(calls), strict=True):
+        system = _number(record.get("tid"))
+        if system is not None and system not in taken:
+            taken.add(system)
+            tid[(document.thread == document.thread[row]) & ~gpu] = system
+    return pid, np.where(lane > 0, spare, tid)
+
+
+def _number(raw: msgspec.Raw | None) -> int | None:
+    text = b"" if raw is None else bytes(raw)
+    return int(text) if text.isdigit() and len(text) < 19 else None
+
+
 def _fits(document: Trace, finish: IntColumn, open_rows: list[int], row: int) -> bool:
     """Whether a row nests in or follows the open ones of a lane; those that have ended are closed."""
     while open_rows and finish[open_rows[-1]] <= document.ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:
         last = open_rows[-1]
-        if finish[last] - document.ts[row] > _OVERLAP_NS or document.ts[row] - document.ts[last] < _LEAST_NS:
+        if (
+            document.kind[row] == GPU
+            or finish[last] - document.ts[row] > _OVERLAP_NS
+            or document.ts[row] - document.ts[last] < _LEAST_NS
+        ):
             return False
         finish[last] = document.ts[row]
         open_rows.pop()
@@ -221,11 +288,3 @@ def _by_row(rows: IntColumn) -> dict[int, list[int]]:
     for flow, row in enumerate(rows.tolist()):
         result.setdefault(row, []).append(flow)
     return result
-
-
-def _category(document: Trace, row: int) -> str:
-    kind = document.kind[row]
-    if kind == GPU:
-        category: str = document.categories[document.category[row]]
-        return category
-    return "runtime" if kind == RUNTIME else "cpu_op"

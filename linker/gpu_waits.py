@@ -125,8 +125,8 @@ class Waits:
 def find_waits(linked: LinkedTrace, gpu: GpuOrder) -> Waits:
     """Find every wait; see the module's docstring for the sources."""
     finder = _Finder(linked, gpu)
-    told = finder.from_records()
-    finder.from_runtime_calls(told)
+    resolved = finder.from_records()
+    finder.from_runtime_calls(resolved)
     finder.from_blocking_copies()
     return Waits(
         _pairs(finder.event), _pairs(finder.sync), _pairs(finder.blocking), _pairs(finder.released),
@@ -206,7 +206,7 @@ class _Finder:
 
     def from_records(self) -> set[int]:
         """Use the cuda_sync records; returns the runtime calls (positions) whose wait they say."""
-        events, told = self.linked.kineto.events, set[int]()
+        events, resolved = self.linked.kineto.events, set[int]()
         for text in events.args_of(events.rows("cuda_sync")):
             try:
                 args = msgspec.json.decode(text, type=_SyncArgs)
@@ -217,15 +217,15 @@ class _Finder:
                 continue
             device = args.device if isinstance(args.device, int) else -1
             if args.kind == "Context Sync":
-                told.add(call)
+                resolved.add(call)
                 self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in self.gpu.streams(device, -1)])
             elif args.kind == "Stream Sync":
-                told.add(call)
+                resolved.add(call)
                 self._wait_for(call, self._on_stream(device, args.stream, self._ts(call)))
             elif args.kind in ("Event Sync", "Stream Wait Event"):
                 record = self._call_with(args.record)
                 if record is not None and self._streams(device, args.wait_on_stream):
-                    told.add(call)
+                    resolved.add(call)
                 recorded = [] if record is None else self._on_stream(device, args.wait_on_stream, self._ts(record))
                 if not recorded:
                     self.unresolved += 1
@@ -234,21 +234,21 @@ class _Finder:
                 else:
                     waiting = [self.gpu.first_after(k, self._ts(call)) for k in self._streams(device, args.stream)]
                     self.event += [(a, b) for a in recorded for b in waiting if b >= 0 and a != b]
-        return told
+        return resolved
 
-    def from_runtime_calls(self, told: set[int]) -> None:
+    def from_runtime_calls(self, resolved: set[int]) -> None:
         """Synchronising calls and stream waits of which no record says what they wait for."""
         events, rows = self.linked.kineto.events, self.linked.runtime_row
         names = events.name[rows]
         whole = named(events.names, names, DEVICE_SYNCHRONIZE)
         for call in np.flatnonzero(named(events.names, names, SYNCHRONIZE)).tolist():
-            if call in told:
+            if call in resolved:
                 continue
             if whole[call]:
                 self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in range(len(self.gpu.key))])
             else:
                 self._infer_pending(call)
-        stream_waits = set(np.flatnonzero(named(events.names, names, STREAM_WAIT)).tolist()) - told
+        stream_waits = set(np.flatnonzero(named(events.names, names, STREAM_WAIT)).tolist()) - resolved
         self._infer_stream_waits(self.runtime_ts[sorted(stream_waits)])
 
     def from_blocking_copies(self) -> None:

@@ -8,6 +8,7 @@ on rooted collectives and messages that input is the root or the peer instead.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -156,12 +157,13 @@ def _members(ranks: Any) -> frozenset[int]:
 
 
 def _nodes(et: ExecutionTrace, name: str) -> Iterator[dict[str, Any]]:
-    """The nodes with a name, decoded, the first ones of many."""
+    """The nodes with a name, decoded, the first ones of many; those that cannot be decoded say nothing."""
     if name not in et.names:
         return
     rows = np.flatnonzero(et.name == et.names.index(name))[:_NODES_READ]
     for text in et.texts.of(rows):
-        yield msgspec.json.decode(text)
+        with contextlib.suppress(*UNREADABLE):
+            yield msgspec.json.decode(text, type=dict[str, Any])
 
 
 def _listed(init: dict[str, Any]) -> list[Any]:
@@ -190,7 +192,9 @@ def _rank_of_collective(node: dict[str, Any]) -> tuple[int, int | None] | None:
         return None
     if collective_type(Comm(), name) not in _NOT_ROOTED:
         return None
-    attrs = {a.get("name"): a.get("value") for a in node.get("attrs", ()) if isinstance(a, dict)}
+    given = node.get("attrs")
+    listed = [a for a in given if isinstance(a, dict)] if isinstance(given, list) else []
+    attrs = {str(a.get("name")): a.get("value") for a in listed}
     if group[1] == _DEFAULT_GROUP:
         size = attrs.get("pg_size")
         return rank, size if _is_count(size) else None

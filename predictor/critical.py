@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..trace.columns import IntColumn
-from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, ReplayGraph
+from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 from .replay import Replay
 
 __all__ = ["CriticalPath", "critical_path", "resource_bounds"]
@@ -26,7 +26,8 @@ class CriticalPath:
     Attributes:
         edge: int64, its edges in order of time.
         by_kind: ns by kind of edge, the largest first.
-        by_op: ns by (kind, name): kernels, and calls whose host work it is; the largest first.
+        by_op: ns by (kind, name): kernels, calls whose host work it is, and what waits for unknown reasons; the largest
+            first.
     """
 
     edge: IntColumn
@@ -49,11 +50,12 @@ def critical_path(replay: Replay) -> CriticalPath:
     kinds: Counter[str] = Counter()
     ops: Counter[tuple[str, str]] = Counter()
     names = _Names(replay.graph)
+    owners = np.where(edges.kind == UNKNOWN, replay.graph.row[edges.target], edges.owner)
     for kind, owner, lag in zip(
-        edges.kind[edge].tolist(), edges.owner[edge].tolist(), replay.lag[edge].tolist(), strict=True
+        edges.kind[edge].tolist(), owners[edge].tolist(), replay.lag[edge].tolist(), strict=True
     ):
         kinds[LINK_KINDS[kind]] += lag
-        if kind in (HOST, DURATION, COMM):
+        if kind in (HOST, DURATION, COMM, UNKNOWN):
             ops[LINK_KINDS[kind], names.of(owner)] += lag
     return CriticalPath(edge, _ranked(kinds), _ranked(ops))
 

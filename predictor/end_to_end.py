@@ -8,20 +8,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
-from .constants import Constants
+from .base_error import BaseError
+from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
 from .fitting import measured_ns, own_times
 from .graph import COMM, DURATION, HOST, ReplayGraph
-from .iterations import Iterations
 from .lags import iterations_of, places, transfer_key
 from .model_file import FittedModel
+from .outliers import Outlier
 from .pricing import Pricing
 from .ranks import couple, match_collectives
 from .replay import build_graph, replay
@@ -60,12 +62,14 @@ class Prediction:
         baselines: names to ns: what one would say without an engine.
         rows: by operator, the longest measured first.
         unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
+        base: error of the replay of the measured times.
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
         shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
         unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
             None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
             time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
+        set_apart: iterations that were asked for and are not predicted, since they are not like the others.
     """
 
     file: str
@@ -76,10 +80,12 @@ class Prediction:
     baselines: dict[str, int]
     rows: tuple[OpRow, ...]
     unknown: float
+    base: BaseError
     changed: bool = False
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()
     unhindered: tuple[int, int] | None = None
+    set_apart: tuple[Outlier, ...] = ()
 
     @property
     def error(self) -> float:
@@ -99,6 +105,8 @@ class Prediction:
             "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.unhindered,
+            "base_error": self.base.to_dict(),
+            "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
             "notes": list(self.notes),
             "ops": [
                 {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
@@ -112,31 +120,30 @@ class _Job:
 
     def __init__(
         self, document: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
-        batch: BatchChange | None,
+        batch: BatchChange | None, keep_outliers: bool = True,
     ) -> None:  # fmt: skip
-        self.document, self.model, self.wanted = document, model, wanted
-        self.of_row, self.chosen, self._found = iterations_of(document, wanted)
+        self.document, self.model = document, model
+        chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
+        self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
         self.shapes = None if batch is None else with_batch(document, batch)
         self.trace: Trace = document if self.shapes is None else self.shapes.trace
         self.pricing = Pricing(model, self.trace, device, beyond=batch is not None)
         self._changed, self._moved = changed, device is not None
 
-    @property
-    def split(self) -> Iterations | None:
-        """The iterations, if some are asked for."""
-        return self._found if self.wanted is not None else None
-
     @cached_property
     def measured(self) -> int:
         """ns that was measured."""
-        if self.split is None:
-            return measured_ns(self.document, self.of_row)
-        return int(self.split.times(self.document.ts, self.document.finish)[self.chosen].sum())
+        return measured_ns(self.document, self.chosen)
 
     @cached_property
     def graph(self) -> ReplayGraph:
         """The replay graph as measured."""
         return build_graph(self.document)
+
+    @cached_property
+    def base(self) -> BaseError:
+        """Error of the replay of the graph as measured, with constants of its own."""
+        return BaseError.of(replay(self.graph, fit_constants(self.graph)))
 
     @cached_property
     def priced(self) -> tuple[IntColumn, dict[int, str], float]:
@@ -193,7 +200,7 @@ class _Job:
         done = replay(self.graph.with_lags(lags), _constants(self.model))
         if self.split is None:
             return done.makespan_ns
-        return int(self.split.times(done.start, done.end)[self.chosen].sum())
+        return int(self.split.times(done.start, done.end)[self.chosen.index].sum())
 
     def walked(self, *, wait: bool = True) -> int:
         """ns of the iterations by the overheads engine."""
@@ -244,7 +251,7 @@ class _Job:
             found["GPU time of the busiest stream, measured"] = int(busy.max())
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
-            found["mean of the traces fitted on"] = round(each * len(self.chosen))
+            found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
         if self.shapes is not None:
             was, to = self.shapes.was, self.shapes.to
             found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
@@ -260,6 +267,9 @@ def predict(
     device: str | None = None,
     changed: bool = False,
     batch: BatchChange | None = None,
+    pooled: bool = False,
+    keep_outliers: bool = False,
+    force: bool = False,
 ) -> Prediction:
     """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
 
@@ -268,25 +278,31 @@ def predict(
         device: name of the device to predict for, of a record; by default the trace's own.
         changed: the document's shapes are not those that were measured.
         batch: predict another batch size.
+        pooled: predict all iterations, one by one, where none are asked for; otherwise the whole document.
+        keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
+        force: predict changes even on a base that is off by over 5% (`BaseError`).
 
     Raises:
-        UsageError: unknown device or iterations, or a batch size that cannot be told. ConvertError: no times in the
-            document.
+        UsageError: unknown device or iterations, a batch size that cannot be told, or a change on a base that is off
+            by too much. ConvertError: no times in the document.
     """
-    job = _Job(document, model, iterations, device, changed, batch)
+    whole = iterations is None and not pooled
+    job = _Job(document, model, iterations, device, changed, batch, keep_outliers or whole)
+    if changed or device is not None or batch is not None:
+        job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
     total = job.walked() if engine == "overheads" else job.replayed(job.priced[0])
     return Prediction(
-        document.file, engine, len(job.chosen), round(total * factor), job.measured, job.baselines(),
-        job.rows(engine), job.priced[2] if engine == "replay" else 0.0,
+        document.file, engine, len(job.chosen.index), round(total * factor), job.measured, job.baselines(),
+        job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
         changed or device is not None or batch is not None, tuple(job.pricing.notes),
-        () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor),
+        () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor), job.chosen.set_apart,
     )  # fmt: skip
 
 
 def predict_ranks(
     documents: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
-    batch: BatchChange | None = None,
+    batch: BatchChange | None = None, force: bool = False,
 ) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
     least time that equal ones took in the traces fitted on.
@@ -294,11 +310,15 @@ def predict_ranks(
     When each rank begins is taken from the traces' clocks; nothing else of their times is.
 
     Raises:
-        UsageError: fewer than two ranks, an unknown device, or a batch size that cannot be told. ConvertError: no
-            times in a document.
+        UsageError: fewer than two ranks, an unknown device, a batch size that cannot be told, or a change on a base
+            that is off by too much (`force` as in `predict`). ConvertError: no times in a document.
     """
     jobs = [_Job(document, model, None, device, False, batch) for document in documents]
     joint = couple([job.graph for job in jobs])
+    files, changed = ", ".join(document.file for document in documents), device is not None or batch is not None
+    base = BaseError.of(replay(joint, [fit_constants(job.graph) for job in jobs]))
+    if changed:
+        base.refuse(files, force=force)
     constants, unknown = _constants(model), 0.0
     if engine == "replay":
         priced = [job.graph.with_lags(job.priced[0]) for job in jobs]
@@ -315,11 +335,9 @@ def predict_ranks(
     total = round(total * model.calibration.get(engine, 1.0))
     measured = int(joint.measured.max() - joint.measured[1:].min())
     rows = tuple(row for job in jobs for row in job.rows(engine))
-    files = ", ".join(document.file for document in documents)
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
-    changed = device is not None or batch is not None
-    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, changed, notes, shapes)
+    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, base, changed, notes, shapes)
 
 
 def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:

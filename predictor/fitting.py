@@ -20,8 +20,9 @@ from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task
 from .graph import ReplayGraph
 from .host_time import without_waits
-from .lags import Places, fit_lags, iterations_of, places
+from .lags import Chosen, Places, fit_lags, iterations_of, places
 from .model_file import VERSION, FittedModel, LaunchConstants
+from .outliers import Outlier
 from .replay import build_graph
 
 __all__ = ["fit", "measured_ns", "own_times"]
@@ -41,21 +42,26 @@ class _Part:
     cpu_ns: list[float]
     took: int
     iterations: int
+    set_apart: tuple[Outlier, ...]
 
 
-def fit(documents: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = ()) -> FittedModel:
+def fit(
+    documents: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = (),
+    keep_outliers: bool = False,
+) -> FittedModel:  # fmt: skip
     """Fit a model on linked traces.
 
     Args:
         iterations: take only these, such as "0-19"; see `iterations_of`.
         devices: records that come before those of the table.
+        keep_outliers: fit on iterations that are not like the others, too (`find_outliers`).
 
     Raises:
         UsageError: no documents, or no such iterations. ConvertError: a document without times.
     """
     if not documents:
         raise UsageError("nothing to fit; give ET+ files")
-    parts = [_part(document, iterations, devices) for document in documents]
+    parts = [_part(document, iterations, devices, keep_outliers) for document in documents]
     rows = pool([part.overheads for part in parts])
     gpu = medians([t for part in parts for t in part.tasks], [n for part in parts for n in part.ns])
     cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
@@ -63,23 +69,23 @@ def fit(documents: Sequence[Trace], *, iterations: str | None = None, devices: S
         VERSION, tuple(Path(document.file).name for document in documents), tuple(part.took for part in parts),
         sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
         fit_lags([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
+        outliers=tuple(part.set_apart for part in parts),
     )  # fmt: skip
 
 
-def _part(document: Trace, wanted: str | None, devices: Sequence[Device]) -> _Part:
-    of_row, chosen, found = iterations_of(document, wanted)
+def _part(document: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> _Part:
+    chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
+    of_row = chosen.of_row
     graph, trace = build_graph(document), document
     gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
     calls, own = own_times(graph, trace, of_row)
-    took = measured_ns(document, of_row) if wanted is None or found is None else int(
-        found.times(document.ts, document.finish)[chosen].sum()
-    )  # fmt: skip
     counted = of_row >= 0
     return _Part(
         graph, places(graph, trace, of_row), fit_constants(graph, counted),
         overhead_rows(without_waits(trace), 0, counted=counted),
-        [tasks[i] for i in gpu.tolist()], ns[gpu].tolist(), cpu_tasks(trace, calls), own.tolist(), took, len(chosen),
+        [tasks[i] for i in gpu.tolist()], ns[gpu].tolist(), cpu_tasks(trace, calls), own.tolist(),
+        measured_ns(document, chosen), len(chosen.index), chosen.set_apart,
     )  # fmt: skip
 
 
@@ -90,9 +96,11 @@ def own_times(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
     return calls, own[source[calls]]
 
 
-def measured_ns(document: Trace, of_row: IntColumn) -> int:
-    """From the first start to the last end of the rows of the iterations."""
-    rows = np.flatnonzero(document.timed & (of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
+def measured_ns(document: Trace, chosen: Chosen) -> int:
+    """What the chosen iterations took together; of a whole document from the first start to the last end."""
+    if chosen.split is not None:
+        return int(chosen.split.times(document.ts, document.finish)[chosen.index].sum())
+    rows = np.flatnonzero(document.timed & (chosen.of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
     return int(document.finish[rows].max() - document.ts[rows].min()) if len(rows) else 0
 
 

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.iterations import family_of, find_marks
 from ..trace.columns import IntColumn
-from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
+from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
+from .outliers import Outlier, find_outliers
 from .replay import replay
 
 __all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "predict_iteration"]
 
-_NUMBER = re.compile(r"#?\d+")
 _LEAST = 3
-_EVEN = 0.5
-"""An annotation marks iterations if the spread of its distances (10th to 90th percentile) is below this share of their
-median."""
-_COVERED = 0.5
-"""Share of a trace's rows that iterations must cover."""
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 """Kinds of edges whose lags are taken from other iterations."""
 
@@ -52,6 +49,13 @@ class Iterations:
         """The name of an iteration's annotation."""
         return self.document.name_of(int(self.mark[index]))
 
+    @cached_property
+    def outliers(self) -> tuple[Outlier, ...]:
+        """The iterations that are not like the others; see `find_outliers`."""
+        document = self.document
+        labels = [self.label(k) for k in range(len(self))]
+        return find_outliers(document, self.of_row, self.times(document.ts, document.finish), labels)
+
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
         """int64 ns that each iteration takes: from when the host began it and the device had done with those before,
         until the same holds of the next one.
@@ -68,48 +72,28 @@ class Iterations:
 
 
 def find_iterations(document: Trace) -> Iterations:
-    """By ProfilerStep#K; in a trace without steps by the annotation that recurs evenly, of several the rarest.
+    """By the annotations that mark iterations, see `schemas.iterations`.
 
     Raises:
         ConvertError: no annotation marks three iterations.
     """
-    rows = np.flatnonzero(document.timed & (document.kind == CPU) & (document.scope == ANNOTATION_SCOPE))
+    calls = np.flatnonzero(document.timed & (document.kind == CPU))
+    rows = calls[document.scope[calls] == ANNOTATION_SCOPE]
     rows = rows[np.argsort(document.ts[rows], kind="stable")]
-    families: dict[str, list[int]] = {}
-    for row in rows.tolist():
-        name = document.name_of(row)
-        families.setdefault("" if PROFILER_STEP.fullmatch(name) else _NUMBER.sub("#", name), []).append(row)
-    marks = families.get("", [])
-    if not marks:
-        told = [of for of in families.values() if len(of) >= _LEAST and _mark(document, document.ts[of])]
-        marks = min(told, key=lambda of: (len(of), of[0]), default=[])
-    if len(marks) < _LEAST:
+    names, last = [document.name_of(row) for row in rows.tolist()], int(document.finish[calls].max(initial=0))
+    found = find_marks(names, document.ts[rows], document.finish[rows], document.ts[calls], last)
+    if len(found) < _LEAST:
         raise ConvertError(
             f"{document.file}: no annotation marks three iterations or more; profile several steps, with "
             "torch.profiler's step() or an annotation around each"
         )
-    return _split(document, np.array(marks, np.int64))
-
-
-def _mark(document: Trace, ts: IntColumn) -> bool:
-    """Whether an annotation that starts at these times marks iterations: evenly, and through most of the trace."""
-    gaps = np.diff(ts)
-    middle = float(np.median(gaps))
-    inside = (document.ts >= ts[0]) & (document.ts <= ts[-1] + middle)
-    covered = float(np.mean(inside[document.timed]))
-    return covered >= _COVERED and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
-
-
-def _split(document: Trace, mark: IntColumn) -> Iterations:
+    mark = rows[found.mark]
     called = document.ts.copy()
     source, target, _ = document.edges_of("launch").T
     called[target] = document.ts[source]
     of_row = np.searchsorted(document.ts[mark], called, side="right") - 1
-    of_row[~document.timed] = -1
-    steps = PROFILER_STEP.fullmatch(document.name_of(int(mark[0]))) is not None
-    if steps:  # what follows the last step is of no iteration
-        of_row[called >= document.finish[mark[-1]]] = -1
-    return Iterations(document, mark, of_row, steps)
+    of_row[~document.timed | (called >= found.end[-1])] = -1  # what follows the last one is of no iteration
+    return Iterations(document, mark, of_row, found.encloses)
 
 
 @dataclass(frozen=True)
@@ -119,7 +103,9 @@ class HeldOut:
     Attributes:
         label: the iteration's name. index: its ordinal.
         predicted_ns, measured_ns: see `Iterations.times`.
-        others_ns: measured times of the other iterations.
+        others_ns: measured times of the other iterations that it is predicted from.
+        set_apart: iterations that are not like the others, from which nothing is predicted. This one may be among
+            them: then it is predicted as what one like the others would take.
         unknown: share of its edges that have no counterpart elsewhere and kept a lag that is no measurement of theirs.
     """
 
@@ -129,6 +115,7 @@ class HeldOut:
     measured_ns: int
     others_ns: tuple[int, ...]
     unknown: float
+    set_apart: tuple[Outlier, ...] = ()
 
     @property
     def error(self) -> float:
@@ -136,18 +123,28 @@ class HeldOut:
         return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
     @property
+    def outlier(self) -> Outlier | None:
+        """Why this iteration is not like the others, None if it is."""
+        return next((one for one in self.set_apart if one.iteration == self.index), None)
+
+    @property
     def spread(self) -> float:
-        """(longest − shortest) / median of the measured times of all iterations."""
+        """(longest − shortest) / median of the measured times of this iteration and those it is predicted from."""
         times = [self.measured_ns, *self.others_ns]
         middle = float(np.median(times))
         return (max(times) - min(times)) / middle if middle else 0.0
 
 
-def predict_iteration(graph: ReplayGraph, index: int, constants: Constants | None = None) -> HeldOut:
+def predict_iteration(
+    graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
+) -> HeldOut:
     """Predict iteration `index` (from 0; negative from the last) of a graph of one rank.
 
     The iterations before it are replayed as they were measured, so that streams and launch queue are as full as they
     were when it began; everything that is timed in it comes from the other iterations.
+
+    Args:
+        keep_outliers: predict from iterations that are not like the others, too.
 
     Raises:
         ConvertError: fewer than three iterations. UsageError: no such iteration.
@@ -157,15 +154,21 @@ def predict_iteration(graph: ReplayGraph, index: int, constants: Constants | Non
     if not -count <= index < count:
         raise UsageError(f"iteration {index}: the trace has {count}, numbered from 0")
     index %= count
-    held, unknown = held_out_graph(graph, iterations, index)
+    set_apart = () if keep_outliers else iterations.outliers
+    unused = [one.iteration for one in set_apart if one.iteration != index]
+    held, unknown = held_out_graph(graph, iterations, index, unused)
     result = replay(held, constants or fit_constants(graph))
     measured = iterations.times(graph.document.ts, graph.document.finish)
     predicted = iterations.times(result.start, result.end)
-    others = tuple(np.delete(measured, index).tolist())
-    return HeldOut(iterations.label(index), index, int(predicted[index]), int(measured[index]), others, unknown)
+    others = tuple(np.delete(measured, [index, *unused]).tolist())
+    return HeldOut(
+        iterations.label(index), index, int(predicted[index]), int(measured[index]), others, unknown, set_apart
+    )
 
 
-def held_out_graph(graph: ReplayGraph, iterations: Iterations, index: int) -> tuple[ReplayGraph, float]:
+def held_out_graph(
+    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int] = ()
+) -> tuple[ReplayGraph, float]:
     """The graph with the lags of one iteration replaced by medians of the same edges in the others.
 
     An edge is the same if it leads to the same point (start, submission or end) of the same call: the same names from
@@ -176,13 +179,16 @@ def held_out_graph(graph: ReplayGraph, iterations: Iterations, index: int) -> tu
     trace). So host work and the rest are both scaled by what the other iterations take, as a whole, over the sum of
     their medians: by the median of these ratios.
 
+    Args:
+        unused: iterations whose lags do not count.
+
     Returns:
         the graph; and the share of the iteration's edges that had no counterpart.
     """
     edges = graph.edges
     row = graph.row[edges.target]
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
-    chosen = np.flatnonzero((iteration >= 0) & np.isin(edges.kind, _MEASURED))
+    chosen = np.flatnonzero((iteration >= 0) & ~np.isin(iteration, unused) & np.isin(edges.kind, _MEASURED))
     row, iteration = row[chosen], iteration[chosen]
     path = _paths(graph.document)
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
@@ -214,7 +220,7 @@ def _paths(document: Trace) -> IntColumn:
     """A number for the names from the outermost call down to each row; running numbers in annotations do not count."""
     known: dict[tuple[int, int], int] = {}
     names: dict[str, int] = {}
-    code = [names.setdefault(_NUMBER.sub("#", name), len(names)) for name in document.names]
+    code = [names.setdefault(family_of(name), len(names)) for name in document.names]
     plain = np.array(code, np.int64)[document.name]
     named = np.where(document.scope == ANNOTATION_SCOPE, plain, document.name + len(names))
     order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))

@@ -19,8 +19,9 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations
+from .outliers import Outlier
 
-__all__ = ["LagTable", "Places", "fit_lags", "iterations_of", "places", "transfer_key"]
+__all__ = ["Chosen", "LagTable", "Places", "fit_lags", "iterations_of", "places", "transfer_key"]
 
 _TIMED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
 _HOST_KINDS = (HOST, HANDOFF)
@@ -65,35 +66,63 @@ class Places:
     iteration: IntColumn
 
 
-def iterations_of(document: Trace, wanted: str | None) -> tuple[IntColumn, IntColumn, Iterations | None]:
+@dataclass(frozen=True)
+class Chosen:
     """Iterations of a document as far as they are asked for.
+
+    Attributes:
+        of_row: int64, one entry a row, the iteration, −1 for rows outside those chosen.
+        index: int64, the iterations chosen.
+        split: all iterations that are marked, if the choice leaves any out; None if it is the whole document.
+        set_apart: iterations that were asked for and are not like the others; not among those chosen.
+    """
+
+    of_row: IntColumn
+    index: IntColumn
+    split: Iterations | None = None
+    set_apart: tuple[Outlier, ...] = ()
+
+
+def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
+    """Choose iterations of a document; one in which none are marked is one iteration.
 
     Args:
         wanted: "0-19" or "7", from 0 and inclusive; None for the whole document.
-
-    Returns:
-        int64, one entry a row, the iteration, −1 for rows outside those wanted; the iterations wanted; and all that
-        were found. Without `wanted` a document in which none are marked is one iteration.
+        keep_outliers: iterations that are not like the others are not set apart.
 
     Raises:
-        UsageError: not such a text, or no such iterations. ConvertError: iterations are wanted, but none are marked.
+        UsageError: not such a text, no such iterations, or none of them like the others. ConvertError: iterations are
+            wanted, but none are marked.
     """
     try:
         found = find_iterations(document)
     except ConvertError:
         if wanted is not None:
             raise
-        return np.where(document.timed, 0, -1), np.zeros(1, np.int64), None
-    if wanted is None:
-        return np.where(document.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)), found
+        return Chosen(np.where(document.timed, 0, -1), np.zeros(1, np.int64))
+    low, high = (0, len(found) - 1) if wanted is None else _range(document, wanted, len(found))
+    outliers = () if keep_outliers else found.outliers
+    set_apart = tuple(one for one in outliers if low <= one.iteration <= high)
+    if wanted is None and not set_apart:
+        return Chosen(np.where(document.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
+    index = np.setdiff1d(np.arange(low, high + 1), [one.iteration for one in set_apart])
+    if not len(index):
+        raise UsageError(
+            f"iterations {wanted!r}: {document.file} has none among them that is like its others; --keep-outliers "
+            "takes them all the same"
+        )
+    return Chosen(np.where(np.isin(found.of_row, index), found.of_row, -1), index, found, set_apart)
+
+
+def _range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
+    """First and last iteration of a text such as "0-19"."""
     first, _, last = wanted.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
         raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")
     low, high = int(first), int(last or first)
-    if not low <= high < len(found):
-        raise UsageError(f"iterations {wanted!r}: {document.file} has {len(found)}, numbered from 0")
-    inside = (found.of_row >= low) & (found.of_row <= high)
-    return np.where(inside, found.of_row, -1), np.arange(low, high + 1), found
+    if not low <= high < count:
+        raise UsageError(f"iterations {wanted!r}: {document.file} has {count}, numbered from 0")
+    return low, high
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:

@@ -11,6 +11,7 @@ from ..trace.errors import TraceFormatError
 from .costs.measured import Measured
 from .costs.registry import Costs
 from .lags import LagTable
+from .outliers import Outlier
 
 __all__ = ["VERSION", "FittedModel", "LaunchConstants", "read_model", "write_model"]
 
@@ -38,6 +39,7 @@ class FittedModel(msgspec.Struct, frozen=True):
         lags: times by place. gpu, cpu: medians of equal work on devices and hosts.
         devices: records that users gave.
         calibration: by engine, what the traces fitted on took over what the engine says of them.
+        outliers: of each trace the iterations that it was not fitted on, since they are not like the others.
     """
 
     version: int
@@ -51,6 +53,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     cpu: tuple[Measured, ...]
     devices: tuple[Device, ...] = ()
     calibration: dict[str, float] = {}
+    outliers: tuple[tuple[Outlier, ...], ...] = ()
 
     def records(self) -> dict[str, Device]:
         """Devices by name, the users' own before those of the table."""

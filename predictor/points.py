@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
@@ -68,11 +66,6 @@ class Points:
         """Measured ns from points to points."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
-
-    def named(self, rows: IntColumn, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Which of the rows have a name with the pattern in it."""
-        wanted = np.array([pattern.search(name) is not None for name in self.document.names], np.bool_)
-        return wanted[self.document.name[rows]]
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
         """Source and target rows of the document's edges of some kinds, where both have a time."""

@@ -14,6 +14,7 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
 from ..trace.kinds import GPU
+from .base_error import BaseError, start_error_ns
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained
@@ -22,7 +23,7 @@ __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 
 _WIDTH = 80
 _TOP = 8
-_NAME = 41
+_NAME = 39
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,10 @@ class Summary:
         constants: of each rank.
         predicted_ns, measured_ns: makespans. before_ns: the prediction without the what-ifs.
         start_error_ns: mean absolute error of the starts of GPU events; None if there are none.
-        base_error: relative error of the makespan of the replay without the what-ifs. base_start_error_ns: the mean
-            error of its starts.
         unexplained: waits that nothing in the trace explains, in the replay.
         lanes: streams, then threads.
         exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
+        base: error of the replay without the what-ifs.
         bounds: see `resource_bounds`.
         path, path_before: critical path, and that without the what-ifs.
         what_ifs: in words. notes: what was guessed or left out.
@@ -67,12 +67,11 @@ class Summary:
     predicted_ns: int
     measured_ns: int
     start_error_ns: float | None
-    base_error: float
-    base_start_error_ns: float | None
     unexplained: Unexplained
     lanes: tuple[LaneTime, ...]
     exposed_ns: int
     measured_exposed_ns: int
+    base: BaseError
     bounds: dict[str, int]
     path: CriticalPath
     what_ifs: tuple[str, ...] = ()
@@ -105,7 +104,7 @@ class Summary:
             ],
             "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
             "gpu_start_error_ns": self.start_error_ns,
-            "base_error": self.base_error,
+            "base_error": self.base.to_dict(),
             "unexplained": {
                 "count": self.unexplained.count, "ns": self.unexplained.ns, "share": self.unexplained.share,
             },
@@ -162,6 +161,7 @@ class Summary:
             yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
+        yield self.base.to_lines()
         for note in self.notes:
             yield textwrap.wrap(_printable(note), _WIDTH, initial_indent="note       ", subsequent_indent=" " * 11)
 
@@ -183,9 +183,6 @@ def summarize(
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
     measured_start, measured_end = (_of_rows(graph.measured, points) for points in (graph.start, graph.end))
     base = replay if before is None else before
-    start_error, base_start_error = (
-        float(np.abs(of.start[gpu] - measured_start[gpu]).mean()) if len(gpu) else None for of in (replay, base)
-    )
     lanes = list(_lanes(replay, measured_start, measured_end))
     exposed, measured_exposed = (
         sum(
@@ -198,10 +195,11 @@ def summarize(
         files=tuple(document.file for document in graph.documents),
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
         constants=(constants,) if isinstance(constants, Constants) else tuple(constants),
-        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error,
-        base_error=base.error, base_start_error_ns=base_start_error, unexplained=replay.unexplained,
+        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
+        unexplained=replay.unexplained,
         lanes=tuple(lanes), exposed_ns=exposed, measured_exposed_ns=measured_exposed,
-        bounds=resource_bounds(replay), path=critical_path(replay), what_ifs=tuple(what_ifs),
+        base=BaseError.of(base), bounds=resource_bounds(replay), path=critical_path(replay),
+        what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
     )  # fmt: skip
@@ -286,7 +284,7 @@ def _path_lines(title: str, path: CriticalPath, total: int, *, ops: bool = True)
     lines = textwrap.wrap(f"{title}: {shares}", _WIDTH, subsequent_indent=" " * 4)
     for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]:
         share = 100 * ns / max(total, 1)
-        lines.append(f"  {share:5.1f}% {_us(ns):>16}  {kind:10} {shortened(name, _NAME)}")
+        lines.append(f"  {share:5.1f}% {_us(ns):>16}  {kind:12} {shortened(name, _NAME)}")
     return lines
 
 

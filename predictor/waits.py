@@ -87,6 +87,6 @@ def inferred_count(points: Points) -> int:
     listed = document.summary.get("inferred_edges")
     if not isinstance(listed, list):
         return 0
-    guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple)}
+    guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
     source, target = points.timed_edges("event")
     return sum(pair in guessed for pair in zip(document.id[source].tolist(), document.id[target].tolist(), strict=True))

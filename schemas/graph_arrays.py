@@ -11,7 +11,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,6 +37,11 @@ NODE_FEATURES, CONFIG_FEATURES = 140, 18
 SPLITS = ("train", "valid", "test")
 VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24
+_UNREADABLE = (
+    ValueError, KeyError, TypeError, OverflowError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
+    SyntaxError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What zipfile and numpy raise on damaged archives and array headers."""
 _REMEDY = "make it with `etplus convert --to npz`, or give a file of TpuGraphs"
 
 Floats = npt.NDArray[np.float32]
@@ -100,7 +107,7 @@ def read_graph(source: Source) -> GraphArrays:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         return _checked(Path(blob.name).stem, arrays)
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
+    except _UNREADABLE as error:
         text = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise TraceFormatError(blob.name, "", f"no graph ({text})", _REMEDY) from None
 

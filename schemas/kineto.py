@@ -7,6 +7,7 @@ relative to `baseTimeNanoseconds`.
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -262,12 +263,14 @@ def _no_base(base: Any) -> Loss:
 
 
 def _of_64_bits(value: Any) -> Any:
-    """A decoded JSON value with the integers that 64 bits do not hold as floats."""
+    """A decoded JSON value with the integers that 64 bits do not hold as floats, or None if they are greater still."""
     if isinstance(value, dict):
         return {key: _of_64_bits(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_of_64_bits(one) for one in value]
-    return float(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
+    if type(value) is not int or -(2**63) <= value < 2**64:
+        return value
+    return float(value) if abs(value) < sys.float_info.max else None
 
 
 def _firsts(parts: list[EventPart]) -> list[int]:

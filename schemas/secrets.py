@@ -114,8 +114,8 @@ class Masker:
         self._inside = [
             re.compile(pattern, re.DOTALL)
             for pattern in (
-                rb'("%b=)(.*)(?=")' % word,  # an entry of the environment, blanks included
-                rb"(%b=)%b" % (word, value),
+                rb'("%b=(?!=))(.*)(?=")' % word,  # an entry of the environment, blanks included
+                rb"(%b=(?!=))%b" % (word, value),
                 rb"(%b +)(?!-)%b" % (word.replace(rb"((?i:", rb"(--?(?i:"), value),
                 rb"((?:\\+\"|')%b(?:\\+\"|') *[:=] *)%b" % (word, value),
                 rb"((?i:\b(bearer|basic|token)) +)([A-Za-z0-9._~+/=-]{8,})",

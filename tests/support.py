@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import math
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ __all__ = [
     "ROOT",
     "SHARED",
     "Document",
+    "TooSlowError",
     "assert_valid",
     "attr_of",
     "command",
@@ -40,6 +44,7 @@ __all__ = [
     "run",
     "shared_pair",
     "shared_trace",
+    "time_limit",
     "truth_of",
 ]
 
@@ -199,6 +204,26 @@ def kineto_document(events: list[Document], **header: Any) -> Document:
     """A Kineto trace of the present generation; each event gets pid and tid 7 where it has none."""
     whole = [{"pid": 7, "tid": 7, **event} for event in events]
     return {"schemaVersion": 1, "baseTimeNanoseconds": 1_700_000_000_000_000_000, **header, "traceEvents": whole}
+
+
+class TooSlowError(BaseException):
+    """What ran longer than its `time_limit`; no Exception, so that nothing that is tested handles it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlowError` in what takes longer, however deep."""
+
+    def stop(*_: object) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def command(name: str) -> list[str]:

@@ -9,19 +9,19 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import random
 import shutil
-import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from etplus.cli.main import main
+from etplus.cli.main import _COMMANDS, main
 from etplus.converters.convert import FORMATS
 from mutations import mutate
-from support import fixture_pair, plain
+from support import TooSlowError, fixture_pair, plain, time_limit
 
 PAIRS = ("pairs/one_of_n", "pairs/gpu_shaped_from_cpu")
 LIMIT_S = 60
@@ -75,48 +75,27 @@ COMMANDS = {
 }  # fmt: skip
 
 
-class TooSlowError(BaseException):
-    """A case that took longer than `LIMIT_S`; no Exception, so that no command handles it."""
-
-
 @contextlib.contextmanager
-def time_limit() -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TooSlowError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def called(folder: Path, words: list[str]) -> tuple[int, str]:
-    """Exit status and standard error of a command that runs in a folder."""
-    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
-    with (
-        contextlib.chdir(folder) if hasattr(contextlib, "chdir") else _working_in(folder),
-        contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), time_limit(),
-    ):  # fmt: skip
-        status = main(words)
-    out.flush()
-    errors.flush()
-    return status, errors.buffer.getvalue().decode()  # type: ignore[attr-defined]
-
-
-@contextlib.contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
+def working_in(folder: Path) -> Iterator[None]:
     """`contextlib.chdir`, which is new in Python 3.11."""
-    import os
-
     before = Path.cwd()
     os.chdir(folder)
     try:
         yield
     finally:
         os.chdir(before)
+
+
+def called(folder: Path, words: list[str]) -> tuple[int, str]:
+    """Exit status and standard error of a command that runs in a folder."""
+    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
+    with (
+        working_in(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), time_limit(LIMIT_S)
+    ):  # fmt: skip
+        status = main(words)
+    out.flush()
+    errors.flush()
+    return status, errors.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module", params=PAIRS)
@@ -234,6 +213,4 @@ def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_
 
 def test_every_command_is_in_it() -> None:
     """Those that read no trace, or need PyTorch, apart."""
-    from etplus.cli.main import _COMMANDS
-
     assert {command.words.split()[0] for command in COMMANDS.values()} == _COMMANDS.keys() - {"demo", "train"}

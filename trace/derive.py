@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +13,12 @@ from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .kinds import CPU, GPU, RUNTIME
 from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
 from .tensors import Signatures, numbers_matter
-from .unattached import with_unattached
 
 if TYPE_CHECKING:
     from .trace import Trace
 
 __all__ = ["device_properties", "tables_of"]
 
-_NO_GPU = "the trace has no GPU events"
-_NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 _ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
@@ -44,16 +40,10 @@ def tables_of(trace: Trace) -> Tables:
     runtime[target] = runtime_position[source]
     caller = _timed_caller(trace, position)
     calls = _calls(trace, rows, caller, table)
-    tables = with_unattached(
-        Tables(
-            table.values, calls, _runtime_calls(trace, runtime_rows, caller, runtime[gpu_rows]),
-            _gpu_events(trace, gpu_rows, caller, runtime[gpu_rows]), trace.notes,
-        ), trace,
+    return Tables(
+        table.values, calls, _runtime_calls(trace, runtime_rows, caller, runtime[gpu_rows]),
+        _gpu_events(trace, gpu_rows, caller, runtime[gpu_rows]),
     )  # fmt: skip
-    missing = [] if len(tables.gpu) else [_NO_GPU]
-    if len(tables.gpu) and not table.values:
-        missing.append(_NO_SHAPES)
-    return replace(tables, notes=(*tables.notes, *missing))
 
 
 def _timed_caller(trace: Trace, position: IntColumn) -> IntColumn:

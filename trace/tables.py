@@ -133,12 +133,10 @@ class Tables:
 
     Attributes:
         signatures: what calls were called with, by code.
-        calls, runtime, gpu: the tables. GPU events include those that could not be attached to an operator.
-        notes: what is missing from the trace and makes results poorer, in sentences.
+        calls, runtime, gpu: the tables.
     """
 
     signatures: list[Signature]
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
-    notes: tuple[str, ...] = ()

@@ -149,10 +149,9 @@ class _Values(msgspec.Struct, gc=False):
 
 class _Nested(msgspec.Struct, gc=False):
     inputs: _Values = msgspec.field(default_factory=_Values)
-    outputs: _Values | None = msgspec.field(default_factory=_Values)
+    outputs: _Values = msgspec.field(default_factory=_Values)
 
 
-_NO_VALUES = _Values()
 _Key = tuple[bytes, ...]
 
 
@@ -237,8 +236,7 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types, one.inputs)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
         else:
-            outputs = one.outputs or _NO_VALUES
-            raws = (one.inputs.shapes, one.inputs.types, outputs.shapes, outputs.types, one.inputs.values)
+            raws = (one.inputs.shapes, one.inputs.types, one.outputs.shapes, one.outputs.types, one.inputs.values)
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
 
 
@@ -264,16 +262,11 @@ def _of_et(key: _Key) -> Signature:
     if len(values) != len(shapes):
         values = [None] * len(shapes)
     inputs = tuple(_et_argument(*one) for one in zip(shapes, types, values, strict=True))
-    if not _is_list(key[2]) or not _is_list(key[3]):
+    if not key[2]:
         return Signature(inputs)
-    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3], type=list[str])
+    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
     outputs = (_et_argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
     return Signature(inputs, tuple(tensor for argument in outputs for tensor in argument.tensors))
-
-
-def _is_list(text: bytes) -> bool:
-    """Whether a field is recorded: neither absent nor null."""
-    return text.startswith(b"[")
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:

@@ -12,7 +12,7 @@ from .columns import IntColumn, StringTable, positions
 from .comm_kernels import comm_of, is_comm_kernel, size_of_copy
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
 from .kinds import RUNTIME
-from .tables import GpuEvents, Tables
+from .tables import GpuEvents
 from .unattached_events import UnattachedEvents
 
 if TYPE_CHECKING:
@@ -23,25 +23,27 @@ __all__ = ["with_unattached"]
 _MS = 1e6
 
 
-def with_unattached(tables: Tables, trace: Trace) -> Tables:
-    """The tables of a trace's rows with the GPU events that have none.
+def with_unattached(trace: Trace) -> Trace:
+    """The trace with the GPU events that could not be attached in its table of GPU events, for analysis.
 
-    Counted are those that ran, at least in part, while the nodes did (all of them where no node has a time). `notes`
-    has the number and time of those that are counted, and the number of those that are not.
+    They took time on the device like all others. Counted are those that ran, at least in part, while the nodes did
+    (all of them where no node has a time). `notes` has the number and time of those that are counted, and the number
+    of those that are not.
     """
-    events = trace.unattached
+    events, tables = trace.unattached, trace.tables
     first, last = trace.row_span
     near = (events.ts < last) & (events.ts + events.dur > first) if trace.timed.any() else np.ones(len(events), bool)
     rows = np.flatnonzero(near)
     added = _gpu_events(events, rows, trace)
-    notes = (*tables.notes, *_notes(trace, added, len(events) - len(rows)))
+    notes = (*trace.notes, *_notes(trace, added, len(events) - len(rows)))
     if not len(rows):
-        return replace(tables, notes=notes)
+        return replace(trace, notes=notes).with_tables(tables)
     gpu = _joined(tables.gpu, added)
     launches = tables.runtime.launches.copy()
     launches[gpu.runtime[gpu.runtime >= 0]] = True
     gpu = gpu.take(np.argsort(gpu.ts, kind="stable"))
-    return replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches), notes=notes)
+    tables = replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches))
+    return replace(trace, notes=notes).with_tables(tables)
 
 
 def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuEvents:

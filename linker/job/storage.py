@@ -174,7 +174,8 @@ class _Remote:
         target = f"{path}/{name}"
         with TemporaryDirectory() as scratch:
             source = Path(scratch, Path(name).name)
-            fill(source)
+            with transaction(nested=True):
+                fill(source)
             try:
                 system.makedirs(target.rpartition("/")[0], exist_ok=True)
                 system.put_file(str(source), target)

@@ -141,7 +141,7 @@ def test_iterations_and_data_loading() -> None:
     assert [one.latency_ns for one in found] == [222442191, 219726905, 224936243]
     assert all(0 < one.gpu_ns < one.latency_ns for one in found)
     between = iterations(trace_of("gpu-pairs/linear.kineto"))
-    assert len(between) == 39, "between the ends of 40 optimizer steps"
+    assert len(between) == 40, "each begins with Optimizer.zero_grad"
     use = host_use(trace_of("gpu-pairs/dlrm.rank0.kineto"))
     assert use.loading_ns == 1_450_000, "from the loader at …426842 to the forward pass at …428292"
     assert use.host_ns + use.loading_ns == use.span_ns

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
+import pytest
+from etplus.analysis.breakdown import launched_in
 from etplus.analysis.diff import diff_text, difference, json_of_difference
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
-from traces import analysis_of, kernel, kineto_of, launch, op
+from traces import REAL, analysis_of, kernel, kineto_of, launch, op
 
 BERTS = ("gpu-kineto/h100_bert", "gpu-kineto/mi300_bert")
 
@@ -58,3 +63,64 @@ def test_same_trace_and_no_gpu() -> None:
     found = difference(empty, one)
     assert found.total_a == 0 and found.device_a == "no device" and found.kernels[0].a is None
     assert "of 1 kernels A lacks 1 and B lacks 0" in diff_text(found, 80)
+
+
+def steps(count: int, *, gap: float = 100, extra: float = 0) -> bytes:
+    """The same step so many times, after a kernel of the set-up (µs) if there is one."""
+    events: list[dict[str, Any]] = [launch(999, 1), kernel("set-up", 999, 2, extra)] if extra else []
+    for k in range(count):
+        at = 10 + gap * k
+        events += [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{k}", "ts": at, "dur": 80, "args": {}},
+            op("aten::mm", at + 1, 50), launch(k + 1, at + 2), kernel("gemm", k + 1, at + 70, 20),
+        ]  # fmt: skip
+    return kineto_of(events)
+
+
+def test_the_same_step_25_times_is_the_same() -> None:
+    """Also where kernels end, or even start, after their step; and whatever was launched before the first."""
+    once, often = (analyse(read_trace(steps(*one))) for one in ((1,), (25,)))
+    found = difference(once, often)
+    assert found.per_iteration and (found.iterations_a, found.iterations_b) == (1, 25)
+    assert found.total_a == found.total_b == 20_000 and [row.ratio for row in found.ops + found.kernels] == [1, 1]
+    whole = difference(once, often, total=True)
+    assert not whole.per_iteration and whole.total_b == 25 * whole.total_a
+    assert "means of an iteration are compared: 1 iteration in A, 25 in B" in diff_text(found, 120)
+    assert "totals of the whole traces" in diff_text(whole, 120)
+
+
+def test_what_lies_outside_iterations_is_left_out_and_named() -> None:
+    found = difference(*(analyse(read_trace(steps(3, extra=extra))) for extra in (0, 7)))
+    assert found.total_a == found.total_b and (found.outside_a, found.outside_b) == ((0, 0), (1, 7_000))
+    assert "left out: 0.007 ms (1 event) of B" in diff_text(found, 160)
+    assert [row.name for row in found.kernels] == ["gemm"]
+
+
+def test_totals_where_one_has_no_iterations() -> None:
+    one = analyse(read_trace(kineto_of([op("aten::mm", 0, 9), launch(1, 5), kernel("gemm", 1, 20, 9)])))
+    found = difference(one, analyse(read_trace(steps(5))))
+    assert not found.per_iteration and found.total_b == 100_000
+    assert "0 iterations in A, 5 in B" in diff_text(found, 120)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_iterations_against_a_brute_force(name: str) -> None:
+    """An event belongs to the iteration that is open when its launch begins."""
+    analysis = analysis_of(name)
+    trace, gpu = analysis.trace, analysis.trace.gpu
+    expected, kernels = [], Counter[str]()
+    for event in range(len(gpu)):
+        call, launcher = int(gpu.call[event]), int(gpu.runtime[event])
+        at = trace.runtime.ts[launcher] if launcher >= 0 else trace.calls.ts[call] if call >= 0 else gpu.ts[event]
+        mine = [k for k, one in enumerate(analysis.iterations) if one.start <= at < one.end]
+        expected.append(mine[0] if mine else -1)
+        if mine:
+            kernels[trace.names[gpu.name[event]]] += int(gpu.dur[event])
+    assert launched_in(trace, analysis.iterations).tolist() == expected
+    found = difference(analysis, analysis)
+    if analysis.iterations:
+        count = len(analysis.iterations)
+        assert {row.name: row.a.total_ns for row in found.kernels if row.a} == {
+            name: pytest.approx(total / count) for name, total in kernels.items()
+        }
+        assert found.outside_a[0] == expected.count(-1)

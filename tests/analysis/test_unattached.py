@@ -8,16 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from etplus.analysis.summary import analyse
+from etplus.converters.augment import augment
 from etplus.converters.convert import convert
 from etplus.linker import link, trace_of_kineto
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import TraceFormatError
+from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
 from support import GPU_CATEGORIES, Document, assert_valid, et_document, fixture_pair, ns, read_json, run, shared_pair
 from traces import GPU_SHAPED, kernel, kineto_of, launch, op
 
@@ -47,7 +51,7 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
             count[event["name"], event["cat"]] += 1
     found: Counter[tuple[str, str]] = Counter()
     found_count: Counter[tuple[str, str]] = Counter()
-    for row in analyse(of_bytes(document)).breakdown:
+    for row in analyse(with_unattached(of_bytes(document))).breakdown:
         found[row.kernel, row.category] += row.total_ns
         found_count[row.kernel, row.category] += row.count
     assert found == expected and found_count == count
@@ -56,13 +60,13 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
 def test_a_rank_of_which_64_kernels_were_launched_before_the_trace() -> None:
     """262 of its 326 events are attached: the device is used as the Kineto trace tells."""
     et, kineto = pair("gpu-pairs/dlrm.rank1")
-    linked = link(et, kineto)
+    linked = with_unattached(link(et, kineto))
     alone = trace_of_kineto(read_kineto(kineto))
     assert len(linked.gpu) == len(alone.gpu) == 326 and (linked.gpu.reason > 0).sum() == 64
     for numbers in ("busy_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"):
         one, other = ([getattr(use, numbers) for use in analyse(trace).device_use] for trace in (linked, alone))
         assert one == other and any(one), numbers
-    (note,) = linked.tables.notes
+    (note,) = linked.notes
     assert note.startswith("64 GPU events (0.203 ms) not attached") and "no launcher in the trace" in note
 
 
@@ -114,7 +118,7 @@ def test_only_what_ran_beside_the_linked_operators_counts() -> None:
     call = op("aten::mm", 100, 50)
     call["args"]["Record function id"] = 5
     events = [call, launch(1, 110), kernel("gemm", 1, 120, 10), kernel("near", 8, 140, 5), kernel("far", 9, 900, 5)]
-    trace = link(et, kineto_of(events))
+    trace = with_unattached(link(et, kineto_of(events)))
     assert [trace.names[code] for code in trace.gpu.name.tolist()] == ["gemm", "near"]
     assert any(note.startswith("1 GPU event outside the window") for note in trace.notes)
     reasons = [UNATTACHED_REASONS[code] for code in trace.gpu.reason.tolist()]
@@ -132,7 +136,7 @@ def test_they_survive_conversion_to_chakra_and_back(tmp_path: Path) -> None:
 def test_files_of_format_1_0_say_what_they_lack() -> None:
     document = link(*pair(GPU_SHAPED)).to_dict()
     missing = len(document.pop("unattached"))
-    trace = of_bytes(document)
+    trace = with_unattached(of_bytes(document))
     assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
 
 
@@ -154,8 +158,21 @@ def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
 def test_events_in_another_order() -> None:
     """The list of another writer need not be in order of start."""
     document = link(*pair("gpu-pairs/dlrm.rank1")).to_dict()
-    expected = of_bytes(document)
+    expected = with_unattached(of_bytes(document))
     document["unattached"].reverse()
-    found = of_bytes(document)
+    found = with_unattached(of_bytes(document))
     assert found.gpu.ts.tolist() == expected.gpu.ts.tolist()
     assert analyse(replace(found, file="")).device_use == analyse(replace(expected, file="")).device_use
+
+
+@pytest.mark.parametrize("name", [GPU_SHAPED, "gpu-pairs/dlrm.rank1"])
+def test_whoever_takes_rows_of_the_document_gets_nodes_alone(name: str, tmp_path: Path) -> None:
+    """Replay, prediction and arrays join GPU events with rows; `augment` writes into them."""
+    document = link(*pair(name))
+    rows = document.gpu.source
+    assert sorted(rows.tolist()) == np.flatnonzero(document.kind == GPU).tolist()
+    added = with_unattached(document).gpu
+    assert (added.source < 0).sum() == len(added) - len(rows) > 0
+    link(*pair(name)).write(tmp_path / "a.json")
+    augment(tmp_path / "a.json", tmp_path / "b.json")
+    assert read_json(tmp_path / "a.json")["unattached"] == read_json(tmp_path / "b.json")["unattached"]

@@ -93,6 +93,27 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"evil" in done.stdout and b"\x1b" not in done.stdout and b"\r" not in done.stdout
 
 
+def test_diff_compares_an_iteration_or_all(tmp_path: Path) -> None:
+    def step(k: int) -> list[dict[str, Any]]:
+        at, ids = 100 * k, {"correlation": k + 1}
+        return [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{k}", "ts": at, "dur": 90},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": at, "dur": 80},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 5, "dur": 2, "args": ids},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "ts": at + 9, "dur": 50, "args": {"stream": 7, **ids}},
+        ]
+
+    for name, count in (("a.json", 1), ("b.json", 25)):
+        (tmp_path / name).write_text(json.dumps(kineto_document([event for k in range(count) for event in step(k)])))
+    done = run("etplus", "diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.returncode == 0 and b"1.00 times A" in done.stdout and b"means of an iteration" in done.stdout
+    done = run("etplus", "diff", "a.json", "b.json", "--total", cwd=tmp_path)
+    assert done.returncode == 0 and b"25.00 times A" in done.stdout and b"totals of the whole traces" in done.stdout
+    told = json.loads(run("etplus", "diff", "a.json", "b.json", "--json", cwd=tmp_path).stdout)
+    assert told["per_iteration"] and (told["iterations_a"], told["iterations_b"]) == (1, 25)
+    assert told["total_a"] == told["total_b"] == 50_000
+
+
 def test_augment_and_diff(etplus: Path, tmp_path: Path) -> None:
     done = run("etplus", "augment", etplus, tmp_path / "more.json.gz")
     assert done.returncode == 0 and b"with FLOPs" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from job_files import outputs, write_job
 from support import read_json, run
 
@@ -60,3 +61,17 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         assert b"Traceback" not in failed.stderr
     shown = run("etplus", "batch", "--help").stdout.decode()
     assert "etplus batch traces/job --dry-run" in shown and max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_job_at_a_url(tmp_path: Path) -> None:
+    """One process: outputs are whole before they are copied to their place."""
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    job = write_job(tmp_path / "job", 1)
+    done = run("etplus", "batch", f"file://{job}", "--jobs", "1", "--apply-clock-offsets")
+    assert done.returncode == 0, done.stderr
+    written = {name: (job / "etplus" / name).read_bytes() for name in ("rank_0.etplus.json.gz", "job_report.json")}
+    manifest = tmp_path / "list.csv"
+    manifest.write_text(f"rank,et,kineto\n0,file://{job}/etplus/rank_0.etplus.json.gz,rank-0.kineto.json.gz\n")
+    refused = run("etplus", "batch", f"file://{job}", "--manifest", manifest, "--jobs", "1")
+    assert refused.returncode == 2 and b"would replace an input" in refused.stderr
+    assert written == {name: (job / "etplus" / name).read_bytes() for name in written}

@@ -60,7 +60,7 @@ def test_renumbering_keeps_attributes_that_are_none(tmp_path: Path, schema: str,
     assert json.loads((tmp_path / "plus.json").read_bytes())["nodes"]
 
 
-@pytest.mark.parametrize("value", [2**64, 2**70, -(2**70), 2**63])
+@pytest.mark.parametrize("value", [2**64, 2**70, -(2**70), 2**63, 10**400])
 @pytest.mark.parametrize("key", ["schemaVersion", "baseTimeNanoseconds", "deviceProperties", "distributedInfo"])
 def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> None:
     inside: Any = {
@@ -74,7 +74,7 @@ def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> 
     assert_valid(document)
     told = document["etplus"]["kineto"]
     if key == "schemaVersion":
-        assert told["schema_version"] == pytest.approx(value)
+        assert told["schema_version"] == (None if value == 10**400 else pytest.approx(value))
     if key == "baseTimeNanoseconds":
         assert told["base_time_ns"] == 0 and b"baseTimeNanoseconds" in done.stderr
     for name in ("kineto.json", "plus.json"):

@@ -13,7 +13,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from etplus.analysis.roofline import kernel_table
 from etplus.converters.chakra import rounded, write_et
+from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.trace.conventions import EDGE_KINDS
@@ -178,9 +180,7 @@ def test_waiting_inside_annotations_is_no_work(name: str) -> None:
     assert abs(simulated / (end - begin) - 1) < 0.05
 
 
-@pytest.mark.parametrize(
-    ("name", "least"), [("pairs/gpu_shaped_from_cpu", 9), ("gpu-pairs/resnet103", 1), *((name, 1) for name in DLRM)]
-)
+@pytest.mark.parametrize(("name", "least"), [("pairs/gpu_shaped_from_cpu", 9), *((name, 10) for name in DLRM)])
 def test_every_sync_edge_is_there(name: str, least: int) -> None:
     nodes, edges = nodes_of(name), edges_by_id(document_of(name), "sync")
     assert len(edges) >= least
@@ -325,3 +325,24 @@ def test_order_gives_way_to_edges(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         write_et(document_of("demo/train_cpu"), tmp_path / "none" / "t.0.et")
+
+
+@pytest.mark.parametrize("host", [None, "fold", "keep"])
+@pytest.mark.parametrize("name", ["gpu-pairs/resnet103", "pairs/gpu_shaped_from_cpu"])
+def test_computations_have_the_flops_and_bytes_of_the_analysis(name: str, host: str | None, tmp_path: Path) -> None:
+    """`num_ops` and `tensor_size` add up, kernel by kernel, to the table of `etplus analyze`."""
+    options: dict[str, Any] = {"to": "astra-sim", "host": host} if host else {"to": "chakra"}
+    convert(linked(name).document, tmp_path / "trace.0.et", **options)
+    _, nodes = read_plain(tmp_path / "trace.0.et")
+    found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for node in nodes:
+        for place, (attribute, member) in enumerate((("num_ops", "int64_val"), ("tensor_size", "uint64_val"))):
+            if attribute in node.attributes:
+                assert node.type == COMP and node.value("is_cpu_op") is False
+                assert node.attributes[attribute][0] == member
+                found[node.name][place] += node.value(attribute)
+    expected: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for row in kernel_table(document_of(name)):
+        expected[row.kernel][0] += row.flops or 0
+        expected[row.kernel][1] += row.bytes or 0
+    assert {k: v for k, v in found.items() if any(v)} == {k: v for k, v in expected.items() if any(v)} != {}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from etplus.analysis.reading import read_trace
+from etplus.analysis.roofline import work_of_events
 from etplus.converters.chrome import ChromeTrace, write_chrome
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
-from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, runtime
+from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from perfetto_ui import open_in_perfetto, why_not
+from support import fixture_pair, read_json, run, shared_pair
 
 Events = list[dict[str, Any]]
 NAME = "pairs/gpu_shaped_from_cpu"
@@ -34,14 +37,14 @@ def of_phase(events: Events, phase: str) -> Events:
     return [event for event in events if event["ph"] == phase]
 
 
-def bound_slices(events: Events) -> dict[int, list[int]]:
+def bound_slices(events: Events) -> dict[tuple[str, int], list[int]]:
     """What a reader binds flows to: the ids of the nodes whose slices are innermost and open when they are read."""
     timed = [event for event in events if event["ph"] in "Xsf"]
     timed.sort(key=lambda event: round(event["ts"] * 1000))  # stable: equal times stay in the file's order
-    stacks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    flows: defaultdict[int, list[int]] = defaultdict(list)
+    stacks: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    flows: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for event in timed:
-        stack, ts = stacks[event["tid"]], round(event["ts"] * 1000)
+        stack, ts = stacks[event["pid"], event["tid"]], round(event["ts"] * 1000)
         while stack and stack[-1][0] <= ts:
             stack.pop()
         if event["ph"] == "X":
@@ -51,8 +54,8 @@ def bound_slices(events: Events) -> dict[int, list[int]]:
             stack.append((end, event["args"]["id"]))
         else:
             assert stack, "no slice to bind to"
-            assert (event["ph"] == "f") == bool(flows[event["id"]]), "a flow ends before it begins"
-            flows[event["id"]].append(stack[-1][1])
+            assert (event["ph"] == "f") == bool(flows[event["cat"], event["id"]]), "a flow ends before it begins"
+            flows[event["cat"], event["id"]].append(stack[-1][1])
     return flows
 
 
@@ -68,8 +71,8 @@ def test_slices_nest_and_flows_bind_to_the_right_ones(name: str, tmp_path: Path)
     assert Counter((a, b) for a, b in bound_slices(events).values()) == wanted
     assert (done.flows, done.left_out) == (len(document.edges), 0)
     kinds = Counter(event["cat"] for event in of_phase(events, "s"))
-    assert kinds == Counter(EDGE_KINDS[kind] for kind in document.edges[:, 2].tolist())
-    assert {event["pid"] for event in events} == {3}
+    expected = Counter(EDGE_KINDS[kind] for kind in document.edges[:, 2].tolist())
+    assert kinds == Counter({"ac2g" if kind == "launch" else kind: count for kind, count in expected.items()})
 
 
 def test_times_names_and_threads(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ def test_times_names_and_threads(tmp_path: Path) -> None:
     _, events = write({0: document}, tmp_path)
     begin, _ = document.span
     row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
-    names = {e["tid"]: e["args"]["name"] for e in of_phase(events, "M") if e["name"] == "thread_name"}
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in of_phase(events, "M") if e["name"] == "thread_name"}
     for event in of_phase(events, "X"):
         row = row_of[event["args"]["id"]]
         assert event["name"] == document.name_of(row)
@@ -85,10 +88,13 @@ def test_times_names_and_threads(tmp_path: Path) -> None:
         assert event["args"]["dur_ns"] == document.dur[row]
         assert abs(1000 * event["dur"] - document.dur[row]) <= 1000
         if document.kind[row] == GPU:
-            assert names[event["tid"]].endswith(f"stream {document.stream[row]}")
-            assert event["args"]["kineto"]
+            assert names[event["pid"], event["tid"]].startswith(f"stream {document.stream[row]}")
+            args = event["args"]
+            places = (args["device"], args["stream"], args["correlation"])
+            assert places == (document.device[row], document.stream[row], document.correlation[row])
+            assert 1000 * event["dur"] == pytest.approx(max(document.dur[row], 1), abs=1e-6)
         else:
-            assert names[event["tid"]].startswith((f"thread {document.thread[row]}", "other thread"))
+            assert names[event["pid"], event["tid"]].startswith((f"thread {document.thread[row]}", "other thread"))
 
 
 def test_ranks_are_processes_on_one_clock(tmp_path: Path) -> None:
@@ -127,14 +133,63 @@ def test_overlaps_zero_lengths_and_names(tmp_path: Path) -> None:
     assert (done.slices, done.flows, done.left_out) == (9, 2, 1)
     assert slices[3]["name"] == EVIL
     assert slices[6]["dur"] == 0.001
-    assert slices[8]["tid"] == slices[9]["tid"]
-    assert slices[8]["dur"] == 5.0
+    assert slices[8]["tid"] != slices[9]["tid"] and slices[8]["pid"] == slices[9]["pid"]
+    assert slices[8]["dur"] == 5.4
     assert slices[8]["args"]["dur_ns"] == 5400
     assert slices[4]["tid"] != slices[3]["tid"]
     names = {e["tid"]: e["args"]["name"] for e in of_phase(events, "M") if e["name"] == "thread_name"}
     assert names[slices[4]["tid"]] == "thread 1, overlapping (1)"
     assert names[slices[21]["tid"]] == "other thread 1"
     assert sorted(bound_slices(events).values()) == [[3, 4], [8, 20]]
+
+
+def device_table(trace: Trace, wanted: Collection[int] | None = None) -> Counter[tuple[Any, ...]]:
+    """Number and total duration of the events of each kernel, with the names of the operators that launched them."""
+    gpu, table = trace.gpu, Counter[tuple[Any, ...]]()
+    for i, source in enumerate(gpu.source.tolist()):
+        if wanted is None or source in wanted:
+            category = trace.categories[gpu.category[i]]
+            call = trace.name_of(trace.calls.name[gpu.call[i]]) if gpu.call[i] >= 0 else ""
+            key = (category, trace.name_of(gpu.name[i]), int(gpu.device[i]), int(gpu.stream[i]), call)
+            table[(*key, "count")] += 1
+            table[(*key, "ns")] += max(int(gpu.dur[i]), 1)
+    return table
+
+
+@pytest.mark.parametrize("name", [name for name in PAIRS if "gpu" in name])
+def test_it_is_read_like_the_kineto_trace_it_came_from(name: str, tmp_path: Path) -> None:
+    """The same GPU events, launched by the same operators, with the same FLOPs; and the same categories."""
+    _, kineto = fixture_pair(name) if name.startswith("pairs/") else shared_pair(name)
+    document = document_of(name)
+    write_chrome({document.rank or 0: document}, tmp_path / "trace.json.gz")
+    original, back = read_trace(kineto), read_trace(tmp_path / "trace.json.gz")
+    window = set(document.kineto_event[document.kind == GPU].tolist())
+    assert device_table(back) == device_table(original, window)
+    assert (back.rank, back.properties) == (original.rank, original.properties)
+    of_linked = work_of_events(document)
+    assert sorted(work_of_events(back).flops.tolist()) == sorted(of_linked.flops.tolist())
+    before, after = read_json(kineto)["traceEvents"], read_json(tmp_path / "trace.json.gz")["traceEvents"]
+    kinds = {(e["name"], e["cat"]) for e in before if e["ph"] == "X" and "cat" in e}
+    assert {(e["name"], e["cat"]) for e in of_phase(after, "X")} <= kinds
+    places = {(e["name"], e["pid"], e["tid"], e["args"]["correlation"]) for e in before if e.get("cat") == "kernel"}
+    shown = [e for e in of_phase(after, "X") if e["cat"] == "kernel"]
+    assert sum((e["name"], e["pid"], e["tid"], e["args"]["correlation"]) in places for e in shown) >= 0.9 * len(shown)
+
+
+def test_it_links_with_the_execution_trace_again(tmp_path: Path) -> None:
+    et, _ = fixture_pair(NAME)
+    plus, converted = linked(NAME).to_dict(), tmp_path / "trace.json"
+    linked(NAME).document.write(tmp_path / "plus.json")
+    done = run("etplus", "convert", tmp_path / "plus.json", converted, "--to", "chrome")
+    assert done.returncode == 0, done.stderr
+    done = run("trace-link", "--et-file", et, "--kineto-file", converted, "--output-file", tmp_path / "again.json")
+    assert done.returncode == 0, done.stderr
+    again = read_json(tmp_path / "again.json")
+    ops = {node["id"]: (node["name"], node["dur"]) for node in plus["nodes"] if "link" in node}
+    assert {node["id"]: (node["name"], node["dur"]) for node in again["nodes"] if "link" in node} == ops
+    kernels = [(n["name"], n["dur"], n.get("ctrl_deps", n.get("parent"))) for n in plus["nodes"] if "cat" in n]
+    found = [(n["name"], n["dur"], n.get("ctrl_deps", n.get("parent"))) for n in again["nodes"] if "cat" in n]
+    assert sorted(found) == sorted(kernels)
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def waiting(name: str, returned: float) -> list[Document]:
 def test_a_waiting_call_may_return_before_by_the_skew_of_the_clocks(name: str, early: float) -> None:
     plain, document = linked(*waiting(name, 110 - early))
     assert edges(document, "sync") == {("k", name)}
-    told = plain["etplus"]["link"]["dependencies"]
-    assert told.get("clock_skew_ns", 0) == document.clock_skew_ns == max(round(early * 1000), 0)
+    counts = plain["etplus"]["link"]["dependencies"]
+    assert counts.get("clock_skew_ns", 0) == document.clock_skew_ns == max(round(early * 1000), 0)
 
 
 def test_calls_that_returned_long_before_did_not_wait() -> None:

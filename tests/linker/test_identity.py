@@ -375,6 +375,22 @@ def test_ranks_in_record_param_comms(inputs: list[Any], attrs: Document, rank: i
     assert (found.rank, found.world_size, found.communicates) == (rank, world, True)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[], [3], ["x"], ['{"ranks": [0]}'], ["[[0], null, 3]"], ['[{"pg_desc": [], "ranks": {}, "group_size": "2"}]'],
+     ['[{"pg_desc": "default_pg", "ranks": [], "group_size": -2}]'], ['[{"ranks": [1, true]}, {"ranks": [-1]}]'],
+     ["[" * 100_000], ['[{"ranks": [0]}, {"ranks": [1]}]']],
+)  # fmt: skip
+def test_odd_process_groups_say_nothing(values: list[Any]) -> None:
+    node = {"id": 3, "name": INIT, "inputs": {"values": values, "shapes": [], "types": []}}
+    comms: Document = {"id": 4, "name": "record_param_comms"}
+    comms["inputs"] = {"values": [[0], ["0", "x"], 1, "allreduce"], "shapes": [], "types": []}
+    et = et_document([node, comms, {"id": 5, "name": "c10d::send"}])
+    et["nodes"][3]["attrs"] += [{"name": ["x"], "value": 1}, {"name": None}]
+    found = rank_of_et(read_execution_trace(orjson.dumps(et)))
+    assert (found.ranks, found.world_size, found.communicates) == (None, None, True)
+
+
 @pytest.mark.parametrize("info", [None, 7, {"rank": "0"}, {"rank": -1, "world_size": 0}, {"pg_config": {}},
                                   {"pg_config": [3, {"ranks": "0, 1"}, {"ranks": [True]}]}])  # fmt: skip
 def test_odd_headers_say_nothing(info: Any) -> None:

@@ -174,14 +174,21 @@ def test_kernels_held_out() -> None:
 
 
 def test_iterations_held_out() -> None:
-    """Fitted on iterations 0 to 19, iterations 30 to 39 are predicted within 3% by both engines."""
+    """Fitted on iterations 0 to 19, iterations 30 to 39 are predicted within 6% by both engines: those of the first 20
+    that are like the others take 5.2% less, since the host's speed drifts. Iterations 9 and 10 took 40% and 96% longer
+    than most, which makes up for it where they are kept."""
     one = document("gpu-pairs/linear.kineto")
     model = calibrated(fit([one], iterations="0-19"), [one], "0-19")
     rows = model.overheads.t4["cudaLaunchKernel"]
     assert 0 < rows.n + rows.outliers < 0.6 * np.count_nonzero(one.runtime.launches), "of these 20 alone"
+    assert [outlier.iteration for outlier in model.outliers[0]] == [0, 1, 9, 10, 11] and model.iterations == 15
+    kept = calibrated(fit([one], iterations="0-19", keep_outliers=True), [one], "0-19", keep_outliers=True)
     for engine in ("replay", "overheads"):
         done = predict(one, model, iterations="30-39", engine=engine)  # type: ignore[arg-type]
-        assert done.iterations == 10 and abs(done.error) < 0.03
+        assert done.iterations == 9 and abs(done.error) < 0.06
+        assert [outlier.iteration for outlier in done.set_apart] == [39]
+        done = predict(one, kept, iterations="30-39", engine=engine, keep_outliers=True)  # type: ignore[arg-type]
+        assert done.iterations == 10 and abs(done.error) < 0.03 and not done.set_apart
     for wrong in ("5-3", "0-99", "x", "1-2-3"):
         with pytest.raises(UsageError, match="iterations"):
             predict(one, model, iterations=wrong)

@@ -75,10 +75,7 @@ def test_what_the_window_cut_off_is_unexplained(name: str, least: float) -> None
     assert summary.path.by_kind["unknown wait"] >= least * summary.predicted_ns
 
 
-POLLING = pytest.mark.xfail(reason="threads that only poll are still chains of host work", strict=False)
-
-
-@pytest.mark.parametrize("name", [pytest.param("resnet103", marks=POLLING), *PAIRS[1:-1]])
+@pytest.mark.parametrize("name", ["resnet103", *PAIRS[1:-1]])
 def test_a_pair_and_its_kineto_trace_alone_have_the_same_critical_path(name: str) -> None:
     """Shares by kind; where the ET covers a part of the trace, its steps are like the others."""
     one, other = (summary_of(of) for of in (paired(name), graph_of(shared_trace(f"gpu-pairs/{name}.kineto.json.gz"))))

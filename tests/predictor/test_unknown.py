@@ -1,4 +1,4 @@
-"""Unexplained waits, clocks that differ, latencies and gaps that are none: made traces whose truth is known."""
+"""Unexplained waits, clocks that differ, latencies and gaps beyond their limits: made traces of known truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.linker import link
+from etplus.predictor.critical import critical_path
 from etplus.predictor.graph import UNKNOWN, ReplayGraph
+from etplus.predictor.iterations import predict_iteration
 from etplus.predictor.replay import fit_constants
 from etplus.predictor.summary import summarize
 from etplus.trace.kinds import GPU
@@ -107,9 +109,16 @@ def test_unknown_waits_are_counted_and_fixed(program: Program) -> None:
     assert base.unexplained.share == base.unexplained.ns / base.makespan_ns
     assert after(graph, "cpu*0", "gpu*0", "launch_latency=0us").makespan_ns >= base.unexplained.ns
     assert constants.clock_skew_ns == (8000 if program.ahead else 0)
-    told = summarize(base, constants).to_dict()
-    assert told["unexplained"]["count"] == len(waits)
-    assert any("nothing in the trace explains" in note for note in told["notes"]) == bool(waits)
+    numbers = summarize(base, constants).to_dict()
+    assert numbers["unexplained"]["count"] == len(waits)
+    assert any("nothing in the trace explains" in note for note in numbers["notes"]) == bool(waits)
+
+
+def test_the_critical_path_names_what_waits() -> None:
+    path = critical_path(after(CASES["opening synchronisation"].graph()))
+    assert path.by_op["unknown wait", "cudaDeviceSynchronize"] == path.by_kind["unknown wait"] == OPENING * 1000
+    path = critical_path(after(CASES["stall"].graph()))
+    assert path.by_op["unknown wait", "k"] == (STALL + GAP) * 1000
 
 
 def test_a_removed_call_waits_for_nothing() -> None:
@@ -135,7 +144,7 @@ def test_waits_at_the_same_time_count_once() -> None:
 
 
 @pytest.mark.parametrize("jitter", [4.0, 12.0])
-def test_noise_is_no_unknown_wait(jitter: float) -> None:
+def test_noise_does_not_count_as_unknown_waits(jitter: float) -> None:
     """Latencies of 10 to 10 + jitter µs, gaps of 1 to 1 + jitter, a call that finds nothing pending and takes 60."""
     rng = random.Random(5)
     trace, now, free = Timeline(), 0.0, 0.0
@@ -151,7 +160,7 @@ def test_noise_is_no_unknown_wait(jitter: float) -> None:
     assert after(trace.graph()).unexplained.count == 0
 
 
-def test_what_is_too_long_is_no_latency() -> None:
+def test_latencies_over_their_limit_are_not_fitted() -> None:
     """Four launches on an idle stream whose work begins 2.5 to 6 ms later (seen on a V100, `simple_add`); then a trace
     in which most begin after 9 µs."""
     trace = Timeline()
@@ -170,8 +179,8 @@ def test_what_is_too_long_is_no_latency() -> None:
     assert after(graph).time.tolist() == graph.measured.tolist()
 
 
-def test_a_gap_that_is_too_long_is_no_gap() -> None:
-    """Three kernels in a queue, two gaps of 64 ms: the fitted gap is none of them."""
+def test_gaps_over_their_limit_are_not_fitted() -> None:
+    """Three kernels in a queue, two gaps of 64 ms: neither is fitted."""
     trace = Timeline()
     trace.op("op", 0, 200_000)
     for k in range(3):
@@ -196,9 +205,9 @@ def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
         "nothing in the trace explains",
     ):
         assert any(part in line for line in lines), part
-    told = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
-    assert told["constants"][0]["clock_skew_ns"] == 8000 and told["unexplained"]["count"] == 3
-    assert told["base_error"] == told["makespan_ns"]["error"] == 0
+    numbers = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
+    assert numbers["constants"][0]["clock_skew_ns"] == 8000 and numbers["unexplained"]["count"] == 3
+    assert numbers["base_error"]["makespan"] == numbers["makespan_ns"]["error"] == 0
 
 
 def test_the_link_report_says_how_clocks_differ() -> None:
@@ -206,3 +215,19 @@ def test_the_link_report_says_how_clocks_differ() -> None:
         report = link(None, orjson.dumps(kineto_document(program.played()[0].events))).report
         assert report.dependencies.get("clock_skew_ns") == (8000 if program.ahead else None)
         assert ("clocks of host and device differ by 8.0 us" in report.to_text()) == bool(program.ahead)
+
+
+def test_an_iteration_is_not_predicted_from_its_own_unknown_wait() -> None:
+    """Four steps of 1 ms, a kernel each; the stream stalls for 64 ms in the third, and a call waits for it."""
+    trace, now = Timeline(), 0.0
+    for step in range(4):
+        stall = STALL if step == 2 else 0.0
+        trace.op(f"ProfilerStep#{step}", now, 1000 + stall, category="user_annotation")
+        trace.launch("k", now + 10, 5, now + 17 + stall, 500)
+        trace.call("cudaDeviceSynchronize", now + 20, 500 + stall)
+        now += 1000 + stall + 10
+    graph = trace.graph()
+    assert after(graph).unexplained.count == 1
+    held = [predict_iteration(graph, step) for step in range(4)]
+    assert held[2].measured_ns > STALL * 1000 and held[2].predicted_ns < 1_100_000
+    assert all(abs(one.error) < 0.01 for one in (held[0], held[1], held[3]))

@@ -336,8 +336,7 @@ def test_outputs_are_checked_before_anything_is_read(tmp_path: Path) -> None:
     check_outputs([tmp_path / "a", None, "/dev/null", "/dev/null"], [source, "-", None])
     for outputs, message in (
         ([source], "would replace"), ([tmp_path / "a", tmp_path / "." / "a"], "two outputs"),
-        (["-", "-"], "one output"),
-        ([""], "is empty"), ([tmp_path], "is a directory"),
+        (["-", "-"], "one output"), ([""], "is empty"), ([tmp_path], "is a directory"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=message):
             check_outputs(outputs, [source])

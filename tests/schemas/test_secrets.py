@@ -36,6 +36,7 @@ KEPT: list[Any] = [
     {"tokenizer": "bert", "TOKENIZERS_PARALLELISM": "false", "author": "me", "key": "value", "keys": ["a"]},
     {"name": "void token::kernel<float, secret_t>(int)", "cat": "kernel", "x": "authorize this"},
     {"name": "decode(num_tokens=12, prefix=4)", "url": "https://example.org/a:b"},
+    {"pip": ["google-auth==2.1", "tokenizers==0.1"]},
     {"monkey": "see", "passed": "yes", "compass": 4},
 ]
 

@@ -1,0 +1,112 @@
+"""ET+ rows in the form of Kineto events: the categories, arguments and header fields that its readers look for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import orjson
+
+from ..schemas.secrets import mask
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.errors import UNREADABLE
+from ..trace.kinds import GPU, RUNTIME
+from ..trace.trace import Record, Trace
+
+__all__ = ["arguments", "category", "header"]
+
+_DRIVER = re.compile(r"cu[A-Z]")
+_XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
+_TENSOR = re.compile(r"Tensor\(([^)]*)\)")
+_NUMBERS = {"Int", "Double", "Bool", "ScalarList"}
+_NAMES = {"schema_version": "schemaVersion", "device_properties": "deviceProperties",
+          "distributed_info": "distributedInfo"}  # fmt: skip
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def header(document: Trace, zero: int) -> dict[str, Any]:
+    """A Kineto trace's top-level keys, as far as the ET+ has them.
+
+    Args:
+        zero: wall-clock ns of the file's time 0.
+    """
+    kineto = document.summary.get("kineto")
+    known = orjson.loads(mask(orjson.dumps(kineto))[0]) if isinstance(kineto, dict) else {}
+    fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
+    return {**fields, "displayTimeUnit": "ms", "baseTimeNanoseconds": zero}
+
+
+def category(document: Trace, row: int) -> str:
+    """Kineto's category of a row. That of a runtime call is not in an ET+ and follows from the call's name."""
+    kind = document.kind[row]
+    if kind == GPU:
+        text: str = document.categories[document.category[row]]
+        return text
+    if kind == RUNTIME:
+        name = document.name_of(row)
+        return "cuda_driver" if _DRIVER.match(name) else "xpu_runtime" if _XPU.match(name) else "cuda_runtime"
+    return "user_annotation" if document.scope[row] == ANNOTATION_SCOPE else "cpu_op"
+
+
+def arguments(document: Trace, row: int, record: Record) -> dict[str, Any]:
+    """Kineto's `args` of a row: its own for GPU events, else those that its node tells.
+
+    "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
+    """
+    kind, own = document.kind[row], int(document.id[row])
+    caller = document.parent_row[row]
+    maker = int(document.id[caller]) if caller >= 0 else 0
+    more = {"id": own, "dur_ns": int(document.dur[row])}
+    if kind == GPU:
+        places = {key: int(getattr(document, key)[row]) for key in ("device", "stream", "correlation")}
+        known = {key: value for key, value in places.items() if value >= 0}
+        return {"External id": maker, **known, **_given(record, {"External id", *known}), **more}
+    if kind == RUNTIME:
+        return {"External id": maker, "correlation": int(document.correlation[row]), **more}
+    args: dict[str, Any] = {"External id": own, "Record function id": int(document.rf_id[row])}
+    if document.seq_id[row] >= 0:
+        args |= {"Sequence number": int(document.seq_id[row]), "Fwd thread id": int(document.fw_tid[row])}
+    if document.scope[row] != ANNOTATION_SCOPE:
+        args |= _inputs(document, record)
+    return {**args, **more}
+
+
+def _given(record: Record, without: set[str]) -> dict[str, Any]:
+    try:
+        given = _decode(record["args"])
+    except (KeyError, *UNREADABLE):
+        return {}
+    return {k: orjson.Fragment(bytes(v).decode("utf-8", "replace")) for k, v in given.items() if k not in without}
+
+
+def _inputs(document: Trace, record: Record) -> dict[str, Any]:
+    """What Kineto records with `record_shapes`: dimensions, element types, and as texts the values of scalars."""
+    try:
+        fields = record if document.flat else _decode(record["inputs"])
+        keys = ("input_shapes", "input_types", "inputs") if document.flat else ("shapes", "types", "values")
+        shapes, types, values = (msgspec.json.decode(fields[key]) for key in keys)
+        if not len(shapes) == len(types) == len(values):
+            return {}
+        kinds = [_kind(str(one)) for one in types]
+    except (KeyError, TypeError, *UNREADABLE):
+        return {}
+    texts = ["" if "Tensor" in str(kind) else _text(value) for kind, value in zip(types, values, strict=True)]
+    return {"Input Dims": shapes, "Input type": kinds, "Concrete Inputs": texts}
+
+
+def _kind(of_et: str) -> str:
+    """Kineto's name for a type of the ET."""
+    tensor = _TENSOR.fullmatch(of_et)
+    if tensor:
+        return tensor[1]
+    if of_et.startswith("GenericList["):
+        return "TensorList" if "Tensor(" in of_et else "ScalarList"
+    return "Scalar" if of_et in _NUMBERS else ""
+
+
+def _text(value: Any) -> str:
+    """A value as Kineto writes it: 1, 0.5, True, [1, 1], "" for none."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    return "" if value is None or value == "<None>" else str(value)

@@ -1,0 +1,125 @@
+"""Which annotations mark the iterations of a trace: the one rule that linking, analysis and prediction share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..trace.columns import IntColumn
+from ..trace.conventions import PROFILER_STEP
+
+__all__ = ["DATA_LOADER", "IterationMarks", "family_of", "find_marks"]
+
+DATA_LOADER = "DataLoader"
+"""Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
+_OPTIMIZER = "Optimizer.step#"
+"""How the annotations begin that torch.optim puts around each step."""
+_STEPS = "ProfilerStep"
+_NUMBER = re.compile(r"#?\d+")
+_FEWEST = 3
+"""So many times at least must an annotation recur that is not the profiler's own."""
+_EVEN = 0.5
+"""An annotation recurs evenly if its distances (10th to 90th percentile) differ by this share of their median at most.
+"""
+_COVERED = 0.5
+"""Share of the trace's calls that must begin within the iterations."""
+_WHOLE = 0.5
+"""What follows the last mark is an iteration if it is as long as this share of the median one."""
+
+
+@dataclass(frozen=True)
+class IterationMarks:
+    """The annotations that mark iterations, in order of start.
+
+    Attributes:
+        mark: int64, positions among the annotations given; an iteration begins with its mark.
+        end: int64 ns, where each iteration ends: where the next one begins; the last one with its mark, if marks
+            enclose their iterations, else with the last call.
+        annotation: "ProfilerStep", or the marks' name without running numbers; "" without marks.
+        encloses: the marks last as long as their iterations, more or less.
+    """
+
+    mark: IntColumn
+    end: IntColumn
+    annotation: str = ""
+    encloses: bool = False
+
+    def __len__(self) -> int:
+        return len(self.mark)
+
+    @property
+    def steps(self) -> bool:
+        """Whether they are the profiler's own steps, whose names have their numbers."""
+        return self.annotation == _STEPS
+
+
+def family_of(name: str) -> str:
+    """An annotation's name without its running number.
+
+    Example:
+        >>> family_of("ProfilerStep#12"), family_of("batch 3")
+        ('ProfilerStep#', 'batch #')
+    """
+    return _NUMBER.sub("#", name)
+
+
+def find_marks(names: Sequence[str], ts: IntColumn, end: IntColumn, calls: IntColumn, last: int) -> IterationMarks:
+    """Find the marks: the first of these rules that fits decides.
+
+    1. `ProfilerStep#K`, however many.
+    2. Annotations of the data loader, which recur evenly.
+    3. The annotation that recurs evenly and covers the trace; of several the rarest, of equally rare ones the first.
+    4. `Optimizer.step#…`, where it covers the trace, evenly or not.
+
+    By 2 to 4 marks recur three times at least.
+
+    Args:
+        names: of the user annotations, in order of start. ts, end: int64 ns, theirs.
+        calls: int64 ns, starts of all operators and annotations. last: end of the last one, ns.
+    """
+    steps = np.flatnonzero([PROFILER_STEP.fullmatch(name) is not None for name in names]).astype(np.int64)
+    if len(steps):
+        return IterationMarks(steps, np.append(ts[steps[1:]], end[steps[-1]]), _STEPS, True)
+    loader = np.flatnonzero([DATA_LOADER in name for name in names]).astype(np.int64)
+    if len(loader) >= _FEWEST and _even(ts[loader]):
+        return _marks(loader, ts, end, DATA_LOADER, last)
+    families = [(family, mark) for family, mark in _families(names) if _covers(ts[mark], calls)]
+    for family, mark in families:
+        if _even(ts[mark]):
+            return _marks(mark, ts, end, family, last)
+    for family, mark in families:
+        if family.startswith(_OPTIMIZER):
+            return _marks(mark, ts, end, family, last)
+    return IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
+    """Annotations that recur, the rarest first, of equally rare ones the first."""
+    members: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        members.setdefault(family_of(name), []).append(i)
+    found = sorted(members.items(), key=lambda one: (len(one[1]), one[1][0]))
+    return [(family, np.array(of, np.int64)) for family, of in found if len(of) >= _FEWEST]
+
+
+def _even(ts: IntColumn) -> bool:
+    gaps = np.diff(ts)
+    middle = float(np.median(gaps))
+    return middle > 0 and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
+
+
+def _covers(ts: IntColumn, calls: IntColumn) -> bool:
+    inside = (calls >= ts[0]) & (calls <= ts[-1] + np.median(np.diff(ts)))
+    return float(np.mean(inside)) >= _COVERED
+
+
+def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: int) -> IterationMarks:
+    middle = float(np.median(np.diff(ts[mark])))
+    if float(np.median(end[mark] - ts[mark])) >= _WHOLE * middle:
+        return IterationMarks(mark, np.append(ts[mark[1:]], end[mark[-1]]), family, True)
+    if last - ts[mark[-1]] < _WHOLE * middle:  # it is the end of an iteration that this marks
+        return IterationMarks(mark[:-1], ts[mark[1:]], family)
+    return IterationMarks(mark, np.append(ts[mark[1:]], last), family)

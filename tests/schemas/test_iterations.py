@@ -1,0 +1,102 @@
+"""Which annotations mark iterations: the rules, and that linking, analysis and prediction find the same ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from etplus.analysis.breakdown import iterations
+from etplus.analysis.kineto_trace import from_kineto
+from etplus.linker import link
+from etplus.linker.segment import find_iterations as of_linker
+from etplus.predictor.iterations import find_iterations as of_predictor
+from etplus.schemas.iterations import IterationMarks, find_marks
+from etplus.schemas.kineto import read_kineto
+from etplus.schemas.kineto_calls import cpu_calls
+from etplus.trace.errors import ConvertError
+from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_document
+
+TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
+for folder, pattern in (
+    ("gpu-kineto", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("cpu-pairs", "*.kineto.*"), ("graph-capture", "*.gz"),
+    ("parallel", "*/rank0.kineto.*"),
+):  # fmt: skip
+    found = sorted((SHARED / "traces" / folder).glob(pattern))
+    TRACES |= {path.relative_to(SHARED / "traces").as_posix(): path for path in found}
+
+
+def starts(source: Path | bytes) -> list[list[int] | None]:
+    """Starts of the iterations by the linker, by analysis (directly and of ET+) and by the predictor, if it has any."""
+    kineto = read_kineto(source, modules=True)
+    document = link(None, source)
+    try:
+        predicted = document.ts[of_predictor(document).mark].tolist()
+    except ConvertError:
+        predicted = None
+    return [
+        of_linker(kineto, cpu_calls(kineto)).start.tolist(),
+        *([one.start for one in iterations(trace)] for trace in (from_kineto(kineto), document)),
+        predicted,
+    ]
+
+
+@pytest.mark.parametrize("path", TRACES.values(), ids=TRACES)
+def test_all_routes_agree_on_real_traces(path: Path) -> None:
+    """The predictor refuses traces with fewer than three, but finds no others."""
+    linked, direct, through, predicted = starts(path)
+    assert linked == direct == through
+    assert predicted == (linked if linked is not None and len(linked) >= 3 else None)
+
+
+def marks(annotations: list[tuple[str, float, float]], calls: list[float], last: float) -> IterationMarks:
+    names = [name for name, _, _ in annotations]
+    ts, dur = (np.array([one[k] for one in annotations], np.int64) for k in (1, 2))
+    return find_marks(names, ts, ts + dur, np.array(calls, np.int64), int(last))
+
+
+CALLS = [float(at) for at in range(0, 500, 10)]
+
+
+def test_marks_that_enclose_their_iterations() -> None:
+    found = marks([(f"train {k}", 100 * k, 80) for k in range(5)], CALLS, 490)
+    assert found.encloses and found.annotation == "train #"
+    assert found.end.tolist() == [100, 200, 300, 400, 480]
+
+
+def test_marks_at_the_beginning() -> None:
+    """The last iteration ends with the last call."""
+    found = marks([("zero_grad", 100 * k, 5) for k in range(5)], CALLS, 495)
+    assert not found.encloses and found.end.tolist() == [100, 200, 300, 400, 495]
+
+
+def test_marks_at_the_end_of_iterations() -> None:
+    """What follows the last one is no iteration: it is too short."""
+    found = marks([("step", 100 * k + 90, 5) for k in range(5)], CALLS, 500)
+    assert found.mark.tolist() == [0, 1, 2, 3] and found.end.tolist() == [190, 290, 390, 490]
+
+
+def test_what_recurs_in_a_small_part_of_the_trace_marks_nothing() -> None:
+    assert not len(marks([("set-up", 10 * k, 5) for k in range(5)], CALLS, 500))
+
+
+def test_steps_of_an_optimizer_need_not_be_even() -> None:
+    uneven = [0, 20, 130, 140, 330, 480]
+    assert len(marks([("Optimizer.step#SGD.step", at, 5) for at in uneven], CALLS, 600)) == 6
+    assert not len(marks([("something else", at, 5) for at in uneven], CALLS, 600))
+
+
+def test_what_is_even_goes_before_an_optimizer() -> None:
+    rows = [("Optimizer.step#SGD.step", at, 5.0) for at in (0, 20, 130, 490)]
+    even = [("batch", 100.0 * k, 5.0) for k in range(5)]
+    assert marks(sorted(rows + even, key=lambda one: one[1]), CALLS, 500).annotation == "batch"
+
+
+def test_an_annotation_without_a_name_is_no_step() -> None:
+    def event(name: str, ts: float) -> Document:
+        return {"ph": "X", "cat": "user_annotation", "name": name, "ts": ts, "dur": 90}
+
+    events = [event(f"ProfilerStep#{k}", 100 * k) for k in range(3)] + [event("", 100 * k + 5) for k in range(3)]
+    found = starts(orjson.dumps(kineto_document(events)))
+    assert found == [[0, 100_000, 200_000]] * 4
