@@ -6,6 +6,7 @@ Some run with the suite; `pytest tests/test_fuzz_commands.py --fuzz-cases 5000` 
 from __future__ import annotations
 
 import contextlib
+import copy
 import gzip
 import io
 import json
@@ -150,7 +151,7 @@ def _other_value(data: bytes, rng: random.Random) -> bytes:
             if rng.random() < 0.2:
                 del holder[key]
             else:
-                holder[key] = rng.choice(_VALUES)
+                holder[key] = copy.deepcopy(rng.choice(_VALUES))  # the next change may be inside it
             break
     text = json.dumps(document)
     for raw in ("1e400", "NaN"):
