@@ -54,6 +54,8 @@ COMMANDS = {
     "convert .et": Command("convert plus.0.et -o out/x --to FORMAT", ("plus.0.et",)),
     "convert ranks": Command("convert plus.json other.json -o out/x --to MANY --job job.json",
                              ("plus.json", "other.json", "job.json")),
+    "redact": Command("redact kineto.json -o out/x.json --hosts --users --paths", ("kineto.json",)),
+    "redact ET+": Command("redact plus.json -o out/x.json.gz", ("plus.json",)),
     "replay": Command("replay plus.json --json out/x.json --chrome out/y.json --what-if kernel*0.5", ("plus.json",)),
     "replay ranks": Command("replay plus.json plus.0.et --rank-couple --json out/x.json", ("plus.json", "plus.0.et")),
     "replay an iteration": Command("replay plus.json --predict-iteration all --json out/x.json", ("plus.json",)),
