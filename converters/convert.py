@@ -145,7 +145,7 @@ def convert(
         TraceFormatError: an input that is not what it should be.
         ConvertError: an input that the format cannot express.
     """
-    inputs = [sources] if isinstance(sources, (str, os.PathLike, EtPlus)) else list(sources)
+    inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
     if host not in HOSTS:

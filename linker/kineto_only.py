@@ -137,7 +137,8 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
         file=Path(kineto.file).name, schema=_SCHEMA, flat=False, pid=_pid(kineto), started_s=-1, duration_s=0.0,
         before=_BEFORE % (_SCHEMA.encode(), _pid(kineto)), after=b"]}",
         texts=_Texts(events, np.concatenate([np.full(roots, -1), rows]), columns, name, names),
-        name=name, names=names, structural=np.arange(len(name)) < roots, fw_parent=none, fw_tid=none, losses=(), **columns,
+        name=name, names=names, structural=np.arange(len(name)) < roots, fw_parent=none, fw_tid=none, losses=(),
+        **columns,
     )  # fmt: skip
 
 
