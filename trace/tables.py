@@ -134,9 +134,11 @@ class Tables:
     Attributes:
         signatures: what calls were called with, by code.
         calls, runtime, gpu: the tables.
+        whole: GPU events that could not be attached are among them; see `with_unattached`.
     """
 
     signatures: list[Signature]
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
+    whole: bool = False

@@ -31,18 +31,20 @@ def with_unattached(trace: Trace) -> Trace:
     of those that are not.
     """
     events, tables = trace.unattached, trace.tables
+    if tables.whole:
+        return trace
     first, last = trace.row_span
     near = (events.ts < last) & (events.ts + events.dur > first) if trace.timed.any() else np.ones(len(events), bool)
     rows = np.flatnonzero(near)
     added = _gpu_events(events, rows, trace)
     notes = (*trace.notes, *_notes(trace, added, len(events) - len(rows)))
     if not len(rows):
-        return replace(trace, notes=notes).with_tables(tables)
+        return replace(trace, notes=notes).with_tables(replace(tables, whole=True))
     gpu = _joined(tables.gpu, added)
     launches = tables.runtime.launches.copy()
     launches[gpu.runtime[gpu.runtime >= 0]] = True
     gpu = gpu.take(np.argsort(gpu.ts, kind="stable"))
-    tables = replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches))
+    tables = replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches), whole=True)
     return replace(trace, notes=notes).with_tables(tables)
 
 

@@ -176,7 +176,7 @@ def test_a_small_trace_by_hand() -> None:
 def test_no_gpu() -> None:
     trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
     assert breakdown(trace) == stream_use(trace) == device_use(trace) == []
-    assert trace.notes == ("the trace has no GPU events",)
+    assert analyse(trace).notes == ("the trace has no GPU events",)
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -11,6 +11,7 @@ from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
 from support import Document, fixture_pair, kineto_document, shared_pair, shared_trace
 
 __all__ = ["GPU_SHAPED", "REAL", "analysis_of", "kernel", "kineto_of", "launch", "op", "trace_of", "written"]
@@ -43,7 +44,7 @@ def written(name: str) -> bytes:
 def trace_of(name: str) -> Trace:
     """One of `REAL`."""
     if name.startswith("linked "):
-        return read_trace(written(name.removeprefix("linked ")))
+        return with_unattached(read_trace(written(name.removeprefix("linked "))))
     return read_trace(shared_trace(f"{name}.json.gz"))
 
 
