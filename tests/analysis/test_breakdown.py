@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from etplus.analysis.breakdown import breakdown, device_use, host_use, iterations, stream_use
-from etplus.analysis.summary import json_of
+from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.intervals import intersection, union
 from etplus.trace.tables import OP
