@@ -19,6 +19,7 @@ from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.parallel import processes
 from .attach import UNATTACHED_REASONS, Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open, nearest
 from .comm import comm_of_kernels
@@ -83,7 +84,7 @@ def link(
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
-        jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
+        jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
 
     Raises:
@@ -94,19 +95,20 @@ def link(
         raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
-    if et is None:
-        return _link_alone(read_kineto(kineto, strict=strict, progress=progress, jobs=jobs), annotation)
-    et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
-    _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
-    _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-    return _link(
-        et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies, jobs
-    )
+    with processes(jobs):
+        if et is None:
+            return _link_alone(read_kineto(kineto, strict=strict, progress=progress), annotation)
+        et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress)
+        _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
+        _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
+        return _link(
+            et_trace, kineto_trace, annotation, match, exact_match, strict, iteration, renumber, data_dependencies
+        )
 
 
 def _link(
     et: ExecutionTrace, kineto: KinetoTrace, annotation: str | None, method: str, exact: bool, strict: bool,
-    iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
+    iteration: str, renumber: bool, data_dependencies: bool,
 ) -> LinkResult:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
@@ -119,7 +121,7 @@ def _link(
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
-    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent, jobs)
+    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     none = np.zeros(0, np.int64)
     data = data_edges(et, nodes) if data_dependencies else (none, none)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.schemas import files, records, tolerant, turns
+from etplus.schemas import etplus, files, records, tolerant
 from etplus.schemas import kineto as kineto_module
 from etplus.schemas.errors import TraceFormatError
 from etplus.schemas.execution_trace import read_execution_trace
@@ -63,7 +63,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tolerant, "_PART", 40_000)
     monkeypatch.setattr(tolerant, "_LEAST_PART", 40_000)
     monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
-    for module in (kineto_module, tolerant, turns):
+    for module in (kineto_module, tolerant, etplus):
         monkeypatch.setattr(module, "_WORTH_A_PROCESS", 1)
 
 
