@@ -154,7 +154,7 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
     with ExitStack() as stack:
         if share > 1 and may_fork():
             with suppress(OSError, NotImplementedError):  # no room for files or processes: do without
-                files = [stack.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(_AHEAD * (share - 1))]
+                files = [stack.enter_context(_memory_file()) for _ in range(_AHEAD * (share - 1))]
                 pool = stack.enter_context(local_pool(share - 1, _assign, work, files))
                 results = _shared_results(pool, work, count, share, files)
         yield from results
@@ -179,6 +179,13 @@ def _shared_results(
         result = _do_here(work, i) if task is None or lost else _read_result(files[file], task.result())
         free.append(file)
         yield result
+
+
+def _memory_file() -> FileIO:
+    """A file without a name, in memory where the Python build can do that."""
+    if hasattr(os, "memfd_create"):
+        return FileIO(os.memfd_create("etplus"), "r+")
+    return tempfile.TemporaryFile(buffering=0)
 
 
 def _submit(pool: Executor, i: int, file: int) -> Future[list[int]] | None:

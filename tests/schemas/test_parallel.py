@@ -132,6 +132,12 @@ def test_a_terminated_process_is_made_up_for() -> None:
 
 
 @on_linux
+def test_results_pass_through_temporary_files_where_there_are_none_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert [len(result) for result in mapped(lambda i: b"x" * 10**i, 7, 2)] == [10**i for i in range(7)]
+
+
+@on_linux
 def test_what_cannot_be_pickled_is_done_here() -> None:
     assert [made() for made in mapped(lambda i: lambda: i, 4, 2)] == [0, 1, 2, 3]
 
