@@ -40,7 +40,7 @@ __all__ = [
 GPU_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of work on a device."""
 _WORTH_A_PROCESS = 1000
-"""Events whose arguments are read."""
+"""Events whose arguments are read as one piece."""
 
 
 def is_runtime(category: str) -> bool:

@@ -52,14 +52,14 @@ def parallel_map(
     """An iterator of `work(0)`, `work(1)`, … up to `count`, the same for any number of processes.
 
     This process does every n-th piece; forked worker processes do the others, a few pieces ahead of what was asked
-    for. A piece that a worker could not return, because it was killed for example, is done here. No process is forked
-    on systems other than Linux, where there is no room for one, or while another thread runs: a lock that the thread
-    holds would stay locked in the worker. Workers have ended when the block ends.
+    for. A piece that a worker could not return, because it was killed for example, is done here. This process does all
+    pieces on systems other than Linux, where no process can be started, and while another thread runs: a lock that the
+    thread holds would stay locked in a forked process. All workers have ended when the block ends.
 
     Args:
         work: what it returns or raises is pickled; `work` itself is not.
         count: number of pieces.
-        most: upper limit of processes, below that of the enclosing `processes` block.
+        most: upper limit of processes, in addition to that of the enclosing `processes` block.
 
     Raises:
         What `work` raises, when its piece is asked for.
@@ -81,15 +81,20 @@ def may_fork() -> bool:
 def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
     """A pool of processes that have ended when the block ends.
 
-    They are forked where that is sound, else started anew. A block that ends with an error terminates what they do,
-    and so does the end of this process, however it ends: a task is left with `SystemExit`, so that it can clean up.
+    They are forked where that is sound, else spawned. An error in the block ends them, and so does the end of this
+    process, even if it is killed; a task that they are running gets a `SystemExit`, so that it can clean up.
 
     Args:
         workers: number of processes.
         setup: called with the arguments in each of them; pickled only if the processes are not forked.
 
     Raises:
-        OSError, NotImplementedError: the system has no room for them.
+        OSError, NotImplementedError: no process can be started.
+
+    Example:
+        >>> with local_pool(2) as pool:
+        ...     pool.submit(pow, 2, 5).result()
+        32
     """
     context = multiprocessing.get_context("fork" if may_fork() else "spawn")
     ended, alive = context.Pipe(duplex=False)
@@ -108,7 +113,7 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """What a signal's handler raises in the midst of forking would be ignored: let signals wait so long."""
+    """An exception that a signal's handler raises during a fork is ignored: let signals wait until after it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -143,7 +148,8 @@ def _set_up(
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task, so that its files are removed; and the process soon after, which would wait for another task."""
+    """End the task, so that its files are removed. The pool takes this for the task's result and waits for another
+    one: end that, too, a second later."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)
@@ -153,7 +159,7 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
     results: Iterator[T] = map(partial(_do_here, work), range(count))
     with ExitStack() as stack:
         if share > 1 and may_fork():
-            with suppress(OSError, NotImplementedError):  # no room for files or processes: do without
+            with suppress(OSError, NotImplementedError):  # no file or process can be had: this one does all
                 files = [stack.enter_context(_memory_file()) for _ in range(_AHEAD * (share - 1))]
                 pool = stack.enter_context(local_pool(share - 1, _assign, work, files))
                 results = _shared_results(pool, work, count, share, files)

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,24 @@ def test_in_pieces_and_by_several_processes(name: str, tmp_path: Path) -> None:
         written |= {(tmp_path / "plus.json").read_bytes(), b"".join(result.document.chunks())}
     assert len(written) == 1
     assert nameless(json.loads(written.pop())) == whole
+
+
+@PIECES
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_both_files_and_the_output_are_divided_among_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
+    for path, source in zip((et, kineto), fixture_pair("pairs/gpu_shaped_from_cpu"), strict=True):
+        path.write_bytes(plain(source))
+    fork, forked = os.fork, []
+    monkeypatch.setattr(os, "fork", lambda: (forked.append(None), fork())[1])
+    for jobs, reading, writing in ((1, 0, 0), (2, 2, 1)):
+        result = link(et, kineto, jobs=jobs)
+        assert len(forked) >= reading and bool(forked) == bool(reading)
+        forked.clear()
+        result.write(tmp_path / "plus.json", jobs=jobs)
+        assert len(forked) == writing
+        forked.clear()
 
 
 @PIECES
