@@ -37,14 +37,13 @@ _MAX_DEPTH = 64
 
 
 def comm_of_kernels(
-    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn, jobs: int = 1
+    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
 ) -> dict[int, dict[str, Any]]:
     """`comm` objects of the communication kernels among GPU events.
 
     Args:
         rows: int64, event rows of GPU events.
         parents: int64, position in `nodes` of each one's parent.
-        jobs: processes to read the arguments with.
 
     Returns:
         By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
@@ -52,7 +51,7 @@ def comm_of_kernels(
     wanted = np.flatnonzero(np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]])
     result: dict[int, dict[str, Any]] = {}
     from_et: dict[int, dict[str, Any]] = {}
-    for i, args in zip(wanted.tolist(), events.args_of(rows[wanted], jobs), strict=True):
+    for i, args in zip(wanted.tolist(), events.args_of(rows[wanted]), strict=True):
         comm, parent = kernel_comm(args), int(parents[i])
         if comm["collective"] is None or comm["in_nelems"] is None:
             if parent not in from_et:

@@ -28,6 +28,7 @@ from ..trace.link_report import LinkReport
 from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open
+from ..schemas.parallel import processes
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
@@ -77,7 +78,7 @@ def link(
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
-        jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
+        jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
         rank: rank of the job that both files are of; in a job of several ranks links are `certain` only if this, the
             names of both files or their contents say so.
@@ -90,23 +91,24 @@ def link(
         raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
     if iteration not in ("first", "last", "median") and not iteration.isdecimal():
         raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
-    if et is None:
-        alone = read_kineto(kineto, strict=strict, progress=progress, modules=True, jobs=jobs)
-        return trace_of_kineto(alone, annotation)
-    word = said_rank(et, kineto, rank)
-    et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress, jobs=jobs)
-    _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
-    _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-    claims = read_claims(et_trace, kineto_trace, word)
-    return _link(
-        et_trace, kineto_trace, claims, annotation, match, exact_match, strict, iteration, renumber,
-        data_dependencies, jobs,
-    )  # fmt: skip
+    with processes(jobs):
+        if et is None:
+            alone = read_kineto(kineto, strict=strict, progress=progress, modules=True)
+            return trace_of_kineto(alone, annotation)
+        word = said_rank(et, kineto, rank)
+        et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress)
+        _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
+        _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
+        claims = read_claims(et_trace, kineto_trace, word)
+        return _link(
+            et_trace, kineto_trace, claims, annotation, match, exact_match, strict, iteration, renumber,
+            data_dependencies,
+        )  # fmt: skip
 
 
 def _link(
     et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, annotation: str | None, method: str, exact: bool,
-    strict: bool, iteration: str, renumber: bool, data_dependencies: bool, jobs: int,
+    strict: bool, iteration: str, renumber: bool, data_dependencies: bool,
 ) -> Trace:  # fmt: skip
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
     iterations = find_iterations(kineto, calls, annotation)
@@ -119,7 +121,7 @@ def _link(
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
-    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent, jobs)
+    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     none = np.zeros(0, np.int64)
     data = data_edges(et, nodes) if data_dependencies else (none, none)

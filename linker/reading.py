@@ -12,15 +12,10 @@ from ..schemas.kineto import KinetoTrace, parse_kineto
 __all__ = ["read_pair"]
 
 
-def read_pair(
-    et: Source, kineto: Source, *, strict: bool, progress: bool, jobs: int
-) -> tuple[ExecutionTrace, KinetoTrace]:
-    """Read an ET and a Kineto trace; the result does not depend on `jobs`.
+def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool) -> tuple[ExecutionTrace, KinetoTrace]:
+    """Read an ET and a Kineto trace.
 
     Gzipped files are unpacked first, at the same time: the processes that parse one are forked when no thread runs.
-
-    Args:
-        jobs: processes to read with.
 
     Raises:
         TraceFormatError: see the readers; the ET's error comes first.
@@ -32,8 +27,8 @@ def read_pair(
             kineto_text = unpacked.result()
     else:
         et_text, kineto_text = open_text(et, progress=progress), open_text(kineto, progress=progress)
-    trace = parse_execution_trace(et_text, strict=strict, progress=progress, jobs=jobs)
-    return trace, parse_kineto(kineto_text, strict=strict, progress=progress, jobs=jobs)
+    trace = parse_execution_trace(et_text, strict=strict, progress=progress)
+    return trace, parse_kineto(kineto_text, strict=strict, progress=progress)
 
 
 def _is_gzipped(source: Source) -> bool:

@@ -166,28 +166,23 @@ class ExecutionTrace:
         return len(self.id)
 
 
-def read_execution_trace(
-    source: Source, *, strict: bool = False, progress: bool = False, jobs: int = 1
-) -> ExecutionTrace:
+def read_execution_trace(source: Source, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
     """Read an ET of any schema 1.x, gzipped or not.
 
     Args:
         source: path, "-", bytes or binary file object.
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
-        jobs: processes to read a large file with, see `in_order`; the result is the same.
 
     Raises:
         TraceFormatError: not an ET, an unknown schema version, or broken beyond (or, if strict, before) recovery.
     """
-    return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress, jobs=jobs)
+    return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress)
 
 
-def parse_execution_trace(
-    blob: Blob[Text], *, strict: bool = False, progress: bool = False, jobs: int = 1
-) -> ExecutionTrace:
+def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
     """The same of a file that is open."""
-    return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress, jobs=jobs)
+    return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
 
 
 def _read(document: Document) -> ExecutionTrace:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import PickleBuffer
 from typing import IO, BinaryIO, Generic, NoReturn, TypeVar, cast
 
 from isal import igzip
@@ -149,7 +150,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> tqdm[N
     )  # fmt: skip
 
 
-def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
+def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
     """Write (and compress, if the file does) each chunk in a thread while the next one is made."""
     with ThreadPoolExecutor(1) as pool:
         written: Future[int] | None = None

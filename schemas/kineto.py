@@ -20,15 +20,10 @@ from ..trace.columns import IntColumn, StringTable, joined_columns
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
-from .kineto_events import (
-    Codes,
-    EventPart,
-    is_runtime,
-    read_events,
-)
+from .kineto_events import Codes, EventPart, is_runtime, read_events
+from .parallel import parallel_map
 from .records import RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
-from .side_by_side import in_order
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
@@ -41,8 +36,8 @@ __all__ = [
     "read_kineto",
 ]
 
-_WORTH_A_PROCESS = 500
-"""Events whose arguments are read."""
+_WORTH_A_PROCESS = 1000
+"""Events whose arguments are read as one piece."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +84,15 @@ class EventTable:
         """The undecoded JSON text of an event's `args`."""
         return self.args_of(np.array([row]))[0]
 
-    def args_of(self, rows: IntColumn, jobs: int = 1) -> list[bytes]:
-        """The same of many events; neighbours in the file cost least.
+    def args_of(self, rows: IntColumn) -> list[bytes]:
+        """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
+        shares = np.array_split(self.index[rows], max(len(rows) // _WORTH_A_PROCESS, 1))
 
-        Args:
-            jobs: processes to read with, see `in_order`.
-        """
-        shares = np.array_split(self.index[rows], max(min(jobs, len(rows) // _WORTH_A_PROCESS), 1))
-        read = in_order(
-            lambda i: [bytes(_decode_only_args(t).args) for t in self._texts.of(shares[i])], len(shares), jobs
-        )
-        return [args for share in read for args in share]
+        def read(i: int) -> list[bytes]:
+            return [bytes(_decode_only_args(text).args) for text in self._texts.of(shares[i])]
+
+        with parallel_map(read, len(shares)) as results:
+            return [args for share in results for args in share]
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""
@@ -169,9 +162,7 @@ class KinetoTrace:
         return "baseTimeNanoseconds" in self.header
 
 
-def read_kineto(
-    source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False, jobs: int = 1
-) -> KinetoTrace:
+def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
     """Read a Kineto trace of any generation, gzipped or not, in one pass.
 
     Python calls are left out.
@@ -181,22 +172,19 @@ def read_kineto(
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
         modules: keep the Python calls "nn.Module: …" of a trace recorded with_stack.
-        jobs: processes to read a large file with, see `in_order`; the result is the same.
 
     Raises:
         TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
     """
-    return parse_kineto(
-        open_text(source, progress=progress), strict=strict, progress=progress, modules=modules, jobs=jobs
-    )
+    return parse_kineto(open_text(source, progress=progress), strict=strict, progress=progress, modules=modules)
 
 
 def parse_kineto(
-    blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False, jobs: int = 1
+    blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
     """The same of a file that is open."""
     read = partial(_read, modules=modules)
-    return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress, jobs=jobs)
+    return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress)
 
 
 def _read(document: Document, modules: bool) -> KinetoTrace:

@@ -12,8 +12,9 @@ from ..trace.errors import UNREADABLE, TraceFormatError
 from .collector import collector_paused
 from .files import Blob, progress_bar
 from .records import Block, RecordArray
+from ..trace.errors import UNREADABLE
+from .parallel import parallel_map
 from .recover import Loss, recover
-from .side_by_side import in_order
 from .text import Text
 
 __all__ = ["Document", "Dropped", "read_tolerantly"]
@@ -53,7 +54,6 @@ class Document:
         lenient: leave out records of the wrong form, counted in `dropped`, instead of failing on the first.
         losses: what recovery repaired or lost so far.
         progress: show a bar for reading that takes over two seconds.
-        jobs: processes to read with.
         dropped: filled by the reader if lenient.
     """
 
@@ -62,16 +62,16 @@ class Document:
     lenient: bool = False
     losses: tuple[Loss, ...] = ()
     progress: bool = False
-    jobs: int = 1
     dropped: Dropped = field(default_factory=Dropped)
 
     def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
-        """What `read` makes of consecutive blocks of the array's records, in order, made by `jobs` processes."""
+        """What `read` makes of consecutive blocks of the array's records, in order; see `parallel_map`."""
         size = array.end - array.start
         spans = list(array.blocks(size=min(max(size // _FEWEST, _LEAST_PART), _PART)))
-        with progress_bar(size, f"parse {Path(self.name).name}", self.progress) as bar:
-            jobs = min(self.jobs, size // _WORTH_A_PROCESS)
-            made = in_order(lambda i: read(array.arrays(spans[i])), len(spans), jobs)
+        with (
+            progress_bar(size, f"parse {Path(self.name).name}", self.progress) as bar,
+            parallel_map(lambda i: read(array.arrays(spans[i])), len(spans), most=size // _WORTH_A_PROCESS) as made,
+        ):
             for (begin, end), part in zip(spans, made, strict=True):
                 yield part
                 bar.update(end - begin)
@@ -85,7 +85,7 @@ class Document:
 
 @collector_paused()
 def read_tolerantly(
-    blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False, jobs: int = 1
+    blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
     """Run a reader on a file, once strictly and, where that fails, on the recovered text.
 
@@ -94,7 +94,6 @@ def read_tolerantly(
         key: "nodes" or "traceEvents", the array that makes the file what it should be.
         read: raises one of UNREADABLE on a document that it cannot take.
         strict: a broken file is an error.
-        jobs: processes to read with.
 
     Raises:
         TraceFormatError: the file is of another kind, broken beyond recovery, or broken at all if strict.
@@ -109,7 +108,7 @@ def read_tolerantly(
             )
         losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
     try:
-        return read(Document(blob.name, blob.data, losses=losses, progress=progress, jobs=jobs))
+        return read(Document(blob.name, blob.data, losses=losses, progress=progress))
     except UNREADABLE as error:
         data = blob.data[:]
         _refuse_other_kind(blob.name, data, key)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import time
 from functools import cache
 from pathlib import Path
 
 from support import fixture_pair, plain
 
-__all__ = ["die_at", "outputs", "write_job"]
+__all__ = ["die_at", "outputs", "wait_with_a_file", "write_job"]
 
 _INFO = re.compile(rb'("distributedInfo":\{"backend":"nccl","rank":)\d+(,"world_size":)\d+(.*?"ranks":)\[[0-9, ]*\]')
 
@@ -44,3 +45,12 @@ def die_at(task: tuple[int, str]) -> int:
         Path(memory).write_text("")
         os._exit(9)
     return number * number
+
+
+def wait_with_a_file(path: str) -> None:
+    """Wait for very long, with a file that is there meanwhile."""
+    Path(path).touch()
+    try:
+        time.sleep(1000)
+    finally:
+        Path(path).unlink()

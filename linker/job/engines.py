@@ -1,23 +1,19 @@
-"""Running one function on many tasks side by side: on processes of this machine, on a Dask cluster, on any executor."""
+"""Running one function on many tasks in parallel: on processes of this machine, on a Dask cluster, on any executor."""
 
 from __future__ import annotations
 
 import importlib
-import multiprocessing
-import os
-import signal
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from ...trace.errors import UsageError
+from ...trace.errors import UsageError
+from ...schemas.parallel import local_pool
 
 __all__ = ["Engine", "dask_cluster", "given_executor", "local_processes", "run_all"]
 
@@ -25,7 +21,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
-"""What a task ends with when its process is killed, or told to end."""
+"""What a task ends with when its process is killed or terminated."""
 
 
 @dataclass(frozen=True)
@@ -44,45 +40,8 @@ class Engine:
 
 
 def local_processes(count: int) -> Engine:
-    """Processes of this machine.
-
-    They are forked where that is sound (on Linux, while no other thread runs), else started anew.
-    """
-
-    @contextmanager
-    def start(at_once: int) -> Iterator[Executor]:
-        fork = sys.platform == "linux" and threading.active_count() == 1
-        context = multiprocessing.get_context("fork" if fork else "spawn")
-        executor = ProcessPoolExecutor(at_once, context, _end_with_parent)
-        try:
-            yield executor
-        finally:
-            executor.shutdown(wait=True, cancel_futures=True)
-
-    return Engine(start, window=count, reopen=True)
-
-
-def _end_with_parent() -> None:
-    """Have this process end when it is told to, or when the one that started it is gone, killed perhaps: else it would
-    wait for work for ever."""
-    if hasattr(signal, "SIGALRM"):
-        signal.signal(signal.SIGTERM, _end)
-        signal.signal(signal.SIGALRM, _end)
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task, so that its files are removed, and soon after, as the executor takes that for the task's result,
-    the wait for another."""
-    signal.alarm(1)
-    raise SystemExit(128 + signal.SIGTERM)
+    """Processes of this machine; see `local_pool`."""
+    return Engine(local_pool, window=count, reopen=True)
 
 
 def given_executor(executor: Executor) -> Engine:
@@ -143,7 +102,7 @@ def run_all(
 def _run(
     engine: Engine, executor: Executor, function: Callable[[Task], Result], waiting: deque[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run tasks until there are none, or the executor breaks: what did not begin is waiting then."""
+    """Run one task at least, then all until the executor breaks; what did not begin is waiting then."""
     running: dict[Future[Result], Task] = {}
     broken = False
     while running or (waiting and not broken):
@@ -153,7 +112,7 @@ def _run(
                 waiting.popleft()
             except BrokenExecutor as error:
                 broken = True
-                if not (running or engine.reopen):
+                if not running:
                     yield waiting.popleft(), error
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:

@@ -231,6 +231,23 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not list(out.glob(".*.part"))
 
 
+@needs_proc
+def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
+    """Ctrl-C on a terminal reaches the workers, too: those at work and those that wait for work."""
+    job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
+    arguments = [*command("etplus"), "batch", str(job), "--output", str(out), "--jobs", "3"]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + 60
+    while not outputs(out) and time.monotonic() < until:
+        time.sleep(0.002)
+    workers = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT and b"Traceback" not in errors
+    assert len(workers) == 3 and not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert 1 <= len(outputs(out)) < 10 and not list(out.glob(".*.part"))
+
+
 def test_urls(tmp_path: Path) -> None:
     """Inputs and outputs in fsspec's file system in memory, in this process; the same bytes come out."""
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")

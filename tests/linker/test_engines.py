@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
-from etplus.linker.job.engines import dask_cluster, given_executor, local_processes, run_all
+from etplus.linker.job.engines import dask_cluster, given_executor, local_processes, run_all, Engine
+from etplus.trace.errors import UsageError
 from etplus.trace.errors import UsageError
 from job_files import die_at
 
@@ -26,6 +30,20 @@ def test_what_a_task_raises_is_its_result() -> None:
         assert (found["1"], found["3"]) == (1, 3) and isinstance(found["x"], ValueError)
         assert pool.submit(int, "4").result() == 4, "it is left open"
     assert list(run_all(local_processes(2), int, [])) == []
+
+
+class BrokenPool(Executor):
+    """An executor whose processes end before they take a task."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
+        raise BrokenExecutor("a process ended")
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_processes_that_cannot_be_started_are_reported_for_each_task(reopen: bool) -> None:
+    engine = Engine(lambda _: nullcontext(BrokenPool()), window=2, reopen=reopen)
+    found = dict(run_all(engine, int, ["1", "2", "3"]))
+    assert found.keys() == {"1", "2", "3"} and all(isinstance(result, BrokenExecutor) for result in found.values())
 
 
 def test_no_scheduler() -> None:

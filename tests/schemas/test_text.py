@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.schemas import files, records, tolerant, turns
+from etplus.schemas import etplus, files, records, tolerant
 from etplus.schemas import kineto as kineto_module
 from etplus.schemas import text as text_module
 from etplus.schemas.execution_trace import read_execution_trace
@@ -66,7 +66,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tolerant, "_PART", 40_000)
     monkeypatch.setattr(tolerant, "_LEAST_PART", 40_000)
     monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
-    for module in (kineto_module, tolerant, turns):
+    for module in (kineto_module, tolerant, etplus):
         monkeypatch.setattr(module, "_WORTH_A_PROCESS", 1)
 
 
@@ -126,6 +126,24 @@ def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
         TraceFormatError, match=r"kineto\.json: has to be read whole: 50\.0 kB, and 100\.0 kB of memory"
     ):
         kineto_module.read_kineto(path)
+
+
+@PIECES
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_both_files_and_the_output_are_divided_among_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
+    for path, source in zip((et, kineto), fixture_pair("pairs/gpu_shaped_from_cpu"), strict=True):
+        path.write_bytes(plain(source))
+    fork, forked = os.fork, []
+    monkeypatch.setattr(os, "fork", lambda: (forked.append(None), fork())[1])
+    for jobs, reading, writing in ((1, 0, 0), (2, 2, 1)):
+        result = link(et, kineto, jobs=jobs)
+        assert len(forked) >= reading and bool(forked) == bool(reading)
+        forked.clear()
+        result.write(tmp_path / "plus.json", jobs=jobs)
+        assert len(forked) == writing
+        forked.clear()
 
 
 @PIECES

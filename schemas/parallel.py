@@ -1,0 +1,246 @@
+"""Independent pieces of work on several processes of this machine; the results come in order, whatever their number."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from io import FileIO
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+__all__ = ["local_pool", "parallel_map", "processes"]
+
+T = TypeVar("T")
+
+_PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
+_AHEAD = 2
+"""Pieces that a worker process does before the first of their results is asked for."""
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def processes(count: int) -> Iterator[None]:
+    """Have `parallel_map` use this many processes inside the block; outside any block it uses one.
+
+    Example:
+        >>> with processes(2), parallel_map(lambda i: i * i, 4) as results:
+        ...     list(results)
+        [0, 1, 4, 9]
+    """
+    before = _PROCESSES.set(count)
+    try:
+        yield
+    finally:
+        _PROCESSES.reset(before)
+
+
+def parallel_map(
+    work: Callable[[int], T], count: int, *, most: int = sys.maxsize
+) -> AbstractContextManager[Iterator[T]]:
+    """An iterator of `work(0)`, `work(1)`, … up to `count`, the same for any number of processes.
+
+    This process does every n-th piece; forked worker processes do the others, a few pieces ahead of what was asked
+    for. A piece that a worker could not return, because it was killed for example, is done here. This process does all
+    pieces on systems other than Linux, where no process can be started, and while another thread runs: a lock that the
+    thread holds would stay locked in a forked process. All workers have ended when the block ends.
+
+    Args:
+        work: what it returns or raises is pickled; `work` itself is not.
+        count: number of pieces.
+        most: upper limit of processes, in addition to that of the enclosing `processes` block.
+
+    Raises:
+        What `work` raises, when its piece is asked for.
+
+    Example:
+        >>> with parallel_map(str, 3) as results:
+        ...     list(results)
+        ['0', '1', '2']
+    """
+    return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
+
+
+def may_fork() -> bool:
+    """Whether a forked process is sound: on Linux, while no other thread runs."""
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+@contextmanager
+def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
+    """A pool of processes that have ended when the block ends.
+
+    They are forked where that is sound, else spawned. An error in the block ends them, and so does the end of this
+    process, even if it is killed; a task that they are running gets a `SystemExit`, so that it can clean up.
+
+    Args:
+        workers: number of processes.
+        setup: called with the arguments in each of them; pickled only if the processes are not forked.
+
+    Raises:
+        OSError, NotImplementedError: no process can be started.
+
+    Example:
+        >>> with local_pool(2) as pool:
+        ...     pool.submit(pow, 2, 5).result()
+        32
+    """
+    context = multiprocessing.get_context("fork" if may_fork() else "spawn")
+    ended, alive = context.Pipe(duplex=False)
+    with ended, alive:
+        pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
+        try:
+            with _signals_held_back():
+                pool.submit(int)  # all processes are forked, then the pool's thread starts
+            yield pool
+        except BaseException:
+            alive.close()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """An exception that a signal's handler raises during a fork is ignored: let signals wait until after it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _set_up(
+    ended: Connection, alive: Connection, setup: Callable[..., None] | None, arguments: tuple[Any, ...]
+) -> None:
+    """In a worker: end when the other end of the pipe is closed, by the parent or because the parent has ended."""
+
+    def watch() -> None:
+        wait([ended])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    alive.close()
+    if setup is not None:
+        setup(*arguments)
+    try:
+        for number in _ENDING:  # Ctrl-C reaches all processes of a terminal, and the parent reports it
+            signal.signal(number, _end)
+        if hasattr(signal, "SIGALRM"):
+            signal.signal(signal.SIGALRM, _end)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        threading.Thread(target=watch, daemon=True).start()
+    except SystemExit:  # the pool would log it
+        os._exit(128 + signal.SIGTERM)
+
+
+def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """End the task, so that its files are removed. The pool takes this for the task's result and waits for another
+    one: end that, too, a second later."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(1)
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, None, None]:
+    results: Iterator[T] = map(partial(_do_here, work), range(count))
+    with ExitStack() as stack:
+        if share > 1 and may_fork():
+            with suppress(OSError, NotImplementedError):  # no file or process can be had: this one does all
+                files = [stack.enter_context(_memory_file()) for _ in range(_AHEAD * (share - 1))]
+                pool = stack.enter_context(local_pool(share - 1, _assign, work, files))
+                results = _shared_results(pool, work, count, share, files)
+        yield from results
+
+
+def _shared_results(
+    pool: Executor, work: Callable[[int], T], count: int, share: int, files: list[FileIO]
+) -> Iterator[T]:
+    """Results of all pieces, each `share`-th of them done here and the others by the pool."""
+    pieces = (i for i in range(count) if i % share)
+    free = deque(range(len(files)))
+    submitted: deque[tuple[int, Future[list[int]] | None]] = deque()
+    for i in range(count):
+        while free and (piece := next(pieces, None)) is not None:
+            file = free.popleft()
+            submitted.append((file, _submit(pool, piece, file)))
+        if i % share == 0:
+            yield _do_here(work, i)
+            continue
+        file, task = submitted.popleft()
+        lost = task is None or task.exception() is not None
+        result = _do_here(work, i) if task is None or lost else _read_result(files[file], task.result())
+        free.append(file)
+        yield result
+
+
+def _memory_file() -> FileIO:
+    """A file without a name, in memory where the Python build can do that."""
+    if hasattr(os, "memfd_create"):
+        return FileIO(os.memfd_create("etplus"), "r+")
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _submit(pool: Executor, i: int, file: int) -> Future[list[int]] | None:
+    """None if a worker was killed before."""
+    with suppress(BrokenExecutor):
+        return pool.submit(_do_in_worker, i, file)
+    return None
+
+
+def _do_here(work: Callable[[int], T], i: int) -> T:
+    with processes(1):  # the piece itself is not divided among processes
+        return work(i)
+
+
+_in_worker: tuple[Callable[[int], Any], list[FileIO]]
+"""What a worker of `parallel_map` does, and the files for its results; inherited, since it cannot be pickled."""
+
+
+def _assign(work: Callable[[int], Any], files: list[FileIO]) -> None:
+    global _in_worker
+    _in_worker = work, files
+
+
+def _do_in_worker(i: int, file: int) -> list[int]:
+    """Do a piece and write what comes of it; the sizes of its parts."""
+    work, files = _in_worker
+    try:
+        result = True, _do_here(work, i)
+    except Exception as error:
+        result = False, error
+    arrays: list[pickle.PickleBuffer] = []  # of numpy, which need not be copied into the rest
+    data = pickle.dumps(result, 5, buffer_callback=arrays.append)
+    parts = [memoryview(data), *(array.raw() for array in arrays)]
+    files[file].seek(0)
+    for part in parts:
+        rest = part
+        while rest:
+            rest = rest[files[file].write(rest) :]
+    return [len(part) for part in parts]
+
+
+def _read_result(file: FileIO, sizes: list[int]) -> Any:
+    file.seek(0)
+    parts = [bytearray(size) for size in sizes]
+    for part in parts:
+        rest = memoryview(part)
+        while rest:
+            rest = rest[file.readinto(rest) :]
+    good, result = pickle.loads(parts[0], buffers=parts[1:])
+    if not good:
+        raise result
+    return result

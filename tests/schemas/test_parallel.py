@@ -1,0 +1,323 @@
+"""Pieces of work done by several processes: in order, the same whatever their number, and none lost with a process."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.schemas.files import open_output, write_all
+from etplus.schemas.parallel import local_pool, parallel_map, processes
+from job_files import wait_with_a_file
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    assert not active_children()
+    assert threading.active_count() == 1
+
+
+def mapped(work: Callable[[int], Any], count: int, jobs: int) -> list[Any]:
+    with processes(jobs), parallel_map(work, count) as results:
+        return list(results)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2, 3, 9])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 30])
+def test_in_order_whatever_the_number_of_processes(count: int, jobs: int) -> None:
+    made = mapped(lambda i: (i, np.arange(i * 10_000)), count, jobs)
+    assert [i for i, _ in made] == list(range(count))
+    assert all(np.array_equal(numbers, np.arange(i * 10_000)) for i, numbers in made)
+    for _, numbers in made:
+        numbers += 1  # a reader changes the columns that it got
+
+
+def test_bytes_of_any_length() -> None:
+    assert mapped(lambda i: b"x" * 10**i, 8, 2) == [b"x" * 10**i for i in range(8)]
+
+
+@on_linux
+def test_the_pieces_are_dealt_out() -> None:
+    workers = mapped(lambda _: (time.sleep(0.05), os.getpid())[1], 9, 3)
+    assert workers[::3] == [os.getpid()] * 3
+    assert len(set(workers)) == 3
+
+
+def test_one_process_outside_a_block_and_at_most_as_many_as_given() -> None:
+    with parallel_map(lambda _: os.getpid(), 4) as found:
+        assert set(found) == {os.getpid()}
+    with processes(2), parallel_map(lambda _: os.getpid(), 4, most=1) as found:
+        assert set(found) == {os.getpid()}
+    with processes(2), processes(1), parallel_map(lambda _: os.getpid(), 4) as found:
+        assert set(found) == {os.getpid()}
+
+
+def test_a_piece_is_not_divided_again() -> None:
+    def work(_: int) -> set[int]:
+        with parallel_map(lambda _: os.getpid(), 3) as found:
+            return {os.getpid(), *found}
+
+    assert all(len(found) == 1 for found in mapped(work, 4, 2))
+
+
+@pytest.mark.parametrize("at", [0, 2, 3, 5])
+def test_an_error_comes_when_its_piece_is_due_and_once(at: int, capfd: pytest.CaptureFixture[str]) -> None:
+    def work(i: int) -> int:
+        if i >= at:
+            raise ValueError(f"number {i}")
+        return i
+
+    with processes(2), parallel_map(work, 6) as made:
+        assert [next(made) for _ in range(at)] == list(range(at))
+        with pytest.raises(ValueError, match=f"^number {at}$"):
+            next(made)
+    assert capfd.readouterr() == ("", "")
+
+
+@on_linux
+@pytest.mark.parametrize("dies_at", [1, 5, 8])
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_a_killed_process_is_made_up_for(dies_at: int, jobs: int, capfd: pytest.CaptureFixture[str]) -> None:
+    own = os.getpid()
+
+    def work(i: int) -> int:
+        if i == dies_at and os.getpid() != own:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+    assert mapped(work, 9, jobs) == list(range(9))
+    assert capfd.readouterr() == ("", "")
+
+
+@on_linux
+def test_a_process_killed_while_it_returns_its_result_is_made_up_for() -> None:
+    """It takes longer to return 200 MB than the millisecond after which the process is killed."""
+    own = os.getpid()
+
+    def work(i: int) -> bytes:
+        result = bytes(200 << 20 if i == 1 else 1)
+        if i == 1 and os.getpid() != own:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+        return result
+
+    assert [len(result) for result in mapped(work, 4, 2)] == [1, 200 << 20, 1, 1]
+
+
+@on_linux
+def test_a_terminated_process_is_made_up_for() -> None:
+    own = os.getpid()
+
+    def work(i: int) -> int:
+        if i == 1 and os.getpid() != own:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return i
+
+    assert mapped(work, 9, 2) == list(range(9))
+
+
+@on_linux
+def test_results_pass_through_temporary_files_where_there_are_none_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert [len(result) for result in mapped(lambda i: b"x" * 10**i, 7, 2)] == [10**i for i in range(7)]
+
+
+@on_linux
+def test_what_cannot_be_pickled_is_done_here() -> None:
+    assert [made() for made in mapped(lambda i: lambda: i, 4, 2)] == [0, 1, 2, 3]
+
+
+@on_linux
+@pytest.mark.parametrize("forks", [0, 1])
+def test_where_there_is_no_room_for_a_process_all_is_done_here(forks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, made = os.fork, []
+
+    def limited() -> int:
+        if len(made) == forks:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        made.append(None)
+        return fork()
+
+    monkeypatch.setattr(os, "fork", limited)
+    assert mapped(lambda i: (i, os.getpid()), 6, 3) == [(i, os.getpid()) for i in range(6)]
+    wait_until(lambda: not active_children())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+@on_linux
+def test_processes_end_with_the_work_cut_short() -> None:
+    """Also those in the midst of a piece, which is not waited for."""
+
+    def work(i: int) -> int:
+        if i > 1:
+            time.sleep(1000)
+        return os.getpid()
+
+    with processes(2), parallel_map(work, 1000) as made:
+        next(made)
+        other = next(made)
+    assert other != os.getpid() and not Path(f"/proc/{other}").exists()
+
+
+def test_no_forking_beside_a_thread() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert set(mapped(lambda _: os.getpid(), 4, 2)) == {os.getpid()}
+    finally:
+        done.set()
+        thread.join()
+
+
+def in_new_process(code: str) -> tuple[int, str, str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+SIGNALLED = """
+import os, signal, sys
+from etplus.schemas.parallel import parallel_map, processes
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGTERM))
+with processes(3):
+    with parallel_map(lambda i: i, 4) as results:
+        print(list(results))
+"""
+
+
+@on_linux
+def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
+    assert in_new_process(SIGNALLED) == (7, "", "")
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from etplus.schemas.parallel import parallel_map, processes
+own = os.getpid()
+def work(i):
+    if i == 3:
+        os.killpg(own, signal.SIGINT)  # as Ctrl-C on a terminal does
+        time.sleep(1000)
+    if os.getpid() != own:
+        time.sleep(0.01)
+    return i
+os.setpgid(0, 0)
+try:
+    with processes(3), parallel_map(work, 30) as results:
+        print(list(results))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@on_linux
+def test_ctrl_c_interrupts_all_processes_and_is_reported_once() -> None:
+    assert in_new_process(INTERRUPTED) == (0, "interrupted\n", "")
+
+
+KILLED = """
+import os, time
+from etplus.schemas.parallel import parallel_map, processes
+own = os.getpid()
+def work(i):
+    if os.getpid() == own:
+        return time.sleep(1000)
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(1000 if i == 1 else 0)
+with processes(3), parallel_map(work, 30) as results:
+    list(results)
+"""
+
+
+@on_linux
+def test_processes_do_not_outlive_the_one_that_forked_them() -> None:
+    """One of them is at work, the other waits for work."""
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            others = {int(process.stdout.readline())}
+            while len(others) < 2:
+                others.add(int(process.stdout.readline()))
+        finally:
+            process.kill()
+    wait_until(lambda: not any(Path(f"/proc/{other}").exists() for other in others))
+
+
+class TaskFailedError(Exception):
+    """Of what uses a pool."""
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["forked", "started anew"])
+def test_an_error_beside_a_pool_ends_its_tasks_which_clean_up(thread: bool, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with ThreadPoolExecutor(1) as other:
+        if thread:
+            other.submit(int).result()
+        with pytest.raises(TaskFailedError), local_pool(2) as pool:
+            task = pool.submit(wait_with_a_file, str(file))
+            wait_until(file.exists)
+            raise TaskFailedError
+    assert not file.exists() and task.exception() is not None
+
+
+def piece(i: int) -> bytes:
+    return b"%d " % i * (1 + i * 7919 % 300_000)
+
+
+@pytest.mark.parametrize("name", ["out", "out.gz"])
+def test_a_file_is_the_same_for_any_number_of_processes(name: str, tmp_path: Path) -> None:
+    written = []
+    for jobs in (1, 2, 3):
+        with open_output(tmp_path / name) as output, processes(jobs), parallel_map(piece, 20) as pieces:
+            write_all(output, pieces)
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1] == written[2]
+    if name == "out":
+        assert written[0] == b"".join(map(piece, range(20)))
+
+
+@on_linux
+def test_a_file_that_cannot_grow_is_an_error(tmp_path: Path) -> None:
+    """Of the output or of the files through which results pass."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with (
+            (tmp_path / "out").open("xb") as file,
+            pytest.raises(OSError, match="too large"),
+            processes(2),
+            parallel_map(piece, 40) as pieces,
+        ):
+            write_all(file, pieces)
+        memory = io.BytesIO()
+        with processes(2), parallel_map(piece, 40) as pieces:
+            write_all(memory, pieces)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert memory.getvalue() == b"".join(map(piece, range(40)))
