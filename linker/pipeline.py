@@ -18,6 +18,7 @@ from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.parallel import processes
 from ..schemas.secrets import mask, mask_members, warn_of_masks
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
@@ -28,7 +29,6 @@ from ..trace.link_report import LinkReport
 from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open
-from ..schemas.parallel import processes
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies

@@ -25,7 +25,6 @@ from .kineto import EventTable
 from .parallel import parallel_map, processes
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
 from .secrets import mask
-from .turns import write_in_order
 
 __all__ = ["FORMAT_VERSION", "EtPlus", "Numbering"]
 

@@ -11,9 +11,8 @@ from typing import TypeVar
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .collector import collector_paused
 from .files import Blob, progress_bar
-from .records import Block, RecordArray
-from ..trace.errors import UNREADABLE
 from .parallel import parallel_map
+from .records import Block, RecordArray
 from .recover import Loss, recover
 from .text import Text
 

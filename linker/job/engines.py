@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...trace.errors import UsageError
-from ...trace.errors import UsageError
 from ...schemas.parallel import local_pool
+from ...trace.errors import UsageError
 
 __all__ = ["Engine", "dask_cluster", "given_executor", "local_processes", "run_all"]
 

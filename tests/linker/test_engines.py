@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from etplus.linker.job.engines import dask_cluster, given_executor, local_processes, run_all, Engine
-from etplus.trace.errors import UsageError
+from etplus.linker.job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from etplus.trace.errors import UsageError
 from job_files import die_at
 
