@@ -6,9 +6,11 @@ import argparse
 import os
 import re
 import sys
+from typing import Any
 
 from ..converters.astra_sim import HOSTS
-from ..converters.convert import EXTENSIONS, FORMATS, PACKED, Conversion, convert, format_of, names_a_file
+from ..converters.convert import Conversion, convert
+from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 
@@ -17,7 +19,6 @@ __all__ = ["prepare_parser", "run"]
 _EPILOG = """\
 formats (--to), and the extensions that stand for them:
 {formats}
-  All but {packed} also with .gz.
 
 examples:
   etplus convert et_plus.json -o trace.0.et
@@ -32,57 +33,63 @@ Without -o there may be two FILEs, the second of which is written and must not e
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
+_OPTIONS = ("host", "memory_nodes", "split", "subtree", "max_nodes")
+
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description = "Convert ET+ to what simulators and viewers read, and Chakra traces back."
-    extensions: dict[str, list[str]] = {}
-    for extension, form in EXTENSIONS.items():
-        extensions.setdefault(form, []).append(extension)
-    width = max(map(len, FORMATS))
-    formats = [f"  {name:{width}}  {text}" for name, text in FORMATS.items()]
-    formats += ["", *(f"  {form:{width}}  {', '.join(those)}" for form, those in extensions.items())]
-    parser.epilog = _EPILOG.format(formats="\n".join(formats), packed=", ".join(PACKED))
+    parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="inputs; several are the ranks of one job")
     add("-o", "--output", "--out", dest="output", metavar="OUTPUT",
         help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
         "for npz without .npz a folder")  # fmt: skip
-    add("--to", choices=tuple(FORMATS), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
+    add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add(
         "--host",
         choices=HOSTS,
-        default="fold",
         help="astra-sim: fold the host's time into delays between GPU nodes, or keep its ops (default: fold)",
     )
-    add("--memory-nodes", action="store_true", help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes")
+    add(
+        "--memory-nodes",
+        action="store_const",
+        const=True,
+        help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes",
+    )
     add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
-    add("--split", choices=("model", "graph"), default="model",
+    add("--split", choices=("model", "graph"),
         help="npz: what of a dataset stays together; files of a model are MODEL__VARIANT (default: model)")  # fmt: skip
-    add("--config", action="append", default=[], metavar="NAME=NUMBER", help="npz: threads or batch of the job")
+    add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any option of a format, see docs/converters.md",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and say on standard error what was written; returns the exit status."""
     inputs, output = _inputs_and_output(arguments.files, arguments.output)
-    to = arguments.to or format_of(output)
+    exporter = exporter_for(output, arguments.to)
+    settings: dict[str, Any] = dict(map(_option, arguments.option))
+    settings |= {name: value for name in _OPTIONS if (value := getattr(arguments, name)) is not None}
+    if arguments.config is not None:
+        settings["config"] = dict(map(_setting, arguments.config))
     done = convert(
         inputs,
         output,
-        to=to,
-        as_prefix=not names_a_file(output, to),
-        host=arguments.host,
-        memory_nodes=arguments.memory_nodes,
+        to=exporter.name,
         rank=arguments.rank,
-        subtree=arguments.subtree,
-        max_nodes=arguments.max_nodes,
         job=arguments.job,
-        split=arguments.split,
-        config=dict(map(_setting, arguments.config)),
+        as_prefix=not names_a_file(output, exporter.name),
+        **settings,
     )
     warn_of_damage([done])
     print("\n".join(_lines(done)), file=sys.stderr)
@@ -104,6 +111,25 @@ def _inputs_and_output(files: list[str], output: str | None) -> tuple[list[str],
     if os.path.lexists(files[1]):
         raise UsageError(f"{files[1]}: exists, it may be a second input; give the output with -o OUTPUT")
     return files[:1], files[1]
+
+
+def _formats() -> list[str]:
+    """A line for each format, and one for the suffixes that stand for it."""
+    width = max(map(len, exporters()))
+    lines = [f"  {name:{width}}  {one.summary}" for name, one in exporters().items()]
+    known: dict[str, list[str]] = {}
+    for suffix, name in suffixes().items():
+        plain = suffix.removesuffix(".gz")
+        if plain == suffix or plain not in suffixes():
+            known.setdefault(name, []).append(f"{suffix}[.gz]" if f"{suffix}.gz" in suffixes() else suffix)
+    return [*lines, "", *(f"  {name:{width}}  {', '.join(those)}" for name, those in known.items())]
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--option {text!r}: a name and a value, such as max_nodes=60")
+    return name.replace("-", "_"), value
 
 
 def _setting(text: str) -> tuple[str, float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from importlib.resources import as_file, files
 
-from ..converters.convert import FORMATS, convert
+from ..converters.convert import convert
+from ..converters.registry import exporters
 from ..linker import link
 from ..schemas.transaction import make_folder
 from .link import report_text
@@ -35,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     for form, suffix in _CONVERSIONS.items():
         output = folder / f"{_PAIR}.{suffix}"
         convert(result, output, to=form, as_prefix=False)
-        print(f"wrote   {output}: {FORMATS[form]}")
+        print(f"wrote   {output}: {exporters()[form].summary}")
     return 0

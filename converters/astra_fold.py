@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from ..schemas.communications import issue_times
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
 from .collectives import Communication
-from .host import host_rows, issue_times
+from .host import host_rows
 
 __all__ = ["fold"]
 

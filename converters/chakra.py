@@ -13,6 +13,7 @@ import numpy as np
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.communications import comm_rows
 from ..schemas.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
@@ -20,7 +21,7 @@ from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .chakra_attributes import make, shared
 from .chakra_nodes import describe
-from .collectives import Communication, RankComms, agree, comm_rows, survey
+from .collectives import Communication, RankComms, agree, survey
 from .dependencies import Dependencies, dependencies
 from .host import host_rows, host_work
 from .work import work_attributes

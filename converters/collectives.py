@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import msgspec
-import numpy as np
-
-from ..schemas.comm_types import (
-    HOST_COLLECTIVE,
-    RECV,
-    SEND,
-    WORLD,
-    Group,
-    collective_type,
-    group_of,
-    input_values,
-    message_bytes,
-    with_inputs,
-)
-from ..trace.columns import IntColumn
-from ..trace.comm_kernels import Comm, is_comm_kernel
-from ..trace.conventions import MAX_RANKS
-from ..trace.kinds import CPU, GPU
+from ..schemas.comm_types import RECV, SEND, WORLD, Group
+from ..schemas.communications import find_communications
 from ..trace.trace import Trace
-from .host import issue_times
 
-__all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "comm_rows", "survey"]
+__all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "survey"]
 
 ALL_RANKS = 0
 """Number of the group of all ranks."""
@@ -99,45 +80,23 @@ class Agreement:
     notes: tuple[str, ...]
 
 
-def comm_rows(document: Trace) -> IntColumn:
-    """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
-    on_gpu = np.array([is_comm_kernel(name) for name in document.names], np.bool_)[document.name]
-    on_gpu[list(document.comm)] = True
-    on_host = np.array([HOST_COLLECTIVE.fullmatch(name) is not None for name in document.names], np.bool_)
-    wanted = ((document.kind == GPU) & on_gpu) | ((document.kind == CPU) & on_host[document.name])
-    return np.flatnonzero(wanted & document.timed)
-
-
 def survey(document: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
     """Find the communications of a rank.
 
     Args:
         unmatched: ids of nodes whose communication other ranks do not have, see `JobReport.unmatched`.
     """
-    rows = comm_rows(document)
-    rows = rows[np.lexsort((document.id[rows], issue_times(document, rows)[rows]))]
     counts: Counter[str] = Counter()
     found = []
-    groups, world = document.process_groups, document.world_size
-    for row in rows.tolist():
-        comm = document.comm.get(row, Comm())
-        if comm.collective is None and comm.in_nelems is None:
-            comm = _from_inputs(document, row, comm)
-        kind = collective_type(comm, document.name_of(row))
-        peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
-        if kind is None or (kind < 0 and (peer is None or not 0 <= peer < MAX_RANKS)):
-            counts[_UNKNOWN if kind is None else _NO_PEER] += 1
-            continue
-        if int(document.id[row]) in unmatched:
+    for one in find_communications(document):
+        if one.kind is None or not one.understood:
+            counts[_UNKNOWN if one.kind is None else _NO_PEER] += 1
+        elif int(document.id[one.row]) in unmatched:
             counts[_ALONE] += 1
-            continue
-        found.append(
-            Communication(
-                row=row, kind=kind, size=message_bytes(comm, kind) or 0, peer=-1 if peer is None else peer,
-                seq=-1 if comm.seq is None else comm.seq, named=group_of(comm, groups, world),
-            )
-        )  # fmt: skip
-    return RankComms(rank, world, tuple(found), counts)
+        else:
+            comm = Communication(one.row, one.kind, one.bytes or 0, peer=one.peer, seq=one.seq, named=one.group)
+            found.append(comm)
+    return RankComms(rank, document.world_size, tuple(found), counts)
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
@@ -225,15 +184,3 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
     for ordinal, i in enumerate(order):
         ordinals[i] = ordinal
     return ordinals
-
-
-def _from_inputs(document: Trace, row: int, comm: Comm) -> Comm:
-    """What the tensors of a node tell: of gloo's, or of a GPU node that another linker copied from its op."""
-    parent = int(document.parent_row[row])
-    called = document.kind[row] == CPU and parent >= 0 and document.name_of(parent).startswith("c10d::")
-    return with_inputs(comm, _inputs(document, row), _inputs(document, parent) if called else None)
-
-
-def _inputs(document: Trace, row: int) -> list[Any]:
-    record = document.record(row)
-    return input_values(msgspec.json.decode(record["inputs"])) if "inputs" in record else []

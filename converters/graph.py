@@ -20,14 +20,14 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
+from .exporter import PICTURES
 
-__all__ = ["GRAPH_FORMATS", "PICTURES", "select_rows", "to_networkx", "write_graph"]
+__all__ = ["GRAPH_FORMATS", "select_rows", "to_networkx", "write_graph"]
 
 if TYPE_CHECKING:
     Graph = nx.DiGraph[Any]
 else:
     Graph = nx.DiGraph
-PICTURES = (".svg", ".pdf", ".png")
 _CALL = "call"
 _LABEL = 60
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}

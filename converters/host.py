@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.kinds import CPU, GPU
+from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "collective_times",
     "host_rows",
     "host_work",
-    "issue_times",
     "stretches",
     "waits",
 ]
@@ -146,28 +145,6 @@ def collective_times(document: Trace, communicating: IntColumn) -> tuple[IntColu
 def calls_collectives(document: Trace) -> npt.NDArray[np.bool_]:
     """Rows that are calls of c10d: where a collective runs on the host, their own time is spent waiting for it."""
     return np.array([name.startswith("c10d::") for name in document.names], np.bool_)[document.name]
-
-
-def issue_times(document: Trace, communicating: IntColumn) -> IntColumn:
-    """When the host issued each row, ns: start of the launch, else of the calling op, else its own.
-
-    Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
-    before them in the order of calls (of ids), which all ranks have in common.
-    """
-    issued: IntColumn = document.ts.copy()
-    parent = document.parent_row
-    called = (parent >= 0) & document.timed[parent]
-    issued[called] = np.minimum(issued[called], document.ts[parent[called]])
-    launches = document.edges_of("launch")
-    issued[launches[:, 1]] = document.ts[launches[:, 0]]
-    calls = np.flatnonzero((document.kind == CPU) & document.timed)
-    calls = calls[np.lexsort((document.id[calls], document.thread[calls]))]
-    on_host = np.isin(calls, communicating)
-    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(document.thread[calls])) + 1):
-        latest = np.maximum.accumulate(np.where(on_host[lane], -1, document.ts[calls[lane]]))
-        late = on_host[lane] & (latest >= 0)
-        issued[calls[lane][late]] = latest[late]
-    return issued
 
 
 @dataclass(frozen=True)

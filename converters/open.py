@@ -14,7 +14,7 @@ from ..schemas.kineto import parse_kineto
 from ..trace.trace import Trace
 from .chakra_back import read_et
 
-__all__ = ["load", "parse_trace"]
+__all__ = ["load", "open_document", "parse_trace"]
 
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and Chakra traces do not."""
@@ -46,6 +46,11 @@ def load(source: Source, *, progress: bool = False) -> Trace:
     if isinstance(source, (str, os.PathLike)) and source != "-" and not _TEXT.match(blob.data):
         return read_et(source)
     return parse_trace(blob, progress=progress)
+
+
+def open_document(source: str | os.PathLike[str] | Trace) -> Trace:
+    """The trace in a file of any format, or the trace itself."""
+    return source if isinstance(source, Trace) else load(source)
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False) -> Trace:

@@ -1,6 +1,6 @@
 """ET + Kineto -> ET+: one stage a module, one public function a stage."""
 
 from ..trace.link_report import LinkReport
-from .pipeline import link, trace_of_kineto
+from .pipeline import LinkOptions, link, trace_of_kineto
 
-__all__ = ["LinkReport", "link", "trace_of_kineto"]
+__all__ = ["LinkOptions", "LinkReport", "link", "trace_of_kineto"]

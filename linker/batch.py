@@ -6,9 +6,8 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
 from .job.storage import Folder, is_url, open_folder
-from .pipeline import link
+from .pipeline import LinkOptions
 
 __all__ = ["ENGINES", "Batch", "find_job", "link_many"]
 
@@ -175,11 +174,11 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say something, so that outputs are the same whether or not a default was spelt out."""
-    known = signature(link).parameters
-    unknown = sorted(options.keys() - (known.keys() - {"et", "kineto", "progress", "jobs", "rank"}))
+    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name != "rank"}
+    unknown = sorted(options.keys() - defaults.keys())
     if unknown:
         raise UsageError(f"link has no option {unknown[0]!r}")
-    return {name: value for name, value in options.items() if value != known[name].default}
+    return {name: value for name, value in options.items() if value != defaults[name]}
 
 
 def _below(root: str) -> str:

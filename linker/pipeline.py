@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,50 @@ from .segment import find_iterations
 from .timing import exclusive_durations
 from .windows import describe_windows
 
-__all__ = ["link", "trace_of_kineto"]
+__all__ = ["LinkOptions", "link", "trace_of_kineto"]
 
 _LOG = logging.getLogger("etplus")
 _HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
 """What of a Kineto trace's header is kept in an ET+."""
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """How to link: what decides about the result. Ways of running (`progress`, `jobs`) do not.
+
+    Attributes:
+        annotation: part of the name of the annotation that ends an iteration; found by itself if None.
+        match: "auto", or one of `etplus.linker.match.METHODS` alone.
+        exact_match: only ids, sequence numbers and call order; no tree matching.
+        strict: leave ambiguous nodes unlinked, and refuse broken files.
+        iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
+        renumber: number nodes as the original trace_link.py does.
+        data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
+        rank: rank of the job that both files are of; in a job of several ranks links are `certain` only if this, the
+            names of both files or their contents say so.
+
+    Raises:
+        UsageError: an unknown method or iteration.
+
+    Example:
+        >>> LinkOptions(iteration="last").match
+        'auto'
+    """
+
+    annotation: str | None = None
+    match: str = "auto"
+    exact_match: bool = False
+    strict: bool = False
+    iteration: str = "median"
+    renumber: bool = False
+    data_dependencies: bool = False
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.match != "auto" and self.match not in METHODS:
+            raise UsageError(f"unknown matching method {self.match!r}; one of: auto, {', '.join(METHODS)}")
+        if self.iteration not in ("first", "last", "median") and not self.iteration.isdecimal():
+            raise UsageError(f"unknown iteration {self.iteration!r}; one of: first, last, median, or a number from 0")
 
 
 @collector_paused()
@@ -71,26 +110,19 @@ def link(
     Args:
         et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET the nodes
             are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters.
-        annotation: part of the name of the annotation that ends an iteration; found by itself if None.
-        match: "auto", or one of `etplus.linker.match.METHODS` alone.
-        exact_match: only ids, sequence numbers and call order; no tree matching.
-        strict: leave ambiguous nodes unlinked, and refuse broken files.
-        iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
-        renumber: number nodes as the original trace_link.py does.
-        data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
+        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
-        rank: rank of the job that both files are of; in a job of several ranks links are `certain` only if this, the
-            names of both files or their contents say so.
+        jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
 
     Raises:
         TraceFormatError: a file that is not what it should be, or of another rank.
         UsageError: an unknown method or iteration, an invalid rank, or files that are named as of two ranks.
     """
-    if match != "auto" and match not in METHODS:
-        raise UsageError(f"unknown matching method {match!r}; one of: auto, {', '.join(METHODS)}")
-    if iteration not in ("first", "last", "median") and not iteration.isdecimal():
-        raise UsageError(f"unknown iteration {iteration!r}; one of: first, last, median, or a number from 0")
+    options = LinkOptions(
+        annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
+        renumber=renumber, data_dependencies=data_dependencies, rank=rank,
+    )  # fmt: skip
     with processes(jobs):
         if et is None:
             alone = read_kineto(kineto, strict=strict, progress=progress, modules=True)
@@ -99,32 +131,26 @@ def link(
         et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress)
         _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-        claims = read_claims(et_trace, kineto_trace, word)
-        return _link(
-            et_trace, kineto_trace, claims, annotation, match, exact_match, strict, iteration, renumber,
-            data_dependencies,
-        )  # fmt: skip
+        return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, word), options)
 
 
-def _link(
-    et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, annotation: str | None, method: str, exact: bool,
-    strict: bool, iteration: str, renumber: bool, data_dependencies: bool,
-) -> Trace:  # fmt: skip
+def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:
     nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
-    iterations = find_iterations(kineto, calls, annotation)
+    iterations = find_iterations(kineto, calls, options.annotation)
     found, identity, considered = match_calls(
-        et, kineto, nodes, calls, claims, method=method, exact=exact, strict=strict, iteration=iteration
-    )
+        et, kineto, nodes, calls, claims, method=options.match, exact=options.exact_match, strict=options.strict,
+        iteration=options.iteration,
+    )  # fmt: skip
     _LOG.info("%d of %d calls linked by %s", found.linked, len(nodes), found.method or "no method")
     windows = describe_windows(nodes, calls, found, iterations)
     linked = np.zeros(len(calls), np.bool_)
     linked[found.call[found.call >= 0]] = True
     attachment = attach_gpu_events(kineto, calls, linked)
-    trace = _linked_trace(et, kineto, nodes, calls, found, attachment, renumber)
+    trace = _linked_trace(et, kineto, nodes, calls, found, attachment, options.renumber)
     comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     none = np.zeros(0, np.int64)
-    data = data_edges(et, nodes) if data_dependencies else (none, none)
+    data = data_edges(et, nodes) if options.data_dependencies else (none, none)
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(
         et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity

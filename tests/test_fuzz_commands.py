@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from etplus.cli.main import _COMMANDS, main
-from etplus.converters.convert import FORMATS
+from etplus.converters.registry import exporters
 from mutations import mutate
 from support import TooSlowError, fixture_pair, plain, time_limit
 
@@ -186,7 +186,7 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
         (folder / name).write_bytes(data)
     (folder / "out").mkdir()
     before = files_of(folder)
-    words = command.words.replace("FORMAT", rng.choice(sorted(FORMATS))).replace(
+    words = command.words.replace("FORMAT", rng.choice(sorted(exporters()))).replace(
         "MANY", rng.choice(["chakra", "astra-sim", "chrome", "npz", "graphml"])
     )
     with warnings.catch_warnings(record=True) as warned:

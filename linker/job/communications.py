@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
-import msgspec
 import numpy as np
 
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.comm_types import (
-    HOST_COLLECTIVE,
-    RECV,
-    SEND,
-    Group,
-    collective_type,
-    group_of,
-    input_values,
-    message_bytes,
-    with_inputs,
-)
+from ...schemas.comm_types import RECV, SEND, Group
+from ...schemas.communications import find_communications
 from ...trace.columns import IntColumn
-from ...trace.comm_kernels import Comm
-from ...trace.conventions import MAX_RANKS
-from ...trace.kinds import CPU
 from ...trace.trace import Trace
 
 __all__ = ["COLUMNS", "Communications", "communications", "kind_name"]
@@ -70,57 +54,13 @@ def kind_name(kind: int) -> str:
 
 def communications(document: Trace) -> Communications:
     """Find the communications of a rank; those of an unknown kind, and messages without a peer, are left out."""
-    listed, world = document.process_groups, document.world_size
     groups: dict[Group, int] = {}
     rows = []
-    for issued, row, comm in chain(_on_gpu(document), _on_host(document)):
-        kind = collective_type(comm, document.name_of(row))
-        peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else -1
-        if kind is None or peer is None or peer >= MAX_RANKS:
-            continue
-        group = groups.setdefault(group_of(comm, listed, world), len(groups))
-        size, seq = message_bytes(comm, kind), comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1
-        start, end = int(document.ts[row]), int(document.finish[row])
-        node = int(document.id[row])
-        rows.append((issued, node, kind, -1 if size is None else size, group, peer, seq, start, end))
-    rows.sort(key=lambda row: row[:2])
-    table = np.array([row[1:] for row in rows], np.int64).reshape(-1, len(COLUMNS))
+    for one in filter(lambda found: found.understood, find_communications(document)):
+        group = groups.setdefault(one.group, len(groups))
+        size, seq = -1 if one.bytes is None else one.bytes, one.seq if 0 <= one.seq < _MAX_SEQ else -1
+        start, end = int(document.ts[one.row]), int(document.finish[one.row])
+        rows.append((int(document.id[one.row]), one.kind, size, group, one.peer, seq, start, end))
+    table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table[:, -2:] += document.base_time_ns
     return Communications(tuple(groups), *np.ascontiguousarray(table.T))
-
-
-def _on_gpu(document: Trace) -> Iterator[tuple[int, int, Comm]]:
-    """Time of issue, row and metadata of the communication kernels."""
-    issued = document.ts.copy()
-    source, target, _ = document.edges_of("launch").T
-    issued[target] = document.ts[source]
-    for row, comm in document.comm.items():
-        if comm.collective is None and comm.in_nelems is None:
-            comm = with_inputs(comm, _inputs(document, int(document.parent_row[row])), None)
-        yield int(issued[row]), row, comm
-
-
-def _on_host(document: Trace) -> Iterator[tuple[int, int, Comm]]:
-    """The same of collectives that run on the host ("gloo:all_reduce"), which are in order of their calls' ids.
-
-    The backend runs them on threads of its own, at some time; the op before them in the order of ids is the call.
-    """
-    codes = [code for code, name in enumerate(document.names) if HOST_COLLECTIVE.fullmatch(name)]
-    timed = document.timed & (document.kind == CPU)
-    rows = np.flatnonzero(np.isin(document.name, codes) & timed)
-    if not len(rows):
-        return
-    calls = np.flatnonzero(timed & ~np.isin(document.name, codes))
-    calls = calls[np.argsort(document.id[calls], kind="stable")]
-    latest = np.maximum.accumulate(document.ts[calls])
-    before = np.searchsorted(document.id[calls], document.id[rows]) - 1
-    for row, at in zip(rows.tolist(), before.tolist(), strict=True):
-        parent = int(document.parent_row[row])
-        from_torch = parent >= 0 and document.name_of(parent).startswith("c10d::")
-        comm = with_inputs(Comm(), _inputs(document, row), _inputs(document, parent) if from_torch else None)
-        yield int(latest[at]) if at >= 0 else int(document.ts[row]), row, comm
-
-
-def _inputs(document: Trace, row: int) -> list[Any]:
-    inputs = document.record(row).get("inputs")
-    return input_values(msgspec.json.decode(inputs) if inputs is not None else None)

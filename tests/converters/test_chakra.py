@@ -332,7 +332,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_computations_have_the_flops_and_bytes_of_the_analysis(name: str, host: str | None, tmp_path: Path) -> None:
     """`num_ops` and `tensor_size` add up, kernel by kernel, to the table of `etplus analyze`."""
     options: dict[str, Any] = {"to": "astra-sim", "host": host} if host else {"to": "chakra"}
-    convert(linked(name).document, tmp_path / "trace.0.et", **options)
+    convert(linked(name), tmp_path / "trace.0.et", **options)
     _, nodes = read_plain(tmp_path / "trace.0.et")
     found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for node in nodes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.converters.collectives import agree, comm_rows, survey
+from etplus.converters.collectives import agree, survey
+from etplus.linker.job.communications import communications
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
+from etplus.schemas.communications import comm_rows
 from etplus.trace.comm_kernels import Comm
 from etplus_files import cpu, document_of, etplus, gpu
 
@@ -136,3 +138,16 @@ def test_nodes_above_kernels_are_no_collectives() -> None:
     nodes = [cpu(3, "nccl:all_reduce", 0, 9), gpu(4, KERNEL, 2, 5, comm=comm, pg_name=None), cpu(5, "gloo:barrier")]
     document = etplus(nodes)
     assert document.id[comm_rows(document)].tolist() == [4]
+
+
+def test_a_kernel_without_metadata_is_found_by_both() -> None:
+    """Its name says what it is, its op's tensors how much; it may have no op at all."""
+    op = {"inputs": [[[7, 8, 0, 100, 4, "cuda:0"]]], "input_types": ["GenericList[Tensor(float)]"]}
+    document = etplus([
+        cpu(3, "c10d::allreduce_", 0, 5, **op), gpu(4, "ncclDevKernel_AllReduce_Sum", 1, 2),
+        gpu(5, "ncclDevKernel_AllGather", 4, 2, parent=2), gpu(6, "gemm", 7, 1),
+    ])  # fmt: skip
+    own, theirs = communications(document), survey(document, 0).found
+    assert own.node.tolist() == [4, 5] == document.id[[one.row for one in theirs]].tolist()
+    assert own.kind.tolist() == [Type.ALL_REDUCE, Type.ALL_GATHER] == [one.kind for one in theirs]
+    assert own.bytes.tolist() == [400, -1] and [one.size for one in theirs] == [400, 0]

@@ -13,11 +13,13 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from etplus.converters.builtin import ChakraOptions, GraphOptions
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import EXTENSIONS, FORMATS, convert, format_of, open_document
+from etplus.converters.convert import convert, open_document
+from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.errors import EtplusError, UsageError
+from etplus.trace.errors import UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
 from plain_chakra import read_plain
 from support import assert_valid, fixture_pair, run
@@ -50,7 +52,7 @@ def opens(path: Path, to: str) -> None:
         assert {"graphml": nx.read_graphml, "gexf": nx.read_gexf}[to](path)
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", exporters())
 def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str, tmp_path: Path) -> None:
     results = []
     for source in pair:
@@ -142,12 +144,12 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
         assert run("etplus", "check", tmp_path / to, "--profile", to).returncode == 0
 
 
-def test_a_document_is_opened_by_its_name(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: Path) -> None:
     for path in pair:
         assert len(open_document(path)) == len(document_of(NAME))
-    shutil.copy(pair[1], tmp_path / "named.wrongly")
-    with pytest.raises(EtplusError, match=r"must end in \.et"):
-        open_document(tmp_path / "named.wrongly")
+    shutil.copy(pair[1], tmp_path / "named.otherwise")
+    assert len(open_document(tmp_path / "named.otherwise")) == len(document_of(NAME))
+    assert open_document(document_of(NAME)) is document_of(NAME)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +182,16 @@ def test_a_document_is_opened_by_its_name(pair: tuple[Path, Path], tmp_path: Pat
         (["{json}", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes make no graph"),
         (["{json}", "out.et", "--rank", "3"], "no file of rank 3; there are ranks 0"),
         (["{et-json}", "out.et"], "an Execution Trace without times"),
-        (["{kineto}", "out.et"], "a Kineto trace"),
+        (["{json}", "out.et", "--host", "keep"], "chakra has no option 'host'; its options: memory_nodes, as_prefix"),
+        (["{json}", "g.dot", "--option", "max_nodes=x"], "dot: invalid max_nodes 'x'; expected int | None"),
+        (["{json}", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': a name and a value"),
     ],
 )
 def test_the_command_says_in_one_line_what_is_wrong(
     pair: tuple[Path, Path], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    et, kineto = fixture_pair(NAME)
-    places = {"json": pair[0], "et": pair[1], "dir": tmp_path, "et-json": et, "kineto": kineto}
+    et, _ = fixture_pair(NAME)
+    places = {"json": pair[0], "et": pair[1], "dir": tmp_path, "et-json": et}
     before = sorted(tmp_path.iterdir())
     filled = [argument.format(**places) for argument in arguments]
     done = run("etplus", "convert", *filled, cwd=tmp_path)
@@ -214,7 +218,7 @@ def test_the_extension_chooses_the_format(pair: tuple[Path, Path], tmp_path: Pat
 
 def test_pictures_are_drawn_and_every_format_but_json_has_an_extension() -> None:
     assert {format_of(name) for name in ("a.svg", "b.PDF", "c.png")} == {"dot"}
-    assert {format_of(f"x{extension}") for extension in EXTENSIONS} == set(FORMATS) - {
+    assert {format_of(f"x{suffix}") for suffix in suffixes()} == set(exporters()) - {
         "astra-sim", "json", "networkx-json"
     }  # fmt: skip
     for name in ("a.json", "a.json.gz", "et", "a.svg.gz", "a.npz.gz", "-"):
@@ -254,12 +258,28 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         convert(inputs, tmp_path / "t.et", to="chakra", as_prefix=False)
 
 
-def test_unknown_formats_and_hosts(tmp_path: Path) -> None:
-    for options, message in (({"to": "x"}, "unknown format 'x'; one of: chakra"), ({"host": "x"}, "unknown host mode")):
-        with pytest.raises(UsageError, match=message):
-            convert(linked(NAME), tmp_path / "t", **options)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"to": "x"}, "unknown format 'x'; one of: chakra"),
+        ({"to": "astra-sim", "host": "x"}, "astra-sim: invalid host 'x'; expected one of: fold, keep"),
+        ({"to": "chakra", "host": "fold"}, "chakra has no option 'host'; its options: memory_nodes, as_prefix"),
+        ({"to": "chrome", "split": "graph"}, "chrome has no option 'split'; its options: none"),
+        ({"to": "dot", "max_nodes": "many"}, r"dot: invalid max_nodes 'many'; expected int \| None"),
+        ({"to": "npz", "config": 3}, "npz: invalid config 3; expected Mapping"),
+        ({"to": "dot", "options": ChakraOptions()}, "dot takes GraphOptions as options, not ChakraOptions"),
+        ({"to": "dot", "options": GraphOptions(), "nodes": 3}, "dot has no option 'nodes'"),
+    ],
+)
+def test_unknown_formats_and_options(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        convert(linked(NAME), tmp_path / "t", **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_to_convert(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to convert"):
-        convert([], tmp_path / "t")
+        convert([], tmp_path / "t", to="chakra")
 
 
 def test_the_command_as_in_its_help(tmp_path: Path) -> None:
@@ -282,8 +302,9 @@ def test_the_command_as_in_its_help(tmp_path: Path) -> None:
 
 def test_help_has_a_table_of_formats_and_examples() -> None:
     text = run("etplus", "convert", "--help").stdout.decode()
-    for name, meaning in FORMATS.items():
-        assert f"  {name:13}  {meaning}\n" in text
+    for name, one in exporters().items():
+        assert f"  {name:13}  {one.summary}\n" in text
+    assert "  dot            .dot[.gz], .svg, .pdf, .png\n" in text
     assert "etplus convert et_plus.json -o trace.0.et" in text
     assert "{chakra," not in text
 

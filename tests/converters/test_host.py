@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.converters.collectives import comm_rows
-from etplus.converters.host import Coverage, host_rows, host_work, issue_times, stretches, waits
+from etplus.converters.host import Coverage, host_rows, host_work, stretches, waits
+from etplus.schemas.communications import comm_rows, issue_times
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 from hypothesis import given, settings

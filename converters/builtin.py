@@ -1,0 +1,271 @@
+"""The formats of etplus itself, an exporter each; what they write is in the modules that they call."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
+from ..schemas.chakra.stream import read_chakra
+from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
+from ..schemas.transaction import check_outputs
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .astra_sim import Host, for_simulator, write_astra_sim, write_groups
+from .chakra import Written, chakra_messages, write_et
+from .chakra_back import write_messages
+from .chrome import write_chrome
+from .collectives import Agreement, RankComms, agree, survey
+from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
+from .jsonize import write_json
+from .npz import Split, graph_arrays, write_dataset
+from .traces import Traces
+
+__all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "GraphOptions", "NpzOptions"]
+
+_CHAKRA_SUFFIXES = with_gz(".et")
+_RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
+_NOT_SHOWN = "edges left out, since a node of theirs has no time"
+
+
+@dataclass(frozen=True)
+class ChakraOptions:
+    """Options of "chakra".
+
+    Attributes:
+        memory_nodes: copies and fills as MEM nodes, see `write_et`.
+        as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
+    """
+
+    memory_nodes: bool = False
+    as_prefix: bool | None = None
+
+
+@dataclass(frozen=True)
+class AstraSimOptions:
+    """Options of "astra-sim".
+
+    Attributes:
+        host: "fold" the host's time into delays between GPU nodes, or "keep" its ops; see `write_astra_sim`.
+        as_prefix: as in `ChakraOptions`.
+    """
+
+    host: Host = "fold"
+    as_prefix: bool | None = None
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """Options of the graph formats; see `select_rows`.
+
+    Attributes:
+        subtree: only this node (id or name) and what it calls and launches.
+        max_nodes: only so many nodes, those that start first.
+    """
+
+    subtree: str | None = None
+    max_nodes: int | None = None
+
+
+@dataclass(frozen=True)
+class NpzOptions:
+    """Options of "npz".
+
+    Attributes:
+        split: what of a dataset stays together, see `write_dataset`.
+        config: "threads" and "batch" of the job, see `graph_arrays`.
+        as_prefix: write a folder with a split, not the file `output`; by default for several traces.
+    """
+
+    split: Split = "model"
+    config: Mapping[str, float] = field(default_factory=dict)
+    as_prefix: bool | None = None
+
+
+class Chakra:
+    """Chakra protobuf, a file a rank."""
+
+    name, suffixes, options = "chakra", _CHAKRA_SUFFIXES, ChakraOptions
+    summary = "Chakra protobuf (.et) with all that the ET+ holds"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
+        """See `write_et`."""
+        found, prefix = _survey(traces, options.as_prefix)
+        write = partial(write_et, memory_nodes=options.memory_nodes)
+        return _write_ranks(traces, path, prefix, agree(found), write)
+
+
+class AstraSim:
+    """Chakra protobuf for ASTRA-sim, a file a rank, and the file of process groups."""
+
+    name, suffixes, options = "astra-sim", _CHAKRA_SUFFIXES, AstraSimOptions
+    summary = "Chakra protobuf that ASTRA-sim runs to the end, and its group file"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
+        """See `write_astra_sim`."""
+        found, prefix = _survey(traces, options.as_prefix)
+        missing = sorted(set(range(len(found))) - {one.rank for one in found})
+        if missing and len(found) > 1:
+            raise UsageError(f"rank {missing[0]} is missing; ASTRA-sim needs all ranks from 0 on")
+        write = partial(write_astra_sim, host=options.host)
+        return _write_ranks(traces, path, prefix, for_simulator(agree(found)), write, groups=prefix)
+
+
+class ChakraJson:
+    """Chakra as JSON, of one rank."""
+
+    inputs: Inputs = "one"
+    options = NoOptions
+
+    def __init__(self, name: str, suffixes: tuple[str, ...], summary: str) -> None:
+        self.name, self.suffixes, self.summary = name, suffixes, summary
+
+    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
+        """See `write_json`."""
+        check_outputs([path])
+        _, metadata, nodes, counts = _messages(traces)
+        return Conversion((path,), write_json(path, metadata, nodes, lines=self.name == "jsonl"), counts)
+
+
+class EtPlusFile:
+    """ET+, of one rank."""
+
+    name, suffixes, options = "etplus", with_gz(".etplus.json"), NoOptions
+    summary = "a Chakra trace, or an ET+ of another linker, as ET+"
+    inputs: Inputs = "one"
+
+    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
+        """See `write_messages`."""
+        check_outputs([path])
+        file, metadata, nodes, counts = _messages(traces)
+        return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
+
+
+class Chrome:
+    """Chrome trace in Kineto's form, one for all ranks."""
+
+    name, suffixes, options = "chrome", with_gz(".perfetto.json", ".chrome.json"), NoOptions
+    summary = "Chrome trace for ui.perfetto.dev, a process a rank"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
+        """See `write_chrome`."""
+        check_outputs([path])
+        trace = write_chrome(dict(traces), path)
+        counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
+        return Conversion((path,), trace.slices, counts)
+
+
+class Graph:
+    """A graph of nodes and edges, one for all ranks."""
+
+    inputs: Inputs = "ranks"
+    options = GraphOptions
+
+    def __init__(self, name: str, suffixes: tuple[str, ...], summary: str) -> None:
+        self.name, self.suffixes, self.summary = name, suffixes, summary
+
+    def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
+        """See `write_graph`."""
+        from .graph import write_graph  # networkx takes longer to import than all the rest
+
+        check_outputs([path])
+        documents = dict(traces)
+        graph = write_graph(documents, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        total = sum(map(len, documents.values()))
+        left = len(graph) < total
+        return Conversion((path,), len(graph), notes=(f"{len(graph)} of {total} nodes were taken",) if left else ())
+
+
+class Npz:
+    """Arrays for learning: a file, or a dataset of any traces."""
+
+    name, suffixes, options = "npz", (".npz",), NpzOptions
+    summary = "arrays in the form of TpuGraphs for learning; of several files a folder with a split"
+    inputs: Inputs = "traces"
+
+    def write(self, traces: Traces, path: str, options: NpzOptions) -> Conversion:
+        """See `graph_arrays` and `write_dataset`."""
+        many = len(traces) > 1 if options.as_prefix is None else options.as_prefix
+        if len(traces) > 1 and not many:
+            raise UsageError(f"{len(traces)} graphs make a dataset; give a folder's name, without .npz, as the output")
+        if not many:
+            check_outputs([path])
+        nodes: list[int] = []
+
+        def graphs() -> Iterator[GraphArrays]:
+            for trace in traces.values():
+                graph = graph_arrays(trace, config=options.config)
+                nodes.append(len(graph))
+                yield graph
+
+        if many:
+            return Conversion(tuple(write_dataset(graphs(), Path(path), options.split)), sum(nodes))
+        for graph in graphs():
+            write_graph_arrays(graph, path)
+        return Conversion((path,), sum(nodes))
+
+
+def _survey(traces: Traces, as_prefix: bool | None) -> tuple[list[RankComms], bool]:
+    """Read every rank for what ranks have to agree on; and whether the output is a prefix."""
+    found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
+    prefix = len(found) > 1 if as_prefix is None else as_prefix
+    if len(found) > 1 and not prefix:
+        raise UsageError(f"{len(found)} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
+    return found, prefix
+
+
+def _write_ranks(
+    traces: Traces,
+    path: str,
+    prefix: bool,
+    agreement: Agreement,
+    write: Callable[..., Written],
+    *,
+    groups: bool = False,
+) -> Conversion:
+    """Write a file a rank and, where there are any or with `groups`, the process groups."""
+    paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(traces)}
+    check_outputs(paths.values())
+    counts: Counter[str] = Counter()
+    nodes = 0
+    for rank, trace in traces.items():
+        written = write(trace, paths[rank], comms=agreement.ranks[rank])
+        nodes += written.nodes
+        counts += written.counts
+    files = list(paths.values())
+    if agreement.groups or groups:
+        files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
+    return Conversion(tuple(files), nodes, counts, agreement.notes)
+
+
+def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:
+    """File, metadata, nodes and counts of the only trace; a Chakra file's as they are, with what a `Trace` lacks."""
+    source = traces.source
+    if not isinstance(source, Trace) and os.fspath(source).endswith(_CHAKRA_SUFFIXES):
+        return os.fspath(source), *read_chakra(source), Counter()
+    (trace,) = traces.values()
+    return trace.file, *chakra_messages(trace)
+
+
+BUILT_IN: tuple[Exporter, ...] = (
+    Chakra(),
+    AstraSim(),
+    ChakraJson("json", (), "a Chakra trace as one JSON array"),
+    ChakraJson("jsonl", with_gz(".jsonl"), "the same, one JSON object a line"),
+    EtPlusFile(),
+    Chrome(),
+    Graph("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
+    Graph("gexf", with_gz(".gexf"), "graph for Gephi"),
+    Graph("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),
+    Graph("networkx-json", (), "graph as networkx.node_link_graph reads it"),
+    Npz(),
+)
+"""In the order of --help; of two with the same suffix the first one is meant by it."""

@@ -1,0 +1,103 @@
+"""What an exporter is: the protocol, and what it returns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from .traces import Traces
+
+__all__ = ["PICTURES", "Conversion", "Exporter", "Inputs", "NoOptions", "with_gz"]
+
+Inputs = Literal["one", "ranks", "traces"]
+"""What an exporter takes: one trace, one or several ranks of a job, or any traces."""
+PICTURES = (".svg", ".pdf", ".png")
+"""What Graphviz draws of a graph, by the suffix of the output."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was written.
+
+    Attributes:
+        files: names of the files written.
+        nodes: how many nodes (for "chrome": slices) they have together.
+        counts: what was changed or left out, in words, and how often.
+        notes: what else there is to know.
+        damage: what was wrong with the traces that the inputs were made of, in sentences.
+
+    Example:
+        >>> Conversion(("trace.0.et",), nodes=522).counts
+        Counter()
+    """
+
+    files: tuple[str, ...]
+    nodes: int
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a format that has none."""
+
+
+@runtime_checkable
+class Exporter(Protocol):
+    """Writes traces in one format.
+
+    A class with these attributes and `write`; docs/converters.md has one. Modules of exporters are imported to list
+    the formats: what takes long to import belongs in `write`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What `convert(to=...)` and `--to` call the format."""
+
+    @property
+    def summary(self) -> str:
+        """What it writes, in half a line for --help."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of its files' names, in lower case, ".gz" included where it can be; () if only --to chooses it."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """See `Inputs`."""
+
+    @property
+    def options(self) -> type[Any]:
+        """A frozen dataclass whose fields all have defaults, such as `NoOptions`.
+
+        A field `as_prefix: bool | None = None` says whether `path` is a prefix or folder for several files (None: if
+        there are several traces); a format without it always writes the file `path`.
+        """
+
+    def write(self, traces: Traces, path: str, options: Any) -> Conversion:
+        """Write the files, by `open_output`.
+
+        Args:
+            traces: by rank, one for `inputs` "one"; read one by one, see `Traces`.
+            path: the output as the user gave it, "-" for standard output.
+            options: of type `options`.
+
+        Returns:
+            what was written; `notes` and `damage` of the traces themselves are added to it.
+
+        Raises:
+            UsageError: options that the traces cannot fulfil, or an output that cannot be written.
+            ConvertError: traces that the format cannot express.
+        """
+
+
+def with_gz(*suffixes: str) -> tuple[str, ...]:
+    """Suffixes, and each with ".gz".
+
+    Example:
+        >>> with_gz(".et")
+        ('.et', '.et.gz')
+    """
+    return tuple(suffix + ending for suffix in suffixes for ending in ("", ".gz"))

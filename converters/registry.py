@@ -1,0 +1,200 @@
+"""The exporters: those of etplus, and those that other packages register as entry points."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from ..trace.errors import ConvertError, EtplusError, UsageError
+from .builtin import BUILT_IN
+from .exporter import Conversion, Exporter, Inputs, NoOptions
+from .traces import Traces
+
+__all__ = ["GROUP", "exporter_for", "exporters", "format_of", "names_a_file", "option_names", "options_for", "suffixes"]
+
+GROUP = "etplus.exporters"
+"""Group of the entry points: the name is the format's, the value an `Exporter` or a class of one without arguments."""
+
+_LOG = logging.getLogger("etplus")
+
+
+@cache
+def exporters() -> Mapping[str, Exporter]:
+    """All exporters by name, those of etplus first.
+
+    One that cannot be loaded is there, too, says so in its summary, and raises when it is asked to write.
+
+    Example:
+        >>> exporters()["chrome"].suffixes[0]
+        '.perfetto.json'
+    """
+    found: dict[str, Exporter] = {one.name: one for one in BUILT_IN}
+    for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, _package(one))):
+        if point.name in found:
+            _LOG.warning("exporter %s of %s is ignored: another one has this name", point.name, _package(point))
+            continue
+        found[point.name] = _loaded(point)
+    return found
+
+
+def suffixes() -> dict[str, str]:
+    """The suffix of a file's name to the name of the format that it stands for."""
+    found: dict[str, str] = {}
+    for one in exporters().values():
+        for suffix in one.suffixes:
+            found.setdefault(suffix, one.name)
+    return found
+
+
+def exporter_for(output: str | os.PathLike[str], to: str | None) -> Exporter:
+    """The exporter of a name or, if that is None, of an output's suffix.
+
+    Raises:
+        UsageError: there is none.
+    """
+    name = format_of(output) if to is None else to
+    if name not in exporters():
+        raise UsageError(f"unknown format {name!r}; one of: {', '.join(exporters())}")
+    return exporters()[name]
+
+
+def format_of(output: str | os.PathLike[str]) -> str:
+    """The name of the format that a file's suffix stands for: "dot" for "step.svg"; the longest suffix counts.
+
+    Raises:
+        UsageError: the suffix stands for none.
+    """
+    name, known = Path(output).name.lower(), suffixes()
+    fitting = [suffix for suffix in known if name.endswith(suffix)]
+    if not fitting:
+        plain = ", ".join(dict.fromkeys(suffix.removesuffix(".gz") for suffix in known))
+        raise UsageError(f"{os.fspath(output)}: unknown extension; choose a format with --to, or one of {plain}")
+    return known[max(fitting, key=len)]
+
+
+def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
+    """Whether an output of the command is the name of a file, not a prefix or folder for several: it has one of the
+    format's suffixes, or is "-" or a device."""
+    path = Path(output)
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special
+
+
+def option_names(exporter: Exporter) -> list[str]:
+    """Names of the options that an exporter has."""
+    return [one.name for one in fields(exporter.options)]
+
+
+def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
+    """An exporter's options from names and values; texts are taken for the numbers and truth values that they spell.
+
+    Example:
+        >>> options_for(exporters()["dot"], {"max_nodes": "60"})
+        GraphOptions(subtree=None, max_nodes=60)
+
+    Raises:
+        UsageError: an option that the exporter does not have, or a value that it does not take.
+    """
+    types, values = get_type_hints(exporter.options), dict[str, Any]()
+    for name, value in settings.items():
+        if name not in option_names(exporter):
+            known = ", ".join(option_names(exporter)) or "none"
+            raise UsageError(f"{exporter.name} has no option {name!r}; its options: {known}")
+        try:
+            values[name] = msgspec.convert(value, types[name], strict=False)
+        except msgspec.ValidationError:
+            raise UsageError(f"{exporter.name}: invalid {name} {value!r}; expected {_expected(types[name])}") from None
+    return exporter.options(**values)
+
+
+def _expected(kind: Any) -> str:
+    choices = [one for one in get_args(kind) if isinstance(one, str)]
+    return "one of: " + ", ".join(choices) if choices else getattr(kind, "__name__", str(kind))
+
+
+@dataclass(frozen=True)
+class _Registered:
+    """An exporter of another package, which its errors name."""
+
+    exporter: Exporter
+    package: str
+    name: str
+    summary: str
+    suffixes: tuple[str, ...]
+    inputs: Inputs
+    options: type[Any]
+
+    def write(self, traces: Traces, path: str, options: Any) -> Conversion:
+        try:
+            done = self.exporter.write(traces, path, options)
+        except (EtplusError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            problem = f"failed ({_described(error)})"
+            raise ConvertError(f"exporter {self.name} of {self.package} {problem}; report it to its authors") from error
+        if not isinstance(done, Conversion):
+            problem = f"returned {type(done).__name__}, not Conversion; report it to its authors"
+            raise ConvertError(f"exporter {self.name} of {self.package} {problem}")
+        return done
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """Stands for an exporter that cannot be loaded."""
+
+    name: str
+    summary: str
+    suffixes: tuple[str, ...] = ()
+    inputs: Inputs = "traces"
+    options: type[Any] = NoOptions
+
+    def write(self, traces: Traces, path: str, options: Any) -> Conversion:
+        raise ConvertError(f"exporter {self.name} {self.summary}; update or remove that package")
+
+
+def _loaded(point: EntryPoint) -> Exporter:
+    try:
+        found = point.load()
+        found = found() if isinstance(found, type) else found
+        problem = _problem(found, point.name)
+    except Exception as error:
+        problem = _described(error)
+    if problem:
+        return _Broken(point.name, f"of {_package(point)} cannot be loaded ({problem})")
+    return _Registered(
+        found, _package(point), found.name, found.summary, found.suffixes, found.inputs, found.options
+    )  # fmt: skip
+
+
+def _problem(found: Any, name: str) -> str:
+    """What an exporter lacks; "" if it is complete."""
+    if not isinstance(found, Exporter):
+        return f"{type(found).__name__} is not an Exporter: it lacks attributes"
+    if found.name != name:
+        return f"it is named {found.name!r}"
+    if found.inputs not in get_args(Inputs):
+        return f"inputs {found.inputs!r}, expected one of: {', '.join(get_args(Inputs))}"
+    if not isinstance(found.suffixes, tuple) or any(one != one.lower() or one[:1] != "." for one in found.suffixes):
+        return "suffixes must be a tuple of lower-case texts that begin with a dot"
+    if not isinstance(found.options, type) or not is_dataclass(found.options):
+        return "options must be a dataclass"
+    if any(one.default is MISSING and one.default_factory is MISSING for one in fields(found.options)):
+        return "every field of options needs a default"
+    return ""
+
+
+def _package(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+
+
+def _described(error: Exception) -> str:
+    """An exception in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

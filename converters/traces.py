@@ -1,0 +1,127 @@
+"""The traces of a conversion by rank, each read when it is asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..schemas.job_report import JobReport
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .open import open_document
+
+__all__ = ["Source", "Traces"]
+
+Source = str | os.PathLike[str] | Trace
+
+_RANK_IN_NAME = re.compile(r"rank[_-]?(\d{1,6})|\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
+
+
+class Traces(Mapping[int, Trace]):
+    """Traces by rank, in the order in which they were given.
+
+    A trace is read when it is asked for and only the last one is held, so that a job needs the memory of its largest
+    ranks; who iterates twice reads twice, and who needs all at once says `dict(traces)`. A trace's rank is what
+    Kineto's `distributedInfo` in it says, else the number in its file's name ("rank3", ".3.et"), else its position.
+
+    Args:
+        sources: files or traces.
+        rank: take only this one.
+        job: gives the offsets of the ranks' clocks, which are applied, and the collectives that do not match.
+        independent: they are not ranks of one job; their keys are positions, and `rank` must be None.
+
+    Attributes:
+        notes, damage: of the traces that were handed out so far; see `Conversion`.
+
+    Example:
+        >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():  # doctest: +SKIP
+        ...     print(rank, len(trace.kernels))
+        0 524
+        1 525
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        rank: int | None = None,
+        job: JobReport | None = None,
+        independent: bool = False,
+    ) -> None:
+        self._sources, self._wanted, self._job, self._independent = tuple(sources), rank, job, independent
+        self._ranks: list[int] = []  # of the sources read so far
+        self._positions: dict[int, int] = {}  # of these ranks
+        self._held: tuple[int, Trace] | None = None
+        self.notes: dict[int, tuple[str, ...]] = {}
+        self.damage: dict[int, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sources) if self._wanted is None else 1
+
+    def __iter__(self) -> Iterator[int]:
+        """The ranks.
+
+        Raises:
+            UsageError: two traces of a rank, or none of the one that is wanted.
+            TraceFormatError: a file that cannot be read.
+        """
+        for position in range(len(self._sources)):
+            if position == len(self._ranks):
+                self._read(position)
+            if self._wanted in (None, self._ranks[position]):
+                yield self._ranks[position]
+        if self._wanted is not None and self._wanted not in self._positions:
+            there = ", ".join(map(str, sorted(self._ranks)))
+            raise UsageError(f"no file of rank {self._wanted}; there are ranks {there}")
+
+    def __getitem__(self, rank: int) -> Trace:
+        if self._wanted not in (None, rank) or (rank not in self._positions and rank not in list(self)):
+            raise KeyError(rank)
+        if self._held is not None and self._held[0] == rank:
+            trace = self._held[1]
+        else:
+            self._held = None  # before the next one is read
+            trace = self._hold(rank, open_document(self._sources[self._positions[rank]]))
+        self.notes[rank] = tuple(f"{trace.file}: {note}" for note in trace.notes)
+        self.damage[rank] = trace.damage
+        return trace
+
+    @property
+    def source(self) -> Source:
+        """The only source as it was given; one that is alone is not read for it."""
+        if len(self._sources) == 1 and self._wanted is None:
+            return self._sources[0]
+        (rank,) = self
+        return self._sources[self._positions[rank]]
+
+    def unmatched(self, rank: int) -> Container[int]:
+        """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""
+        return () if self._job is None else self._job.unmatched(rank)
+
+    def _read(self, position: int) -> None:
+        """Find out a source's rank; hold the trace if it is wanted."""
+        source = self._sources[position]
+        trace = open_document(source)
+        own = position if self._independent else _rank_of(trace, source, position)
+        if own in self._positions:
+            other = self._sources[self._positions[own]]
+            name = other.file if isinstance(other, Trace) else os.fspath(other)
+            raise UsageError(f"{name} and {trace.file} are both of rank {own}; give one of them")
+        self._ranks.append(own)
+        self._positions[own] = position
+        if self._wanted in (None, own):
+            self._hold(own, trace)
+
+    def _hold(self, rank: int, trace: Trace) -> Trace:
+        trace = trace if self._job is None else trace.with_clock_offset(self._job.offset_of(rank))
+        self._held = rank, trace
+        return trace
+
+
+def _rank_of(trace: Trace, source: Source, position: int) -> int:
+    if trace.rank is not None:
+        return trace.rank
+    named = _RANK_IN_NAME.search("" if isinstance(source, Trace) else Path(source).name)
+    return int(named[1] or named[2]) if named else position

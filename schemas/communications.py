@@ -1,0 +1,128 @@
+"""The communications of one rank, in program order: the one place that finds them in a `Trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..trace.columns import IntColumn
+from ..trace.comm_kernels import Comm, is_comm_kernel
+from ..trace.conventions import MAX_RANKS
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
+from .comm_types import (
+    HOST_COLLECTIVE,
+    RECV,
+    SEND,
+    Group,
+    collective_type,
+    group_of,
+    input_values,
+    message_bytes,
+    with_inputs,
+)
+
+__all__ = ["FoundComm", "comm_rows", "find_communications", "issue_times"]
+
+
+@dataclass(frozen=True)
+class FoundComm:
+    """One communication of a rank.
+
+    Attributes:
+        row: in the trace.
+        kind: CollectiveCommType, SEND or RECV; None if unknown.
+        peer: the other rank of a message; −1 for collectives, and where it is unknown.
+        bytes: as in `message_bytes`, None if unknown.
+        group: the process group as the trace names it.
+        seq: the trace's own number, −1 for none.
+    """
+
+    row: int
+    kind: int | None
+    peer: int
+    bytes: int | None
+    group: Group
+    seq: int
+
+    @property
+    def understood(self) -> bool:
+        """Whether its kind and, of a message, its other rank are known."""
+        return self.kind is not None and (self.kind >= 0 or self.peer >= 0)
+
+
+def find_communications(trace: Trace) -> Iterator[FoundComm]:
+    """All communications of a rank in program order (of their launches; on the host of the calls).
+
+    Example:
+        >>> [one.peer for one in find_communications(trace) if one.kind == SEND]  # doctest: +SKIP
+        [1, 1]
+    """
+    rows = comm_rows(trace)
+    rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
+    groups, world = trace.process_groups, trace.world_size
+    for row in rows.tolist():
+        comm = _with_inputs(trace, row, trace.comm.get(row, Comm()))
+        kind = collective_type(comm, trace.name_of(row))
+        peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
+        yield FoundComm(
+            row=row, kind=kind, peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
+            bytes=None if kind is None else message_bytes(comm, kind), group=group_of(comm, groups, world),
+            seq=-1 if comm.seq is None else comm.seq,
+        )  # fmt: skip
+
+
+def comm_rows(trace: Trace) -> IntColumn:
+    """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
+    on_gpu = np.array([is_comm_kernel(name) for name in trace.names], np.bool_)[trace.name]
+    on_gpu[list(trace.comm)] = True
+    on_host = np.array([HOST_COLLECTIVE.fullmatch(name) is not None for name in trace.names], np.bool_)
+    wanted = ((trace.kind == GPU) & on_gpu) | ((trace.kind == CPU) & on_host[trace.name])
+    return np.flatnonzero(wanted & trace.timed)
+
+
+def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """When the host issued each row, ns: start of the launch, else of the calling op, else its own.
+
+    Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
+    before them in the order of calls (of ids), which all ranks have in common.
+    """
+    issued: IntColumn = trace.ts.copy()
+    parent = trace.parent_row
+    called = (parent >= 0) & trace.timed[parent]
+    issued[called] = np.minimum(issued[called], trace.ts[parent[called]])
+    launches = trace.edges_of("launch")
+    issued[launches[:, 1]] = trace.ts[launches[:, 0]]
+    calls = np.flatnonzero((trace.kind == CPU) & trace.timed)
+    calls = calls[np.lexsort((trace.id[calls], trace.thread[calls]))]
+    on_host = np.isin(calls, communicating)
+    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(trace.thread[calls])) + 1):
+        latest = np.maximum.accumulate(np.where(on_host[lane], -1, trace.ts[calls[lane]]))
+        late = on_host[lane] & (latest >= 0)
+        issued[calls[lane][late]] = latest[late]
+    return issued
+
+
+def _with_inputs(trace: Trace, row: int, comm: Comm) -> Comm:
+    """What is known of a communication, with what tensors tell where the trace has no metadata of it.
+
+    Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call around it; of a GPU event
+    those that another linker copied to it from its op, else the op's own.
+    """
+    if comm.collective is not None or comm.in_nelems is not None:
+        return comm
+    parent = int(trace.parent_row[row])
+    of_parent = _inputs(trace, parent) if parent >= 0 else []
+    if trace.kind[row] == GPU:
+        return with_inputs(comm, _inputs(trace, row) or of_parent, None)
+    called = parent >= 0 and trace.name_of(parent).startswith("c10d::")
+    return with_inputs(comm, _inputs(trace, row), of_parent if called else None)
+
+
+def _inputs(trace: Trace, row: int) -> list[Any]:
+    inputs = trace.record(row).get("inputs")
+    return [] if inputs is None else input_values(msgspec.json.decode(inputs))

@@ -1,0 +1,48 @@
+"""`LinkOptions` and the keywords of `link` are the same options, and each of them has its effect."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, asdict, fields
+from inspect import signature
+from typing import Any
+
+import pytest
+from etplus.linker import LinkOptions, link, pipeline
+from etplus.trace.errors import UsageError
+from support import fixture_pair
+
+PAIR = fixture_pair("pairs/two_threads")
+OTHERS = {
+    "annotation": "ProfilerStep", "match": "tree", "exact_match": True, "strict": True, "iteration": "last",
+    "renumber": True, "data_dependencies": True, "rank": 3,
+}  # fmt: skip
+
+
+def test_keywords_of_link_are_the_options() -> None:
+    keywords = {name: one.default for name, one in signature(link).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert {name: keywords[name] for name in keywords.keys() - {"progress", "jobs"}} == asdict(LinkOptions())
+    assert set(OTHERS) == {one.name for one in fields(LinkOptions)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_keyword_reaches_its_own_option(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is replaced: the options are looked at on their way."""
+    seen: list[LinkOptions] = []
+    inner = pipeline._link
+
+    def watched(*given: Any) -> Any:
+        seen.extend(one for one in given if isinstance(one, LinkOptions))
+        return inner(*given)
+
+    monkeypatch.setattr(pipeline, "_link", watched)
+    link(*PAIR, **{name: OTHERS[name]})
+    assert seen == [LinkOptions(**{name: OTHERS[name]})]
+
+
+def test_options_refuse_what_is_unknown_and_cannot_change() -> None:
+    with pytest.raises(UsageError, match="unknown matching method 'guess'; one of: auto, ids"):
+        LinkOptions(match="guess")
+    with pytest.raises(UsageError, match="unknown iteration 'best'; one of: first, last, median, or a number from 0"):
+        LinkOptions(iteration="best")
+    with pytest.raises(FrozenInstanceError):
+        LinkOptions().strict = True  # type: ignore[misc]
