@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .predictor.replay import build_graph, fit_constants, replay
     from .trace.errors import EtplusError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "EtplusError",
     "__version__",

@@ -1,0 +1,76 @@
+"""`etplus demo` as a process: the GPU work that it shows is that of the truth file, and what it writes can be read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus.converters.open import load
+from support import FIXTURES, assert_valid, plain, read_json, run
+
+PAIR = FIXTURES / "pairs" / "gpu_shaped_from_cpu"
+LAUNCHED = re.compile(r"( +)\| (.*?)…? +([\d.]+) us")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What the demo printed, and the folder that it wrote to."""
+    folder = tmp_path_factory.mktemp("demo") / "made"
+    done = run("etplus", "demo", "-o", folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode(), folder
+
+
+def shown(text: str) -> list[tuple[str, str, float]]:
+    """Of each device event shown the name of the call that it is below, its own name and its µs."""
+    found, callers = [], dict[int, str]()
+    for line in text.splitlines():
+        if event := LAUNCHED.fullmatch(line):
+            found.append((callers[len(event[1]) - 2], event[2], float(event[3])))
+        elif line.startswith("  "):
+            callers[len(line) - len(line.lstrip())] = line.strip().partition(" [")[0]
+    return found
+
+
+def test_gpu_work_is_shown_under_the_operators_of_the_truth_file(made: tuple[str, Path]) -> None:
+    events = read_json(Path(f"{PAIR}.kineto.json.gz"))["traceEvents"]
+    truth = read_json(Path(f"{PAIR}.gpu.json"))["gpu"]
+    known = [(events[int(index)], about["parent"]) for index, about in truth.items() if about["parent"] is not None]
+    known.sort(key=lambda one: float(one[0]["ts"]))
+    tree = shown(made[0])
+    assert len(tree) >= 5 and any("Kernel" in name for _, name, _ in tree)
+    for (parent, name, us), (event, launcher) in zip(tree, known, strict=False):
+        assert event["name"].startswith(name) and us == pytest.approx(event["dur"], abs=0.05)
+        assert parent == events[launcher]["name"].partition(" [")[0]
+    assert f"{len(known) - len(tree)} more" in made[0]
+
+
+def test_every_link_is_certain_and_the_gpu_is_called_synthetic(made: tuple[str, Path]) -> None:
+    assert "540 certain, 0 equivalent" in made[0] and "synthetic GPU" in made[0]
+
+
+def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str, Path]) -> None:
+    text, folder = made
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"train.etplus.json", "train.0.et", "report.html", "train.perfetto.json"}
+    assert all(f"  {folder / name}: " in text for name in names)
+    assert_valid(orjson.loads(plain(folder / "train.etplus.json")))
+    assert len(load(folder / "train.0.et").gpu) == len(load(folder / "train.etplus.json").gpu)
+    assert orjson.loads(plain(folder / "train.perfetto.json"))["traceEvents"]
+    assert b"synthetic GPU" in (folder / "report.html").read_bytes()
+
+
+def test_the_commands_that_it_names_run(made: tuple[str, Path]) -> None:
+    commands = re.findall(r"`etplus ([^`]+)`", made[0])
+    assert len(commands) == 2
+    for words in commands:
+        assert run("etplus", *words.split()).returncode == 0
+
+
+def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    done = run("etplus", "demo", "--output", tmp_path / "taken")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert (tmp_path / "taken").read_text() == ""
