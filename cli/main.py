@@ -38,7 +38,7 @@ _COMMANDS = {
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
     "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
     "diff": "two traces side by side, by operator and by kernel",
-    "demo": "link a bundled pair, show GPU kernels under their operators, and write a report",
+    "demo": "link and convert a bundled real pair, and show the report",
 }
 """Each is a module of this package with `prepare_parser(parser)` and `run(arguments) -> exit status`."""
 
