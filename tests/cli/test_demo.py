@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.converters.open import load
-from support import FIXTURES, assert_valid, plain, read_json, run
+from support import FIXTURES, ROOT, assert_valid, plain, read_json, run
 
 PAIR = FIXTURES / "pairs" / "gpu_shaped_from_cpu"
 LAUNCHED = re.compile(r"( +)\| (.*?)…? +([\d.]+) us")
@@ -67,6 +67,19 @@ def test_the_commands_that_it_names_run(made: tuple[str, Path]) -> None:
     assert len(commands) == 2
     for words in commands:
         assert run("etplus", *words.split()).returncode == 0
+
+
+def test_the_readme_shows_what_is_printed(made: tuple[str, Path], tmp_path: Path) -> None:
+    """Of the example all lines of the first command, and some of the demo in their order."""
+    example = (ROOT / "README.md").read_text().partition("## Example")[2].partition("`certain` means")[0]
+    text = "".join(line[4:] + "\n" for line in example.splitlines() if line.startswith("    "))
+    _, linking, demo = text.replace("\\\n", "").split("$ ")
+    line, _, printed = linking.partition("\n")
+    words = [str(ROOT / word) if word.startswith("fixtures/") else word for word in line.split()]
+    assert run(*words, cwd=tmp_path).stderr.decode() == printed
+    shown = [line for line in demo.splitlines()[1:] if line != "…"]
+    lines = iter(made[0].splitlines())
+    assert len(shown) > 10 and all(line in lines for line in shown)
 
 
 def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
