@@ -150,6 +150,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert done.returncode == 2 and b"usage: etplus" in done.stderr and b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_ten_megabytes_take_seconds() -> None:
     """The process, start and all; a generous bound for busy machines."""
     done = run("etplus", "analyze", shared_trace("gpu-pairs/resnet103.kineto.json.gz"), timeout=20)
