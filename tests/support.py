@@ -245,13 +245,16 @@ def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.Complet
     return subprocess.run([*command(name), *map(str, arguments)], **options)
 
 
-def call(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+def call(*arguments: str | Path, cwd: Path = Path()) -> subprocess.CompletedProcess[bytes]:
     """What `run("etplus", *arguments, cwd=cwd)` gives, within this process: for many cases of what is tested as a
     process once, since a process takes longer to start than most commands to run."""
     words = [*map(str, arguments)]
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
     with _working_in(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        status = main(words)
+        try:
+            status = main(words)
+        except SystemExit as end:  # wrong usage, --help
+            status = int(end.code or 0)
     out.flush()
     errors.flush()
     return subprocess.CompletedProcess(words, status, *(one.buffer.getvalue() for one in (out, errors)))  # type: ignore[attr-defined]
