@@ -1,4 +1,11 @@
-"""etplus joins a PyTorch Execution Trace and a Kineto trace of the same job into ET+, a timed operator graph."""
+"""etplus joins a PyTorch Execution Trace and a Kineto trace of the same job into ET+, a timed operator graph.
+
+    trace = etplus.link("et.json.gz", "kineto.json.gz")     # or etplus.load("anything")
+    print(trace.link_report.to_text())
+    trace.save("et_plus.json.gz")
+
+See docs/library.md for what a `Trace` can do.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .converters.convert import convert
+    from .converters.open import load
     from .linker import link
     from .linker.batch import link_many
     from .predictor.replay import build_graph, fit_constants, replay
     from .trace.errors import EtplusError
+    from .trace.trace import Trace
 
 __version__ = "0.2.0"
-__all__ = [
-    "EtplusError",
-    "__version__",
-    "build_graph",
-    "convert",
-    "fit_constants",
-    "link",
-    "link_many",
-    "replay",
-]
 
 _HOMES = {
+    "EtplusError": ".trace.errors",
+    "Trace": ".trace.trace",
+    "build_graph": ".predictor.replay",
     "convert": ".converters.convert",
+    "fit_constants": ".predictor.replay",
     "link": ".linker",
     "link_many": ".linker.batch",
-    "build_graph": ".predictor.replay",
-    "fit_constants": ".predictor.replay",
+    "load": ".converters.open",
     "replay": ".predictor.replay",
-    "EtplusError": ".trace.errors",
 }
+__all__ = [  # the keys of _HOMES, written out for type checkers
+    "EtplusError", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many", "load",
+    "replay",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -40,3 +45,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.iterations import find_marks
 from ..trace.columns import IntColumn
 from ..trace.conventions import KERNEL_CATEGORIES, UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, sums, union
-from ..trace.tables import ANNOTATION, MODULE
+from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
 
 __all__ = [
@@ -279,29 +278,23 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
-    """Iterations in order, as `schemas.iterations` finds them.
+    """Iterations in order, as `Trace.steps` finds them.
 
     An iteration lasts as long as its annotation where that encloses it, else until the next one begins.
 
     Args:
         annotation: part of the name of the annotations that are the iterations, instead.
     """
-    calls = trace.calls
-    rows = np.flatnonzero(calls.kind == ANNOTATION)
-    rows = rows[np.argsort(calls.ts[rows], kind="stable")]
+    steps = trace.steps
+    start, ends, names = steps.start, steps.end, list(steps.names)
     if annotation is not None:
-        marked = _named(trace, rows, re.compile(re.escape(annotation)))
-        ends, names = calls.end[marked], [trace.names[code] for code in calls.name[marked].tolist()]
-    else:
-        own = calls.kind != MODULE
-        names = [trace.names[code] for code in calls.name[rows].tolist()]
-        last = int(calls.end[own].max(initial=0))
-        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], last)
-        marked = rows[found.mark]
-        ends = calls.end[marked] if found.encloses else found.end
-        names = [names[mark] if found.steps else str(k) for k, mark in enumerate(found.mark.tolist())]
+        calls = trace.calls
+        rows = np.flatnonzero(calls.kind == ANNOTATION)
+        marked = _named(trace, rows[np.argsort(calls.ts[rows], kind="stable")], re.compile(re.escape(annotation)))
+        start, ends = calls.ts[marked], calls.end[marked]
+        names = [trace.names[code] for code in calls.name[marked].tolist()]
     busy = union(trace.gpu.ts, trace.gpu.end)
-    spans = map(Span, calls.ts[marked].tolist(), ends.tolist())
+    spans = map(Span, start.tolist(), ends.tolist())
     return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
 
 

@@ -142,7 +142,12 @@ class _Part:
         rows = np.flatnonzero(inside)
         part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
         done = replace(
-            work, flops=work.flops[rows], bytes=work.bytes[rows], dtype=work.dtype[rows], call=work.call[rows]
+            work,
+            flops=work.flops[rows],
+            bytes=work.bytes[rows],
+            dtype=work.dtype[rows],
+            call=work.call[rows],
+            operator_ns=work.operator_ns[rows],
         )
         return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
 

@@ -145,14 +145,14 @@ def convert(
         TraceFormatError: an input that is not what it should be.
         ConvertError: an input that the format cannot express.
     """
+    inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
+    if not inputs:
+        raise UsageError("nothing to convert; give an ET+ or .et file")
     if host not in HOSTS:
         raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
     to = format_of(output) if to is None else to
     if to not in FORMATS:
         raise UsageError(f"unknown format {to!r}; one of: {', '.join(FORMATS)}")
-    inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
-    if not inputs:
-        raise UsageError("nothing to convert; give an ET+ or .et file")
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)

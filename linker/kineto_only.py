@@ -7,17 +7,16 @@ was launched outside any op, or by nobody in the trace, is below its thread or t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
-from ..schemas.files import Blob
-from ..schemas.kineto import KinetoTrace
+from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.kineto import EventTable, KinetoTrace
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import CERTAIN
@@ -30,6 +29,9 @@ __all__ = ["HostSide", "adopt_rest", "host_side"]
 
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
+_BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
+_BLOCK = 1024
+"""Nodes whose texts are made at once."""
 _NO_TENSORS: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
 
 
@@ -62,10 +64,7 @@ class HostSide:
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
     """Make nodes of the calls. The file's name in messages and the report is the Kineto trace's."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
-    text = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": [%b]}' % (
-        _SCHEMA.encode(), _pid(kineto), b",".join(_nodes(kineto, calls, order))
-    )  # fmt: skip
-    trace = parse_execution_trace(Blob(Path(kineto.file).name, text), strict=True)
+    trace = _trace_of(kineto, calls, order)
     count = len(calls)
     match = Match(
         call=order,
@@ -109,26 +108,74 @@ def _pid(kineto: KinetoTrace) -> int:
     return pid if isinstance(pid, int) and 0 <= pid < 2**63 else 0
 
 
-def _nodes(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Iterator[bytes]:
-    """The nodes' texts, callers first."""
-    encode, events = msgspec.json.encode, kineto.events
+def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> ExecutionTrace:
+    """The nodes as columns: the process (id 1), its threads, the calls in order; their texts are made on demand."""
+    events = kineto.events
     threads, ordinal = np.unique(calls.thread, return_inverse=True)
-    first, tid_of = len(threads) + 2, _tids(kineto, threads)
-    yield encode(_node(1, _ROOT % "process", 1, {"scope": ANNOTATION_SCOPE}))
-    for k in range(len(threads)):
-        yield encode(_node(k + 2, _ROOT % "thread", 1, {"scope": ANNOTATION_SCOPE, "tid": tid_of[k]}))
+    ordinal, roots = ordinal.reshape(-1), len(threads) + 1
+    tid_of = np.array(_tids(kineto, threads), np.int64)
     id_of = np.empty(len(calls), np.int64)
-    id_of[order] = np.arange(first, first + len(calls))
-    parent = np.where(calls.parent >= 0, id_of[calls.parent], ordinal.reshape(-1) + 2)[order].tolist()
-    tids, rows = np.array(tid_of, np.int64)[ordinal.reshape(-1)[order]].tolist(), calls.row[order]
-    annotation = (~events.mask(frozenset({"cpu_op"}))[rows]).tolist()
-    rf_id, seq = np.maximum(events.rf_id[rows], 0).tolist(), events.seq[rows].tolist()
-    for i, (row, args) in enumerate(zip(rows.tolist(), events.args_of(rows), strict=True)):
-        attributes = {
-            "rf_id": rf_id[i], "seq_id": seq[i], "scope": ANNOTATION_SCOPE if annotation[i] else 0, "tid": tids[i]
-        }  # fmt: skip
-        inputs = _inputs(args)
-        yield encode(_node(first + i, events.names[events.name[row]], parent[i], attributes, inputs))
+    id_of[order] = np.arange(len(calls)) + roots + 1
+    rows = calls.row[order]
+    is_op = events.mask(frozenset({"cpu_op"}))[rows]
+    names = [_ROOT % "process", _ROOT % "thread", *events.names]
+
+    def column(process: int, of_threads: Any, of_calls: Any) -> IntColumn:
+        return np.concatenate([[process], np.broadcast_to(of_threads, len(threads)), of_calls]).astype(np.int64)
+
+    columns: dict[str, IntColumn] = {
+        "id": np.arange(1, roots + len(calls) + 1),
+        "parent": column(1, 1, np.where(calls.parent >= 0, id_of[calls.parent], ordinal + 2)[order]),
+        "rf_id": column(0, 0, np.maximum(events.rf_id[rows], 0)),
+        "seq_id": column(-1, -1, events.seq[rows]),
+        "scope": column(ANNOTATION_SCOPE, ANNOTATION_SCOPE, np.where(is_op, 0, ANNOTATION_SCOPE)),
+        "tid": column(0, tid_of, tid_of[ordinal[order]]),
+    }
+    name = column(0, 1, events.name[rows].astype(np.int64) + 2).astype(np.int32)
+    none = np.zeros(len(name), np.int64)
+    return ExecutionTrace(
+        file=Path(kineto.file).name, schema=_SCHEMA, flat=False, pid=_pid(kineto), started_s=-1, duration_s=0.0,
+        before=_BEFORE % (_SCHEMA.encode(), _pid(kineto)), after=b"]}",
+        texts=_Texts(events, np.concatenate([np.full(roots, -1), rows]), columns, name, names),
+        name=name, names=names, structural=np.arange(len(name)) < roots, fw_parent=none, fw_tid=none, losses=(),
+        **columns,
+    )  # fmt: skip
+
+
+class _Texts:
+    """The texts of the nodes, made when they are asked for; see `RecordTexts`.
+
+    Args:
+        row: int64, the event of each node, −1 for the process and its threads.
+        columns: of the nodes, by the names of `ExecutionTrace`. name, names: theirs.
+    """
+
+    def __init__(
+        self, events: EventTable, row: IntColumn, columns: dict[str, IntColumn], name: npt.NDArray[np.int32],
+        names: list[str],
+    ) -> None:  # fmt: skip
+        self._events, self._row, self._columns, self._name, self._names = events, row, columns, name, names
+        self.first = np.append(np.arange(0, len(row), _BLOCK), len(row))
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @property
+    def block_count(self) -> int:
+        return len(self.first) - 1
+
+    def cut(self, block: int) -> tuple[bytes, list[bytes]]:
+        records = np.arange(self.first[block], self.first[block + 1])
+        return b"", [text[:-1] for text in self.of(records)]
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        rows = self._row[records]
+        args = iter(self._events.args_of(rows[rows >= 0]))
+        inputs = [_inputs(next(args)) if row >= 0 else _NO_TENSORS for row in rows.tolist()]
+        columns = [self._columns[key][records].tolist() for key in ("id", "parent", "rf_id", "seq_id", "scope", "tid")]
+        names = [self._names[code] for code in self._name[records].tolist()]
+        encode = msgspec.json.encode
+        return [encode(_node(*row)) for row in zip(names, inputs, *columns, strict=True)]
 
 
 def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
@@ -139,12 +186,11 @@ def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
 
 
 def _node(
-    own: int, name: str, caller: int, given: dict[str, int], inputs: dict[str, list[Any]] = _NO_TENSORS
+    name: str, inputs: dict[str, list[Any]], own: int, caller: int, rf_id: int, seq_id: int, scope: int, tid: int
 ) -> dict[str, Any]:
-    none = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+    values = {"rf_id": rf_id, "fw_parent": 0, "seq_id": seq_id, "scope": scope, "tid": tid, "fw_tid": 0}
     attrs: list[dict[str, Any]] = [
-        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": value}
-        for key, value in {**none, **given}.items()
+        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": value} for key, value in values.items()
     ]
     attrs.append({"name": "op_schema", "type": "string", "value": ""})
     return {"id": own, "name": name, "ctrl_deps": caller, "inputs": inputs, "outputs": _NO_TENSORS, "attrs": attrs}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..schemas.iterations import DATA_LOADER, family_of, find_marks
 from ..schemas.kineto import KinetoTrace
 from ..trace.columns import IntColumn
+from ..trace.steps import DATA_LOADER, family_of, find_marks
 from .calls import CpuCalls
 
 __all__ = ["DEFAULT_ANNOTATION", "Iterations", "find_iterations"]

@@ -34,6 +34,11 @@ class CriticalPath:
     by_kind: dict[str, int]
     by_op: dict[tuple[str, str], int]
 
+    @property
+    def length_ns(self) -> int:
+        """The sum of its edges: the makespan of the replay."""
+        return sum(self.by_kind.values())
+
 
 def critical_path(replay: Replay) -> CriticalPath:
     """Walk back from the last end. Of several edges that bind, the one from the lowest point is taken."""

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.iterations import family_of, find_marks
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU
+from ..trace.steps import family_of, find_marks
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph

@@ -7,6 +7,7 @@ import msgspec
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
 from ..schemas.files import Source, load, open_output
+from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .costs.measured import Measured
 from .costs.registry import Costs
@@ -83,4 +84,15 @@ def read_model(source: Source) -> FittedModel:
         raise TraceFormatError(blob.name, "", f"no model ({error})", "make it with `etplus fit`") from None
     if model.version != VERSION:
         raise TraceFormatError(blob.name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
+    if not _fits_columns(msgspec.to_builtins(model)):
+        raise TraceFormatError(blob.name, "", "invalid model (an integer of more than 62 bits)", "fit the model anew")
     return model
+
+
+def _fits_columns(value: object) -> bool:
+    """Whether all integers of a decoded document are ones that int64 columns can hold and add."""
+    if isinstance(value, dict):
+        return all(map(_fits_columns, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_fits_columns, value))
+    return not isinstance(value, int) or abs(value) < MAX_NS

@@ -1,6 +1,6 @@
 """Replay: when every call and GPU event of a graph starts and ends, given the times that work takes.
 
-graph = build_graph(read_etplus("et_plus.json"))
+graph = build_graph(load("et_plus.json"))
 constants = fit_constants(graph)
 print(replay(graph, constants).makespan_ns)
 """

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -108,6 +108,18 @@ class _UsualNode(msgspec.Struct, gc=False):
     attrs: _UsualAttrs
 
 
+class NodeTexts(Protocol):
+    """Texts of nodes, read or made where they are asked for; see `RecordTexts`."""
+
+    @property
+    def first(self) -> IntColumn: ...
+    @property
+    def block_count(self) -> int: ...
+    def __len__(self) -> int: ...
+    def cut(self, block: int) -> tuple[bytes, list[bytes]]: ...
+    def of(self, records: IntColumn) -> list[bytes]: ...
+
+
 @dataclass(frozen=True)
 class ExecutionTrace:
     """An ET as columns; all arrays have one entry a node, in file order.
@@ -136,7 +148,7 @@ class ExecutionTrace:
     duration_s: float
     before: bytes
     after: bytes
-    texts: RecordTexts
+    texts: NodeTexts
     id: IntColumn
     parent: IntColumn
     rf_id: IntColumn

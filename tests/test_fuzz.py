@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.inflate import decompress_tolerant
+from etplus.schemas.inflate import gunzip
 from etplus.schemas.recover import recover
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
@@ -53,7 +53,7 @@ def _without_rf_ids(data: bytes, kind: Kind) -> bytes:
 def events_of(data: bytes) -> list[Any]:
     """The events of a broken Kineto trace, as the linker numbers them."""
     if data.startswith(b"\x1f\x8b"):
-        data, _ = decompress_tolerant(data)
+        data = gunzip(data, "kineto.json.gz", kept=1 << 40)[0][:]
     with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
         return list(orjson.loads(data)["traceEvents"])
     return list(orjson.loads(recover(data, "traceEvents").data)["traceEvents"])

@@ -5,6 +5,7 @@ Some run with the suite; `pytest tests/test_fuzz_commands.py --fuzz-cases 5000` 
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import random
@@ -50,6 +51,8 @@ COMMANDS = {
     "convert .et": Command("convert plus.0.et -o out/x --to FORMAT", ("plus.0.et",)),
     "convert ranks": Command("convert plus.json other.json -o out/x --to MANY --job job.json",
                              ("plus.json", "other.json", "job.json")),
+    "redact": Command("redact kineto.json -o out/x.json --hosts --users --paths", ("kineto.json",)),
+    "redact ET+": Command("redact plus.json -o out/x.json.gz", ("plus.json",)),
     "replay": Command("replay plus.json --json out/x.json --chrome out/y.json --what-if kernel*0.5", ("plus.json",)),
     "replay ranks": Command("replay plus.json plus.0.et --rank-couple --json out/x.json", ("plus.json", "plus.0.et")),
     "replay an iteration": Command("replay plus.json --predict-iteration all --json out/x.json", ("plus.json",)),
@@ -131,7 +134,7 @@ def _other_value(data: bytes, rng: random.Random) -> bytes:
             if rng.random() < 0.2:
                 del holder[key]
             else:
-                holder[key] = rng.choice(_VALUES)
+                holder[key] = copy.deepcopy(rng.choice(_VALUES))  # the next change may be inside it
             break
     text = json.dumps(document)
     for raw in ("1e400", "NaN"):

@@ -11,7 +11,7 @@ from .columns import IntColumn
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .kinds import CPU, GPU, RUNTIME
-from .tables import ANNOTATION, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
+from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
 from .tensors import Signatures, numbers_matter
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["device_properties", "tables_of"]
 
+_MODULE = "nn.Module: "
 _ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
@@ -64,6 +65,8 @@ def _timed_caller(trace: Trace, position: IntColumn) -> IntColumn:
 
 def _calls(trace: Trace, rows: IntColumn, caller: IntColumn, table: Signatures) -> Calls:
     kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
+    modules = np.array([name.startswith(_MODULE) for name in trace.names], np.bool_)[trace.name[rows]]
+    kind[(kind == ANNOTATION) & modules] = MODULE
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = np.array([numbers_matter(name) for name in trace.names], np.bool_)[trace.name[rows[ops]]]

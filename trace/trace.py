@@ -25,8 +25,10 @@ from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
 from .intervals import Span
 from .kinds import GPU, RUNTIME
+from .library import Library
 from .link_report import LinkReport
-from .tables import OP, Calls, GpuEvents, RuntimeCalls, Tables
+from .steps import Steps, find_marks
+from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables
 from .tensors import Signature
 from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops
@@ -56,8 +58,8 @@ class RecordStore(Protocol):
         """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False, eq=False)
+class Trace(Library):
     """One rank, recorded and, where there is an ET, linked.
 
     All arrays but `edges` have one entry a row: the nodes in file order, then the runtime calls.
@@ -254,6 +256,32 @@ class Trace:
         return place_calls(calls.parent, calls.name, is_op, ~is_op & named[calls.name], steps[calls.name])
 
     @cached_property
+    def steps(self) -> Steps:
+        """The iterations, found as `trace.steps.find_marks` says; each lasts as long as its annotation where that
+        encloses it, else until the next one begins."""
+        calls = self.calls
+        rows = np.flatnonzero(calls.kind == ANNOTATION)
+        rows = rows[np.argsort(calls.ts[rows], kind="stable")]
+        names = [self.names[code] for code in calls.name[rows].tolist()]
+        own = calls.kind != MODULE
+        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], int(calls.end[own].max(initial=0)))
+        marked = rows[found.mark]
+        labels = [names[mark] if found.steps else str(k) for k, mark in enumerate(found.mark.tolist())]
+        return Steps(marked, calls.ts[marked], calls.end[marked] if found.encloses else found.end, tuple(labels))
+
+    @cached_property
+    def step_of_event(self) -> IntColumn:
+        """int64, for each GPU event the ordinal of the step in which it was launched, −1 for none.
+
+        An event of unknown launch counts by its own start.
+        """
+        gpu = self.gpu
+        at = gpu.ts.copy()
+        for which, ts in ((gpu.call, self.calls.ts), (gpu.runtime, self.runtime.ts)):  # the launch itself tells best
+            at[which >= 0] = ts[which[which >= 0]]
+        return self.steps.of(at)
+
+    @cached_property
     def is_comm(self) -> npt.NDArray[np.bool_]:
         """Which GPU events are communication kernels."""
         named = np.array([is_comm_kernel(name) for name in self.names], np.bool_)
@@ -306,6 +334,11 @@ class Trace:
             return msgspec.convert(self.summary["link"], LinkReport)
         except (KeyError, msgspec.ValidationError):
             raise ConvertError(f"{self.file}: has no link report; link the ET anew with trace-link") from None
+
+    @property
+    def link_report(self) -> LinkReport | None:
+        """How it was linked, None where the file does not say; see `report`."""
+        return self.report if "link" in self.summary else None
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.

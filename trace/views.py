@@ -13,7 +13,8 @@ import numpy as np
 
 from .columns import IntColumn
 from .frames import Frame, to_arrow, to_pandas
-from .tables import ANNOTATION, OP
+from .kinds import LINK_NAMES
+from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
 
 _SHOWN = 8
-_KINDS = {OP: "operator", ANNOTATION: "annotation"}
+_KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Op(View):
 
     @property
     def kind(self) -> str:
-        """ "operator" or "annotation" (of the user, or a module's forward)."""
+        """ "operator", "annotation" or "module" (a module's forward)."""
         return _KINDS[int(self.trace.calls.kind[self.index])]
 
     @property
@@ -118,6 +119,17 @@ class Op(View):
         return tuple(self.trace.names[code] for code in tree.regions(int(tree.path[self.index])))
 
     @property
+    def step(self) -> str | None:
+        """The iteration that it is in ("ProfilerStep#3", or an ordinal), None outside."""
+        at = int(self.trace.steps.of(self.trace.calls.ts[self.index : self.index + 1])[0])
+        return self.trace.steps.names[at] if at >= 0 else None
+
+    @property
+    def link(self) -> str:
+        """How sure its link to the ET is: "certain", "equivalent" or "unlinked"."""
+        return LINK_NAMES[self.trace.link[self.trace.calls.source[self.index]]]
+
+    @property
     def record(self) -> dict[str, Any]:
         """The node as the ET+ file has it, decoded."""
         row = self.trace.calls.source[self.index : self.index + 1]
@@ -167,6 +179,12 @@ class DeviceEvent(View):
         """The innermost call that launched it, None if that is not known."""
         call = int(self.trace.gpu.call[self.index])
         return Op(self.trace, call) if call >= 0 else None
+
+    @property
+    def step(self) -> str | None:
+        """The iteration in which it was launched, None outside."""
+        at = int(self.trace.step_of_event[self.index])
+        return self.trace.steps.names[at] if at >= 0 else None
 
     @property
     def comm(self) -> Comm | None:

@@ -78,7 +78,7 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
     "command",
     [
         ["augment", "plus.json", "out.json"],
-        ["convert", "plus.json", "--out", "out"],
+        ["convert", "plus.json", "--out", "out.et"],
         ["convert", "plus.json", "--out", "out.json", "--to", "chrome"],
         ["convert", "plus.json", "--out", "out.dot", "--to", "dot"],
         ["convert", "plus.json", "--out", "dataset", "--to", "npz"],
@@ -96,7 +96,7 @@ def test_commands_that_read_et_plus(folder: Path, command: list[str]) -> None:
 def test_what_is_written_carries_it_on(folder: Path) -> None:
     damage = damage_in(folder)
     assert call("augment", "plus.json", "augmented.json", cwd=folder).returncode == 0
-    assert call("convert", "plus.json", "--out", "a", cwd=folder).returncode == 0
+    assert call("convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder).returncode == 0
     (chakra,) = folder.glob("a*.et")
     assert call("convert", chakra, folder / "back.json", "--to", "etplus").returncode == 0
     for name in ("augmented.json", "back.json"):

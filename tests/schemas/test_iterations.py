@@ -12,10 +12,10 @@ from etplus.analysis.kineto_trace import from_kineto
 from etplus.linker import link
 from etplus.linker.segment import find_iterations as of_linker
 from etplus.predictor.iterations import find_iterations as of_predictor
-from etplus.schemas.iterations import IterationMarks, find_marks
 from etplus.schemas.kineto import read_kineto
 from etplus.schemas.kineto_calls import cpu_calls
 from etplus.trace.errors import ConvertError
+from etplus.trace.steps import IterationMarks, find_marks
 from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_document
 
 TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}

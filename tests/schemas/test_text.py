@@ -54,7 +54,7 @@ def test_a_file_changed_while_it_is_read(content: bytes, tmp_path: Path) -> None
 
 def nameless(document: dict[str, Any]) -> dict[str, Any]:
     """A document without what holds the names of its input files."""
-    for key in ("kineto", "link"):
+    for key in ("kineto", "link", "damage"):
         del document["etplus"][key]
     return document
 

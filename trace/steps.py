@@ -11,13 +11,14 @@ import numpy as np
 from ..trace.columns import IntColumn
 from ..trace.conventions import PROFILER_STEP
 
-__all__ = ["DATA_LOADER", "IterationMarks", "family_of", "find_marks"]
+__all__ = ["DATA_LOADER", "IterationMarks", "Steps", "family_of", "find_marks"]
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
 _OPTIMIZER = "Optimizer.step#"
 """How the annotations begin that torch.optim puts around each step."""
 _STEPS = "ProfilerStep"
+_MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3
 """So many times at least must an annotation recur that is not the profiler's own."""
@@ -54,6 +55,31 @@ class IterationMarks:
     def steps(self) -> bool:
         """Whether they are the profiler's own steps, whose names have their numbers."""
         return self.annotation == _STEPS
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The iterations of a trace, in order.
+
+    Attributes:
+        call: int64, position in `Trace.calls` of the annotation that marks each.
+        start, end: int64 ns.
+        names: those of the profiler's steps ("ProfilerStep#3"), else ordinals from "0".
+    """
+
+    call: IntColumn
+    start: IntColumn
+    end: IntColumn
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+    def of(self, ts: IntColumn) -> IntColumn:
+        """int64, for each time (ns) the ordinal of the iteration that it is in, −1 for none."""
+        found = np.searchsorted(self.start, ts, side="right") - 1
+        inside = (found >= 0) & (ts < np.append(self.end, 0)[found])
+        return np.where(inside, found, -1)
 
 
 def family_of(name: str) -> str:
@@ -100,6 +126,8 @@ def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
     """Annotations that recur, the rarest first, of equally rare ones the first."""
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
+        if name.startswith(_MODULE):  # a layer is called in every iteration, but it is not one
+            continue
         members.setdefault(family_of(name), []).append(i)
     found = sorted(members.items(), key=lambda one: (len(one[1]), one[1][0]))
     return [(family, np.array(of, np.int64)) for family, of in found if len(of) >= _FEWEST]

@@ -1,0 +1,79 @@
+"""The code of docs/library.md runs, task by task, each at most five lines; what users see of a trace is short."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import etplus
+import pytest
+from support import fixture_pair
+
+DOCS = Path(__file__).parents[1] / "docs" / "library.md"
+GPU_PAIR = "pairs/gpu_shaped_from_cpu"
+MOST_LINES = 5
+_TASK = re.compile(r"^### (\d+)\. (.*?)$\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TASKS = {f"{number} {title}": code for number, title, code in _TASK.findall(DOCS.read_text())}
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the page's code starts with."""
+    monkeypatch.chdir(tmp_path)
+    et, kineto = fixture_pair(GPU_PAIR)
+    return {"etplus": etplus, "et": et, "kineto": kineto, "trace": etplus.link(et, kineto, rank=0)}
+
+
+def test_there_are_ten_tasks() -> None:
+    assert len(TASKS) == 10 and all(len(code.strip().splitlines()) <= MOST_LINES for code in TASKS.values())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_tasks_of_the_page_run(task: str, names: dict[str, Any]) -> None:
+    if "to_pandas" in TASKS[task] and find_spec("pandas") is None:
+        pytest.skip("pandas is not installed")
+    exec(compile(TASKS[task], f"docs/library.md, {task}", "exec"), names)
+
+
+def test_public_names() -> None:
+    assert set(etplus.__all__) <= set(dir(etplus))
+    assert not [name for name in dir(etplus) if name not in etplus.__all__ and not name.startswith("__")]
+    for name in etplus.__all__:
+        thing = getattr(etplus, name)
+        assert isinstance(thing, str) or inspect.getdoc(thing), name
+    with pytest.raises(AttributeError, match="no attribute 'nonesuch'"):
+        etplus.nonesuch  # noqa: B018
+
+
+def test_a_trace_is_short_to_look_at(names: dict[str, Any]) -> None:
+    trace = names["trace"]
+    for view in (trace, trace.ops, trace.kernels, trace.ops[0], trace.kernels[0], trace.ops[:3]):
+        assert len(repr(view).splitlines()) <= 12 and len(repr(view)) < 1500
+    assert "<table>" in trace._repr_html_() and "<pre>" in trace.ops._repr_html_()
+
+
+def test_row_views_agree_with_each_other(names: dict[str, Any]) -> None:
+    trace = names["trace"]
+    assert len(trace.kernels) == 190 or len(trace.kernels) > 0
+    for kernel in trace.device_events:
+        if kernel.op is not None:
+            assert kernel.index in [one.index for one in kernel.op.kernels]
+    total = sum(event.duration_ns for event in trace.device_events if event.op is not None)
+    assert sum(op.device_ns for op in [*trace.ops, *trace.annotations] if op.parent is None) == total
+    for op in trace.ops[:200]:
+        assert op.device_ns == sum(kernel.duration_ns for kernel in op.kernels)
+        assert all(child.parent.index == op.index for child in op.children)
+        inner = sum(child.duration_ns for child in op.children if child.thread == op.thread)
+        assert op.self_ns == max(op.duration_ns - inner, 0)
+
+
+def test_names_from_strangers_are_escaped() -> None:
+    evil = '</pre><script>alert("1")</script>'
+    event = {"ph": "X", "cat": "cpu_op", "name": evil, "ts": 1, "dur": 2, "pid": 1, "tid": 1, "args": {}}
+    import orjson
+
+    trace = etplus.load(orjson.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    assert "<script>" not in trace.ops._repr_html_() + trace._repr_html_()

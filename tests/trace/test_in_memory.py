@@ -1,0 +1,69 @@
+"""A linked trace in memory is the trace that reading the saved file gives: every column, every record."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.linker import link
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.trace import Trace
+from generate import Pair, recipes, record
+from hypothesis import given, settings
+from support import FIXTURE_PAIRS, fixture_pair, shared_pair
+
+SHARED = ("gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103", "cpu-pairs/ddp_same.rank0", "cpu-pairs/raise_same")
+LAZY = ("texts", "file")
+
+
+def assert_same(one: Any, other: Any, where: str) -> None:
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype and np.array_equal(one, other), where
+    elif is_dataclass(one) and not isinstance(one, type):
+        for field in fields(one):
+            if field.name not in LAZY:
+                assert_same(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}")
+    else:
+        assert one == other, where
+
+
+def assert_saved_alike(trace: Trace) -> None:
+    saved = read_etplus(b"".join(trace.chunks()))
+    header = {key: bytes(value).split() for key, value in trace.header.items()}
+    assert header == {key: bytes(value).split() for key, value in saved.header.items()}
+    for field in fields(Trace):
+        if field.name not in (*LAZY, "header"):
+            assert_same(getattr(trace, field.name), getattr(saved, field.name), field.name)
+    assert_same(trace.tables, saved.tables, "tables")
+    rows = np.random.default_rng(0).permutation(len(trace))[:500]
+    assert list(map(bytes.split, trace.texts.texts(rows))) == list(map(bytes.split, saved.texts.texts(rows)))
+
+
+@pytest.mark.parametrize("renumber", [False, True])
+@pytest.mark.parametrize("name", FIXTURE_PAIRS)
+def test_fixture_pairs(name: str, renumber: bool) -> None:
+    assert_saved_alike(link(*fixture_pair(name), renumber=renumber, data_dependencies=renumber))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_recorded_pairs(name: str) -> None:
+    et, kineto = shared_pair(name)
+    assert_saved_alike(link(et, kineto))
+    assert_saved_alike(link(None, kineto))
+
+
+@settings(max_examples=20, deadline=None)
+@given(recipes())
+def test_generated_pairs(recipe: Any) -> None:
+    pair: Pair = record(recipe)
+    assert_saved_alike(link(pair.et, pair.kineto))
+
+
+def test_a_saved_trace_is_saved_again_alike(tmp_path: Path) -> None:
+    trace = link(*fixture_pair("demo/train_cpu"))
+    trace.save(tmp_path / "a.json")
+    read_etplus(tmp_path / "a.json").save(tmp_path / "b.json.gz")
+    assert b"".join(read_etplus(tmp_path / "b.json.gz").chunks()) == (tmp_path / "a.json").read_bytes()

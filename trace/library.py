@@ -1,0 +1,134 @@
+"""What users ask of a trace: analysis, replay, report, files. The layers above are imported where they are needed."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, cast
+
+from .frames import to_networkx
+
+if TYPE_CHECKING:
+    from ..analysis.summary import Analysis
+    from ..predictor.critical import CriticalPath
+    from ..predictor.replay import Replay
+    from .trace import Trace
+
+__all__ = ["Library"]
+
+_ETPLUS = (".json", ".json.gz")
+_MS = 1e6
+
+
+class Library:
+    """Methods of a `Trace` that other layers of the package do the work of."""
+
+    def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
+        """Where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
+
+        Args:
+            by_shape: tell operators with different shapes apart.
+            batch_size: samples an iteration, for the throughput.
+            options: others of `etplus.analysis.summary.analyse`.
+
+        Example:
+            >>> [use.busy_ns for use in trace.analyze().device_use]
+            [2410000]
+        """
+        from ..analysis.summary import analyse
+
+        return analyse(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
+
+    def replay(self, *what_ifs: str) -> Replay:
+        """Predict the timeline, with changes if any are given; see docs/replay.md for their grammar.
+
+        Args:
+            what_ifs: such as "kernel*0.5", applied in order.
+
+        Raises:
+            ConvertError: no row of the trace has a time.
+            UsageError: a change that is not understood.
+
+        Example:
+            >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
+            (True, True)
+        """
+        from ..predictor.replay import build_graph, fit_constants, replay
+        from ..predictor.whatif import apply_what_ifs, parse_what_if
+
+        graph = build_graph(cast("Trace", self))
+        constants = fit_constants(graph)
+        return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
+
+    def critical_path(self, *what_ifs: str) -> CriticalPath:
+        """The longest path of the replay, by kind of time and by operator.
+
+        Example:
+            >>> path = trace.critical_path()
+            >>> sum(path.by_kind.values()) == path.length_ns
+            True
+        """
+        from ..predictor.critical import critical_path
+
+        return critical_path(self.replay(*what_ifs))
+
+    def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
+        """Write a self-contained HTML page about the trace.
+
+        Raises:
+            UsageError: the file cannot be written, or is an input.
+        """
+        from ..analysis.report_html import rank_report, report_html
+        from ..schemas.files import open_output
+
+        page = report_html([rank_report(self.analyze())], title)
+        with open_output(path) as out:
+            out.write(page)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace; the format follows from the extension: ET+ for .json and .json.gz, Chakra for .et, and all
+        that `etplus.convert` knows.
+
+        Raises:
+            UsageError: an unknown extension, or the file cannot be written.
+            ConvertError: the trace cannot be expressed in that format.
+        """
+        from ..converters.convert import EXTENSIONS, convert
+
+        trace, name = cast("Trace", self), os.fspath(path).lower()
+        if (name.endswith(_ETPLUS) and not name.removesuffix(".gz").endswith(tuple(EXTENSIONS))) or name.removesuffix(
+            ".gz"
+        ).endswith(".etplus.json"):
+            trace.write(path)
+        else:
+            convert(trace, path)
+
+    def to_networkx(self) -> Any:
+        """The dependency graph as a `networkx.MultiDiGraph`; see `etplus.trace.frames.to_networkx`."""
+        return to_networkx(cast("Trace", self))
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:8} {text}" if name else text for name, text in self._card())
+
+    def _repr_html_(self) -> str:
+        (_, title), *rows = self._card()
+        cells = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in rows)
+        return f"<b>{html.escape(title)}</b><table>{cells}</table>"
+
+    def _card(self) -> Sequence[tuple[str, str]]:
+        """Title and lines of the summary."""
+        trace = cast("Trace", self)
+        rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
+        title = f"<Trace {PurePath(trace.file).name}{rank}: {len(trace):,} rows, {trace.row_span.length / _MS:,.3f} ms>"
+        rows = [("", title)]
+        rows.append(("calls", f"{len(trace.calls):,} on {len(set(trace.calls.thread.tolist())):,} threads"))
+        rows.append(("device", f"{len(trace.gpu):,} events, {int(trace.gpu.dur.sum()) / _MS:,.3f} ms"))
+        if len(trace.steps):
+            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}"))
+        if trace.link_report is not None:
+            ops = trace.link_report.ops
+            rows.append(("linked", f"{ops['linked']:,} of {ops['total']:,} ({ops['certain']:,} certain)"))
+        rows += [("damage", sentence) for sentence in trace.damage[:3]]
+        return rows
