@@ -8,11 +8,7 @@ from importlib.resources import as_file, files
 from itertools import groupby
 from pathlib import Path
 
-from ..analysis.report_html import rank_report, report_html
-from ..analysis.summary import analyse
-from ..converters.convert import convert
 from ..linker import link
-from ..schemas.files import open_output
 from ..schemas.transaction import make_folder
 from ..trace.views import DeviceEvent, Op
 from .link import report_text
@@ -47,11 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
         trace = link(et, kineto, rank=_RANK)
     etplus, chakra = folder / "train.etplus.json", folder / f"train.{_RANK}.et"
     page, timeline = folder / "report.html", folder / "train.perfetto.json"
-    trace.write(etplus)
-    convert(trace, chakra)
-    convert(trace, timeline)
-    with open_output(page) as out:
-        out.write(report_html([rank_report(analyse(trace), 1)], "etplus demo: synthetic GPU"))
+    for path in (etplus, chakra, timeline):
+        trace.save(path)
+    trace.write_report(page, title="etplus demo: synthetic GPU")
     print(report_text(trace.report, str(etplus)))
     print("\nGPU work under the operators that launched it (synthetic GPU on a recorded CPU step):\n")
     events = trace.device_events
