@@ -80,10 +80,3 @@ def test_the_readme_shows_what_is_printed(made: tuple[str, Path], tmp_path: Path
     shown = [line for line in demo.splitlines()[1:] if line != "…"]
     lines = iter(made[0].splitlines())
     assert len(shown) > 10 and all(line in lines for line in shown)
-
-
-def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    done = run("etplus", "demo", "--output", tmp_path / "taken")
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert (tmp_path / "taken").read_text() == ""
