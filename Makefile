@@ -5,13 +5,20 @@ BIN := $(VENV)/bin
 # A strict editable install lists files one by one, so a new file (a touched folder) asks for a new install.
 FOLDERS := $(shell find trace schemas linker converters analysis predictor cli fixtures -type d -not -name __pycache__)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=strict
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
+# Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test oldest lint bench score clean
+.PHONY: demo test test-all oldest lint bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
 test: $(VENV)/.tests
-	$(BIN)/python -m pytest -q -n auto --dist loadfile
+	$(PYTEST) -m "not slow"
+
+# With the tests marked `slow`.
+test-all: $(VENV)/.tests
+	$(PYTEST)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "EtplusError": ".trace.errors",

@@ -113,7 +113,6 @@ def link(
         annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
-        jobs: processes to read large files with (see `in_order`); the result is the same whatever the number.
 
     Raises:
         TraceFormatError: a file that is not what it should be, or of another rank.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import itertools
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 import pytest
+from etplus.cli.main import main
 from etplus.trace.conventions import EDGE_KINDS
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "TooSlowError",
     "assert_valid",
     "attr_of",
+    "call",
     "command",
     "cpu_pairs",
     "et_document",
@@ -239,3 +243,29 @@ def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.Complet
     """Run a console script as a process to its end."""
     options = {"capture_output": True, "timeout": 120, "check": False, **options}
     return subprocess.run([*command(name), *map(str, arguments)], **options)
+
+
+def call(*arguments: str | Path, cwd: Path = Path()) -> subprocess.CompletedProcess[bytes]:
+    """What `run("etplus", *arguments, cwd=cwd)` gives, within this process: for many cases of what is tested as a
+    process once, since a process takes longer to start than most commands to run."""
+    words = [*map(str, arguments)]
+    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
+    with _working_in(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            status = main(words)
+        except SystemExit as end:  # wrong usage, --help
+            status = int(end.code or 0)
+    out.flush()
+    errors.flush()
+    return subprocess.CompletedProcess(words, status, *(one.buffer.getvalue() for one in (out, errors)))  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    """`contextlib.chdir`, which is new in Python 3.11."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -38,6 +38,7 @@ def test_a_repeated_pair_without_ids_links_by_its_numbers(tmp_path: Path) -> Non
     assert report.linked_share == 1.0 and not report.warnings
 
 
+@pytest.mark.slow
 def test_the_benchmark_prints_its_table() -> None:
     pair = str(fixture_pair("demo/train_cpu")[0]).removesuffix(".et.json.gz")
     text = execute("bench_link.py", "--pair", pair, "--runs", "1", "--more", "2")
@@ -52,11 +53,13 @@ def test_the_benchmark_prints_its_table() -> None:
         assert part in text
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_a_job_prints_its_ratio() -> None:
     text = execute("bench_batch.py", "--ranks", "2", "--times", "1", "--runs", "1")
     assert "2 workers / 1 worker: " in text and "bar 1.7" in text and max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_many_threads_prints_its_ratios() -> None:
     text = execute("bench_threads.py", "--runs", "1", "--shape", "40x2")
     assert "40 threads x 2 ops" in text and "bar 3.0" in text and max(map(len, text.splitlines())) <= 80
@@ -71,6 +74,7 @@ def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path
     assert docs.read_text("utf-8") == (ROOT / "docs" / "linking.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_the_replay_finds_what_networkx_finds() -> None:
     text = execute("bench_replay.py", "--nodes", "4000")
     assert max(map(len, text.splitlines())) <= 80

@@ -13,10 +13,15 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus import __version__
-from support import FIXTURES, ROOT, assert_valid, fixture_pair, plain
+from support import ROOT, assert_valid, fixture_pair, plain
 
 pytestmark = pytest.mark.slow
 
+PACKAGED = [
+    f"fixtures/{name}.{kind}.json.gz"
+    for name in ("demo/train_cpu", "pairs/gpu_shaped_from_cpu")
+    for kind in ("et", "kineto")
+]
 NOT_SOURCE = (".*", "__pycache__", "build", "dist", "*.egg-info", "demo-out")
 
 
@@ -65,8 +70,7 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
         metadata = Parser().parsestr(archive.read(f"etplus-{__version__}.dist-info/METADATA").decode())
     assert {name.split("/")[0] for name in names} == {"etplus", f"etplus-{__version__}.dist-info"}
     data = ["py.typed", "schemas/etplus.schema.json", "schemas/chakra/et_def.proto", "schemas/chakra/et_def_pb2.pyi"]
-    demo = [f"fixtures/demo/train_cpu.{kind}.json.gz" for kind in ("et", "kineto")]
-    for needed in (*data, *demo):
+    for needed in (*data, *PACKAGED):
         assert f"etplus/{needed}" in names
     assert not [name for name in names if "/tests/" in name or "/golden/" in name or "/benchmarks/" in name]
     assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == (
@@ -79,7 +83,8 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
 
 def test_every_module_is_in_the_wheel(wheel: Path) -> None:
     """A package that pyproject.toml does not list would be missing from installs alone."""
-    folders = ("schemas", "linker", "converters", "predictor", "cli")
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"fixtures"}
+    assert {"trace", "schemas", "linker", "converters", "analysis", "predictor", "cli"} <= folders
     ours = {f"etplus/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
     with zipfile.ZipFile(wheel) as archive:
         assert not ours - set(archive.namelist())
@@ -94,9 +99,10 @@ def test_the_source_distribution_has_licence_and_readme(built: Path) -> None:
 
 def test_demo(scripts: Path, elsewhere: Path) -> None:
     text = execute(scripts / "etplus", "demo", "--output", "made", cwd=elsewhere)
-    assert "(100.00%)" in text
-    made = elsewhere / "made" / "train_cpu.etplus.json"
-    assert_valid(orjson.loads(plain(made)))
+    assert "(100.00%)" in text and "| void cutlass::Kernel2" in text
+    made = elsewhere / "made"
+    assert_valid(orjson.loads(plain(made / "train.etplus.json")))
+    assert {path.name for path in made.iterdir()} > {"report.html", "train.0.et"}
 
 
 def test_trace_link(scripts: Path, elsewhere: Path) -> None:
@@ -134,7 +140,19 @@ def test_type_information_is_there(scripts: Path, elsewhere: Path) -> None:
     assert execute(scripts / "python", "-c", code, cwd=elsewhere) == "True\n"
 
 
-def test_the_demo_pair_is_the_recorded_one(wheel: Path) -> None:
+def test_the_packaged_pairs_are_those_of_the_repository_and_no_others(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        for path in (FIXTURES / "demo").glob("*.json.gz"):
-            assert archive.read(f"etplus/fixtures/demo/{path.name}") == path.read_bytes()
+        found = {name for name in archive.namelist() if name.startswith("etplus/fixtures/") and name.endswith(".gz")}
+        assert found == {f"etplus/{name}" for name in PACKAGED}
+        assert all(archive.read(f"etplus/{name}") == (ROOT / name).read_bytes() for name in PACKAGED)
+
+
+def test_the_extras(wheel: Path) -> None:
+    """`all` is all of them but what only developers need."""
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = Parser().parsestr(archive.read(f"etplus-{__version__}.dist-info/METADATA").decode())
+    extras = set(metadata.get_all("Provides-Extra", []))
+    (everything,) = (one for one in metadata.get_all("Requires-Dist", []) if one.endswith('extra == "all"'))
+    named = set(everything.partition("[")[2].partition("]")[0].split(","))
+    assert named == extras - {"all", "test", "lint"}
+    assert {"frames", "learn", "batch", "plots"} <= named

@@ -5,24 +5,21 @@ Some run with the suite; `pytest tests/test_fuzz_commands.py --fuzz-cases 5000` 
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gzip
-import io
 import json
-import os
 import random
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from etplus.cli.main import _COMMANDS, main
+from etplus.cli.main import _COMMANDS
 from etplus.converters.registry import exporters
 from mutations import mutate
-from support import TooSlowError, fixture_pair, plain, time_limit
+from support import TooSlowError, call, fixture_pair, plain, time_limit
 
 PAIRS = ("pairs/one_of_n", "pairs/gpu_shaped_from_cpu")
 LIMIT_S = 60
@@ -78,27 +75,11 @@ COMMANDS = {
 }  # fmt: skip
 
 
-@contextlib.contextmanager
-def working_in(folder: Path) -> Iterator[None]:
-    """`contextlib.chdir`, which is new in Python 3.11."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def called(folder: Path, words: list[str]) -> tuple[int, str]:
     """Exit status and standard error of a command that runs in a folder."""
-    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
-    with (
-        working_in(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), time_limit(LIMIT_S)
-    ):  # fmt: skip
-        status = main(words)
-    out.flush()
-    errors.flush()
-    return status, errors.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    with time_limit(LIMIT_S):
+        done = call(*words, cwd=folder)
+    return done.returncode, done.stderr.decode()
 
 
 @pytest.fixture(scope="module", params=PAIRS)

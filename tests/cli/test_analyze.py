@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from support import fixture_pair, kineto_document, run, shared_trace
+from support import call, fixture_pair, kineto_document, run, shared_trace
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_bad_input_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2, "args": {}}
     (tmp_path / "good").write_text(json.dumps(kineto_document([event])))
     (tmp_path / "broken").write_text("}{")
-    done = run("etplus", *arguments, cwd=tmp_path)
+    done = call(*arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "good"]
 
@@ -146,10 +146,11 @@ def test_bad_input_is_one_line(arguments: list[str], tmp_path: Path) -> None:
      ["analyze", "x", "--cpu-event-overhead", "nan"], ["diff", "x"], ["augment", "x"]],
 )  # fmt: skip
 def test_wrong_usage(arguments: list[str]) -> None:
-    done = run("etplus", *arguments)
+    done = call(*arguments)
     assert done.returncode == 2 and b"usage: etplus" in done.stderr and b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_ten_megabytes_take_seconds() -> None:
     """The process, start and all; a generous bound for busy machines."""
     done = run("etplus", "analyze", shared_trace("gpu-pairs/resnet103.kineto.json.gz"), timeout=20)

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support import fixture_pair, plain, read_json, run
+from support import call, fixture_pair, plain, read_json, run
 
 PAIR = "pairs/gpu_shaped_from_cpu"
 BROKEN = "broken.kineto.json"
@@ -57,21 +57,21 @@ def warned(stderr: bytes) -> bool:
 @pytest.mark.parametrize("file", [BROKEN, "plus.json"])
 def test_analyze_report_and_diff(folder: Path, file: str) -> None:
     damage = damage_in(folder)
-    done = run("etplus", "analyze", folder / file, "--json")
+    done = call("analyze", folder / file, "--json")
     told: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == 0 and warned(done.stderr) and told["traces"][0]["damage"] == damage
-    text = run("etplus", "analyze", folder / file)
+    text = call("analyze", folder / file)
     assert warned(text.stderr) and f"warning {BROKEN} is broken".encode() in text.stdout
 
-    done = run("etplus", "report", folder / file, "-o", folder / "page.html")
+    done = call("report", folder / file, "-o", folder / "page.html")
     page = (folder / "page.html").read_bytes()
     (data,) = map(orjson.loads, DATA.findall(page))
     assert done.returncode == 0 and warned(done.stderr)
     assert data["ranks"][0]["analysis"]["damage"] == damage and b"warnings(report)" in page
 
-    done = run("etplus", "diff", folder / "whole.json", folder / file, "--json")
+    done = call("diff", folder / "whole.json", folder / file, "--json")
     assert done.returncode == 0 and warned(done.stderr) and json.loads(done.stdout)["damage"] == damage
-    assert f"warning {BROKEN}".encode() in run("etplus", "diff", folder / "whole.json", folder / file).stdout
+    assert f"warning {BROKEN}".encode() in call("diff", folder / "whole.json", folder / file).stdout
 
 
 @pytest.mark.parametrize(
@@ -89,26 +89,26 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
     ids=lambda words: " ".join(words[:1] + words[-2:]),
 )
 def test_commands_that_read_et_plus(folder: Path, command: list[str]) -> None:
-    done = run("etplus", *command, cwd=folder)
+    done = call(*command, cwd=folder)
     assert done.returncode == 0 and warned(done.stderr), done.stderr
 
 
 def test_what_is_written_carries_it_on(folder: Path) -> None:
     damage = damage_in(folder)
-    assert run("etplus", "augment", "plus.json", "augmented.json", cwd=folder).returncode == 0
-    assert run("etplus", "convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder).returncode == 0
+    assert call("augment", "plus.json", "augmented.json", cwd=folder).returncode == 0
+    assert call("convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder).returncode == 0
     (chakra,) = folder.glob("a*.et")
-    assert run("etplus", "convert", chakra, folder / "back.json", "--to", "etplus").returncode == 0
+    assert call("convert", chakra, folder / "back.json", "--to", "etplus").returncode == 0
     for name in ("augmented.json", "back.json"):
         assert read_json(folder / name)["etplus"]["damage"] == damage
-    assert warned(run("etplus", "replay", chakra).stderr)
+    assert warned(call("replay", chakra).stderr)
 
 
 def test_numbers_as_json(folder: Path) -> None:
     damage = damage_in(folder)
-    assert run("etplus", "fit", "plus.json", "-o", "m.json", "--no-table", cwd=folder).returncode == 0
+    assert call("fit", "plus.json", "-o", "m.json", "--no-table", cwd=folder).returncode == 0
     for command in (["replay", "plus.json"], ["predict", "plus.json", "--model", "m.json"]):
-        done = run("etplus", *command, "--json", "-", cwd=folder)
+        done = call(*command, "--json", "-", cwd=folder)
         assert done.returncode == 0 and warned(done.stderr), done.stderr
         assert json.loads(done.stdout)["damage"] == damage
 
@@ -125,7 +125,7 @@ def test_a_job(folder: Path) -> None:
 
 def test_augment_refuses_a_broken_kineto_trace(folder: Path) -> None:
     """Its output keeps all other bytes of the input, which a broken file does not allow."""
-    done = run("etplus", "augment", folder / BROKEN, folder / "never.json")
+    done = call("augment", folder / BROKEN, folder / "never.json")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"broken" in done.stderr
     assert b"--strict" not in done.stderr and not (folder / "never.json").exists()
 
@@ -136,5 +136,5 @@ def test_sound_files_are_not_called_broken(tmp_path: Path) -> None:
     assert run("trace-link", "--et-file", et, "--kineto-file", kineto, "--output", plus).returncode == 0
     assert read_json(plus)["etplus"]["damage"] == []
     for command in (["analyze", kineto], ["analyze", plus], ["diff", kineto, plus], ["replay", plus]):
-        done = run("etplus", *command)
+        done = call(*command)
         assert done.returncode == 0 and b"warning" not in done.stderr + done.stdout

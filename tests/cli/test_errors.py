@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import assert_valid, command, et_document, fixture_pair, kineto_document, plain, run
+from support import assert_valid, call, command, et_document, fixture_pair, kineto_document, plain, run
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 NODES: list[dict[str, Any]] = [
@@ -30,7 +30,7 @@ def link(folder: Path, et: bytes, kineto: bytes, *options: str) -> subprocess.Co
     (folder / "et.json").write_bytes(et)
     (folder / "kineto.json").write_bytes(kineto)
     arguments = ["link", "--et-file", "et.json", "--kineto-file", "kineto.json", "--output", "plus.json", *options]
-    return run("etplus", *arguments, cwd=folder)
+    return call(*arguments, cwd=folder)
 
 
 def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
@@ -78,7 +78,7 @@ def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> 
     if key == "baseTimeNanoseconds":
         assert told["base_time_ns"] == 0 and b"baseTimeNanoseconds" in done.stderr
     for name in ("kineto.json", "plus.json"):
-        assert run("etplus", "analyze", name, "--json", cwd=tmp_path).returncode == 0
+        assert call("analyze", name, "--json", cwd=tmp_path).returncode == 0
 
 
 RAISING = "import sys\nfrom etplus.cli import diff, main\ndef run(_): raise {}\ndiff.run = run\nsys.exit(main.main())"
@@ -178,7 +178,7 @@ def test_names_of_more_than_255_bytes(plus: Path) -> None:
         ["report", "plus.json", "-o", f"a/{long}.html"], ["batch", long * 2], ["check", long * 2],
         ["train", long * 2, "-o", "net"], ["evaluate", long * 2], ["demo", "--output", long * 2],
     ):  # fmt: skip
-        one_line(run("etplus", *arguments, cwd=folder))
+        one_line(call(*arguments, cwd=folder))
     assert list(folder.iterdir()) == [plus]
     whole = f"{'x' * 250}.json"
     assert run("etplus", "augment", "plus.json", whole, cwd=folder).returncode == 0

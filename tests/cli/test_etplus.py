@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import assert_valid, read_json, run
+from support import run
 
 
 def test_help_lists_the_commands() -> None:
@@ -26,14 +26,9 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert done.returncode == 2 and b"usage: etplus" in done.stderr and b"Traceback" not in done.stderr
 
 
-def test_demo(tmp_path: Path) -> None:
-    done = run("etplus", "demo", cwd=tmp_path)
-    assert done.returncode == 0 and b"540 of 540 ET ops (100.00%)" in done.stdout
-    made = tmp_path / "demo-out" / "train_cpu.etplus.json"
-    assert sorted(p.suffix for p in made.parent.iterdir()) == [".et", ".json", ".json"]
-    document = read_json(made)
-    assert_valid(document)
-    assert document["etplus"]["link"]["ops"]["certain"] == 540
+def test_demo_writes_into_the_current_folder(tmp_path: Path) -> None:
+    assert run("etplus", "demo", cwd=tmp_path).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["demo-out"]
 
 
 def test_demo_into_another_folder_twice(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def test_interrupted_while_reading(tmp_path: Path, number: signal.Signals, statu
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_interrupted_while_writing(tmp_path: Path, number: signal.Signals) -> None:
     """The signal comes as soon as there is a temporary file; a pair of this size takes much longer to write."""
     nodes = [{"id": 3 + i, "name": f"op{i}", "rf_id": 1 + i} for i in range(150_000)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.cli.main import main
-from support import fixture_pair, plain, run
+from support import call, fixture_pair, plain, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 
@@ -52,7 +52,7 @@ def sums(folder: Path) -> dict[str, str]:
 
 def refused(folder: Path, *arguments: str, message: str = "would replace") -> None:
     before = sums(folder)
-    done = run("etplus", *arguments, cwd=folder)
+    done = call(*arguments, cwd=folder)
     assert done.returncode == 2, done
     assert done.stderr.count(b"\n") == 1 and message in done.stderr.decode(), done.stderr
     assert sums(folder) == before

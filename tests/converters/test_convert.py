@@ -22,7 +22,7 @@ from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
 from plain_chakra import read_plain
-from support import assert_valid, fixture_pair, run
+from support import assert_valid, call, fixture_pair, run
 
 NAME = "pairs/gpu_shaped_from_cpu"
 
@@ -194,7 +194,7 @@ def test_the_command_says_in_one_line_what_is_wrong(
     places = {"json": pair[0], "et": pair[1], "dir": tmp_path, "et-json": et}
     before = sorted(tmp_path.iterdir())
     filled = [argument.format(**places) for argument in arguments]
-    done = run("etplus", "convert", *filled, cwd=tmp_path)
+    done = call("convert", *filled, cwd=tmp_path)
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 2
     assert message in lines[-1]

@@ -93,6 +93,7 @@ def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
     assert done.counts["communications that not all ranks have alike, kept as computations of their measured duration"]
 
 
+@pytest.mark.slow
 def test_clock_offsets_are_written_and_taken_back(tmp_path: Path) -> None:
     job = dlrm(tmp_path / "job")
     trace = read_json(job / "rank-1.kineto.json.gz")

@@ -44,6 +44,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]
     log.close()
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_and_nothing_is_lost(
     tmp_path: Path, cluster: tuple[Path, list[subprocess.Popen[bytes]]]
 ) -> None:

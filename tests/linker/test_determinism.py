@@ -41,6 +41,7 @@ def test_under_any_hash_seed(seed: str) -> None:
     assert digests(pairs, PYTHONHASHSEED=seed) == [own_digest(*pair) for pair in pairs]
 
 
+@pytest.mark.slow
 def test_real_pairs_under_two_hash_seeds() -> None:
     names = ("gpu-pairs/resnet103", "gpu-pairs/dlrm.rank1", "cpu-pairs/thr_free_all", "cpu-pairs/weird_quotes")
     pairs = [shared_pair(name) for name in names]

@@ -144,6 +144,7 @@ def _same_stream(trace, events) -> bool:  # type: ignore[no-untyped-def]
     return len({int(trace.gpu.stream[event]) for event in events}) == 1
 
 
+@pytest.mark.slow
 def test_ranks_held_out() -> None:
     """Fitted on ranks 0 and 1, ranks 2 and 3 of the job, and all four, are predicted within 5% by both engines."""
     ranks = [document(f"gpu-pairs/dlrm.rank{rank}") for rank in range(4)]
@@ -173,6 +174,7 @@ def test_kernels_held_out() -> None:
     assert len(measured) > 500 and scores["nearest"].geomean < 0.15 < scores["mean"].geomean
 
 
+@pytest.mark.slow
 def test_iterations_held_out() -> None:
     """Fitted on iterations 0 to 19, iterations 30 to 39 are predicted within 6% by both engines: those of the first 20
     that are like the others take 5.2% less, since the host's speed drifts. Iterations 9 and 10 took 40% and 96% longer

@@ -405,6 +405,7 @@ def test_what_can_be_set(text: str, says: str) -> None:
     assert parse_change("batch=128") == BatchChange(128) and parse_change("batch=32:128") == BatchChange(128, 32)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     write_model(model_of_both(), str(tmp_path / "m.json"))
     file, model = path("mlp_w128_d2", 8), ("--model", tmp_path / "m.json")
