@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from etplus.cli.main import _COMMANDS, main
+from etplus.cli.main import main
+from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.convert import FORMATS
 from mutations import mutate
 from support import TooSlowError, fixture_pair, plain, time_limit
@@ -213,4 +214,8 @@ def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_
 
 def test_every_command_is_in_it() -> None:
     """Those that read no trace, or need PyTorch, apart."""
-    assert {command.words.split()[0] for command in COMMANDS.values()} == _COMMANDS.keys() - {"demo", "train"}
+    assert {command.words.split()[0] for command in COMMANDS.values()} == ALL_COMMANDS.keys() - {
+        "demo",
+        "train",
+        "completion",
+    }
