@@ -30,13 +30,13 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class Pair:
-    """An Execution Trace and a Kineto trace to link; `et` is None for a Kineto trace alone.
+    """An Execution Trace and a Kineto trace to link.
 
     Attributes:
         rank: of both, where an option or the folder says it.
     """
 
-    et: str | None
+    et: str
     kineto: str
     rank: int | None = None
 
@@ -71,7 +71,8 @@ def find_inputs(arguments: argparse.Namespace, count: int | None = None) -> list
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
-        found.append(Pair(arguments.et_file, arguments.kineto_file))
+        et, kineto = arguments.et_file, arguments.kineto_file
+        found.append(kineto if et is None else Pair(et, kineto))
     elif arguments.et_file is not None:
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
@@ -87,8 +88,7 @@ def find_inputs(arguments: argparse.Namespace, count: int | None = None) -> list
 
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:
     """The names of the files that are read."""
-    pairs = [(one.et, one.kineto) if isinstance(one, Pair) else (one,) for one in inputs]
-    return [name for names in pairs for name in names if name is not None]
+    return [name for one in inputs for name in ((one.et, one.kineto) if isinstance(one, Pair) else (one,))]
 
 
 def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
@@ -101,12 +101,9 @@ def read_input(one: TraceInput) -> Trace:
     if not isinstance(one, Pair):
         return load(one, progress=True)
     trace = link(one.et, one.kineto, rank=one.rank, progress=True)
-    if one.et is not None:
-        ops = trace.report.ops
-        print(
-            f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr
-        )
-        print_warnings(trace.report.warnings)
+    ops = trace.report.ops
+    print(f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr)
+    print_warnings(trace.report.warnings)
     return trace
 
 

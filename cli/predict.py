@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import orjson
-
-from ..converters.convert import open_document
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped, parse_change
 from ..predictor.summary import shortened
-from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import add_tables, write_tables
+from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "run"]
 
@@ -25,7 +24,7 @@ _EPILOG = """\
 examples:
   etplus predict rank2.json --model model.json
   etplus predict rank2.json rank3.json --rank-couple --model model.json
-  etplus predict job.json --iterations 30-39 --engine overheads --model model.json
+  etplus predict job.json --steps 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
   etplus predict job.json --set batch=128 --model model.json
 
@@ -40,11 +39,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Predict the time of a linked trace with durations from a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et) that etplus wrote")
+    add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job")
+    add_tables(parser)
     add("--model", required=True, metavar="MODEL", help="what `etplus fit` wrote")
     add("--engine", choices=("replay", "overheads"), default="replay",
         help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
-    add("--iterations", metavar="A-B", help="predict only these iterations, from 0")
+    add("--steps", metavar="A-B", help="predict only these iterations, from 0, such as 3 or 30-39")
+    hidden_alias(parser, "--iterations", "--steps")
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
     add("--set", dest="change", metavar="batch=SIZE",
         help="predict for another batch size; batch=32:128 tells the recorded one, too")  # fmt: skip
@@ -52,17 +53,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
-    add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict and print; returns the exit status."""
-    if arguments.rank_couple and arguments.iterations is not None:
-        raise UsageError("--rank-couple takes whole files, no --iterations")
+    if arguments.rank_couple and arguments.steps is not None:
+        raise UsageError("--rank-couple predicts whole traces; leave --steps out")
+    inputs = find_inputs(arguments)
     batch = None if arguments.change is None else parse_change(arguments.change)
-    check_outputs([arguments.json], [*arguments.files, arguments.model])
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model])
     model = read_model(arguments.model)
-    documents = [open_document(file) for file in arguments.files]
+    documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     if arguments.rank_couple:
         done = [
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         done = [
             predict(
-                document, model, engine=arguments.engine, iterations=arguments.iterations, device=arguments.device,
+                document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
                 batch=batch, keep_outliers=arguments.keep_outliers, force=arguments.force,
             )
             for document in documents
@@ -83,12 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         one.to_dict() | {"damage": [sentence for document in of for sentence in document.damage]}
         for one, of in zip(done, made_of, strict=True)
     ]
-    numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if arguments.json is not None:
-        with open_output(arguments.json) as out:
-            out.write(numbers)
-    if arguments.json != "-":
-        print("\n\n".join("\n".join(_lines(one)) for one in done))
+    text = "\n\n".join("\n".join(_lines(one)) for one in done)
+    write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
     return 0
 
 
