@@ -34,6 +34,7 @@ examples:
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
+
 Exit status: 0 analysed, 2 bad input or usage, nothing written.
 """
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

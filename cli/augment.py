@@ -23,6 +23,7 @@ examples:
 Into the args of kernels, copies and memsets, where they are known, are written:
   {arguments}
 All else keeps its bytes, and augmenting twice changes nothing more. A pair or a Chakra trace becomes ET+.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 

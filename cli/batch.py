@@ -38,7 +38,7 @@ examples:
   etplus batch s3://bucket/job -o s3://bucket/linked \\
                --engine dask --scheduler tcp://head:8786
 
-exit status: 0 all ranks linked; 3 some failed or are missing, the others are
+Exit status: 0 all ranks linked; 3 some failed or are missing, the others are
 linked; 2 wrong usage, or nothing to link.
 """
 

@@ -7,6 +7,7 @@ import os
 import textwrap
 from pathlib import Path
 
+from ..analysis.tables import terminal_width
 from ..converters.preflight import KINDS, PreflightReport, check
 from ..converters.preflight_findings import Level, level_of
 from ..schemas.transaction import check_outputs
@@ -15,16 +16,19 @@ from .outputs import add_tables_and_switch, write_tables
 
 __all__ = ["prepare_parser", "run"]
 
-_WIDTH = 80
+_EPILOG = """\
+examples:
+  etplus check traces/job --profile astra-sim
+  etplus check traces/job --json report.json
+
+Exit status: 0 no error, 1 errors found, 2 wrong usage or not a Chakra trace.
+"""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.description = (
-        "Check Chakra traces for what makes readers and simulators fail, hang or mislead. "
-        "Exit status: 0 no error, 1 errors found, 2 wrong usage or not a Chakra trace."
-    )
-    parser.epilog = "example:\n  etplus check traces/job --profile astra-sim"
+    parser.description = "Check Chakra traces for what makes readers and simulators fail, hang or mislead."
+    parser.epilog = _EPILOG
     parser.add_argument(
         "files",
         nargs="*",
@@ -87,7 +91,7 @@ def _lines(report: PreflightReport) -> list[str]:
 
 
 def _wrap(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(text, terminal_width(), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _number(count: int, noun: str) -> str:

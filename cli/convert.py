@@ -32,6 +32,7 @@ examples:
 
 ET+ may be of trace-link or of Chakra's linker.
 Without -o there may be two FILEs, the second of which is written and must not exist yet.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 

@@ -24,6 +24,7 @@ examples:
 The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What only one of them
 has is shown with dashes. Where both have iterations, means of an iteration are compared; else, and with --total, the
 whole traces.
+
 Exit status: 0 compared, 2 bad input or usage.
 """
 

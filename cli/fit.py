@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ..analysis.devices import read_devices
+from ..analysis.tables import Cell, render, share, terminal_width
 from ..predictor.calibration import calibrated
-from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
+from ..predictor.costs.crossval import CrossValidation, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.outliers import outlier_lines
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             found = cross_validate(measured, model.records())
             numbers[title] = {name: asdict(score) for name, score in found.scores().items()}
             if arguments.json != "-":
-                print_text("\n".join(crossval_lines(title, found)))
+                print_text("\n".join(crossval_lines(title, found, terminal_width())))
     write_json(arguments.json, {"cross_validation": numbers, "calibration": dict(model.calibration)})
     sys.stdout.flush()
     factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
@@ -80,27 +80,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def crossval_lines(title: str, found: CrossValidation) -> list[str]:
-    """Tables of a cross-validation, 80 columns: all models, then the kinds that take most time."""
+def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:
+    """Tables of a cross-validation: all models, then the kinds that take most time."""
     scores = found.scores()
     groups = len({one.task.group for one in found.measured})
-    lines = [f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group", *_table(scores)]
     served = [name for name, one in scores.items() if one.count]
     best = min(served, key=lambda name: scores[name].geomean if scores[name].served > 0.5 else 9.0, default="")
-    lines += ["", f"{'kind':44}{'count':>6}{'geomean':>9}  {'total':>7}  best model"]
+    models = [
+        [name, one.count, *map(share, (one.geomean, one.median, one.factor, one.mape)), f"{one.bias:+.1%}"]
+        for name, one in sorted(scores.items(), key=lambda item: item[1].geomean)
+        if one.count
+    ]
+    kinds: list[list[Cell]] = []
     for kind, of in list(found.by_kind().items())[:_KINDS]:
         able = {name: one for name, one in of.items() if one.count}
         if able:
             name = min(able, key=lambda name: able[name].geomean)
             one = able[name]
-            lines.append(f"{shortened(kind, 43):44}{one.count:>6}{one.geomean:>9.1%}  {one.bias:>+7.1%}  {name}")
-    return [*lines, "", f"best over all: {best}", ""]
-
-
-def _table(scores: dict[str, Score]) -> Sequence[str]:
-    lines = [f"{'model':14}{'count':>7}{'geomean':>10}{'median':>10}{'factor':>10}{'mean':>10}{'total':>10}"]
-    for name, one in sorted(scores.items(), key=lambda item: (not item[1].count, item[1].geomean)):
-        if one.count:
-            cells = "".join(f"{value:>10.1%}" for value in (one.geomean, one.median, one.factor, one.mape))
-            lines.append(f"{name:14}{one.count:>7}{cells}{one.bias:>+10.1%}")
-    return lines
+            kinds.append([kind, one.count, share(one.geomean), f"{one.bias:+.1%}", name])
+    head = f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group"
+    heads = ["model", "count", "geomean", "median", "factor", "mean", "total"]
+    return [
+        render(head, heads, models, width), "",
+        render("kinds of work", ["kind", "count", "geomean", "total", "best model"], kinds, width), "",
+        f"best over all: {best}", "",
+    ]  # fmt: skip

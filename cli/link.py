@@ -25,11 +25,11 @@ every operator with its measured times, every GPU event below the operator that
 launched it. The report goes to standard error.
 """
 _EPILOG = """\
-example:
-  trace-link --et-file et.json --kineto-file kineto.json.gz --exact-match \\
-             --output et_plus.json
+examples:
+  trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
+  etplus link --kineto-file kineto.json.gz -o kineto_plus.json     # without an ET
 
-exit status: 0 linked; 3 linked less than --min-match (the file is written all
+Exit status: 0 linked; 3 linked less than --min-match (the file is written all
 the same); 2 bad input or usage, nothing written.
 """
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import groupby
+from textwrap import wrap
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -46,11 +48,22 @@ example:
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
+class _Help(argparse.HelpFormatter):
+    """Paragraphs as wide as the terminal; indented lines, such as examples, and headings stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled: list[str] = []
+        for is_prose, group in groupby(text.splitlines(), lambda line: bool(line) and line[0] != " "):
+            lines = list(group)
+            filled += wrap(" ".join(lines), width) if is_prose else lines
+        return "".join(f"{indent}{line}\n" for line in filled)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors suggest what may have been meant."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        super().__init__(formatter_class=_Help, **options)
 
     def error(self, message: str) -> NoReturn:
         if choice := _CHOICES.search(message):

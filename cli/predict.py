@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped, parse_change
-from ..predictor.summary import shortened
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
@@ -30,7 +30,7 @@ examples:
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
 work is used, and what precedes the iterations asked for. The measured time
-stands beside for comparison.
+is shown for comparison.
 """
 
 
@@ -84,63 +84,64 @@ def run(arguments: argparse.Namespace) -> int:
         one.to_dict() | {"damage": [sentence for document in of for sentence in document.damage]}
         for one, of in zip(done, made_of, strict=True)
     ]
-    text = "\n\n".join("\n".join(_lines(one)) for one in done)
+    text = "\n\n".join(_text(one, terminal_width()) for one in done)
     write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
     return 0
 
 
-def _lines(one: Prediction) -> Sequence[str]:
-    measured, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
+def _text(one: Prediction, width: int) -> str:
+    """The tables of one prediction."""
+    recorded, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
     other = " (other shapes or device)" if one.changed else ""
     sizes = [f" at batch {size}" for size in (one.shapes[0].to, one.shapes[0].was)] if one.shapes else ["", other]
-    lines = [
-        shortened(one.file, 79),
-        f"{'engine ' + one.engine:44}{'time':>14}{'':2}{against:>18}",
-        f"{'predicted' + sizes[0]:44}{_us(one.predicted_ns)}  {_against(one, one.predicted_ns)}",
-        f"{measured + sizes[1]:44}{_us(one.measured_ns)}",
+    rows = [
+        [f"predicted{sizes[0]}", _us(one.predicted_ns), _against(one, one.predicted_ns)],
+        [f"{recorded}{sizes[1]}", _us(one.measured_ns), None],
     ]
     if one.unhindered is not None:
         predicted, alone = one.unhindered
-        lines += [
-            f"{'  without waiting for other ranks, predicted':44}{_us(predicted)}"
-            + (f"  {predicted / alone - 1:>+18.2%}" if alone else ""),
-            f"{'  the same, measured':44}{_us(alone)}",
-        ]
-    lines += [f"{'  ' + name:44}{_us(ns)}  {_against(one, ns)}" for name, ns in one.baselines.items()]
-    lines += one.base.to_lines()
-    lines += outlier_lines(one.set_apart)
-    lines += ["", f"{'op':32}{'count':>6}{'predicted':>12}{measured:>12}  by"]
-    for row in one.rows[:_ROWS]:
-        times = f"{row.predicted_ns / 1000:>12,.0f}{row.measured_ns / 1000:>12,.0f}"
-        lines.append(f"{shortened(row.op, 31):32}{row.count:>6}{times}  {shortened(row.how[0], 15)}")
+        change = f"{predicted / alone - 1:+.2%}" if alone else None
+        rows.append(["predicted without waiting for other ranks", _us(predicted), change])
+        rows.append(["measured without waiting for other ranks", _us(alone), None])
+    rows += [[name, _us(ns), _against(one, ns)] for name, ns in one.baselines.items()]
+    lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
+    lines += rewrap([*one.base.to_lines(), *outlier_lines(one.set_apart)], width, " " * 11)
+    lines += ["", _ops(one, recorded, width)]
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
-    if one.unknown:
-        lines.append(f"{one.unknown:.1%} of the timed edges have no counterpart in the model and count nothing")
-    return [*lines, *(line for shapes in one.shapes for line in _shapes(shapes)), *one.notes]
+    notes = [f"{one.unknown:.1%} of the timed edges have no counterpart in the model: no time"] if one.unknown else []
+    lines += rewrap(notes, width, "")
+    lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
+    return "\n".join([*lines, *rewrap(one.notes, width, "")])
 
 
-def _against(one: Prediction, ns: int) -> str:
+def _ops(one: Prediction, recorded: str, width: int) -> str:
+    rows = [
+        [row.op, row.count, number(row.predicted_ns / 1000, 0), number(row.measured_ns / 1000, 0), row.how[0]]
+        for row in one.rows[:_ROWS]
+    ]
+    return render("operators", ["op", "count", "predicted µs", f"{recorded} µs", "by"], rows, width)
+
+
+def _against(one: Prediction, ns: int) -> str | None:
     if not one.measured_ns:
-        return ""
-    return f"{ns / one.measured_ns:>17.3f}×" if one.shapes else f"{ns / one.measured_ns - 1:>+18.2%}"
+        return None
+    return f"{ns / one.measured_ns:.3f}×" if one.shapes else f"{ns / one.measured_ns - 1:+.2%}"
 
 
-def _shapes(shapes: Reshaped) -> Sequence[str]:
+def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    lines = [f"batch {shapes.was} to {shapes.to}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
-    if shapes.underived:
-        count, share = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
-        lines.append(f"{count} calls, {share:.1%} of the time, keep shapes that could not be re-derived:")
-        lines.append(f"  {'op':50}{'count':>8}{'begins':>8}{'time':>8}")
-        lines += [
-            f"  {shortened(one.op, 48):50}{one.count:>8}{one.first or '':>8}{one.share:>8.1%}"
-            for one in shapes.underived[:_ROWS]
-        ]
+    said = [f"batch {shapes.was} to {shapes.to}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    if not shapes.underived:
+        return rewrap(said, width, "")
+    count, of_time = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
+    title = f"{count} calls, {of_time:.1%} of the time, keep shapes that could not be re-derived:"
+    rows = [[one.op, one.count, one.first, share(one.share)] for one in shapes.underived[:_ROWS]]
+    lines = [*rewrap(said, width, ""), render(title, ["op", "count", "begins", "time"], rows, width)]
     if len(shapes.underived) > _ROWS:
-        lines.append(f"  and {len(shapes.underived) - _ROWS} more operators; all with --json")
+        lines.append(f"and {len(shapes.underived) - _ROWS} more operators; all with --json")
     return lines
 
 
-def _us(ns: int) -> str:
-    return f"{ns / 1000:>11,.1f} us"
+def _us(ns: int) -> str | None:
+    return number(ns / 1000)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict
 
+from ..analysis.tables import number, render, rewrap, terminal_width
 from ..converters.chrome import write_chrome
 from ..predictor.base_error import BaseError
 from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
         plain = [_held_dict(of, one) for of in held for one in of.iterations]
-        write_tables(arguments, "\n".join(_held_lines(held)), _one_or_all(plain))
+        write_tables(arguments, _held_text(held, terminal_width()), _one_or_all(plain))
         return 0
     jobs = [couple(graphs)] if arguments.rank_couple else graphs
     results = []
@@ -99,7 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
         summary.to_dict() | {"damage": [sentence for one in result.graph.documents for sentence in one.damage]}
         for result, summary in results
     ]
-    write_tables(arguments, "\n\n".join(summary.to_text() for _, summary in results), _one_or_all(plain))
+    write_tables(
+        arguments, "\n\n".join(summary.to_text(terminal_width()) for _, summary in results), _one_or_all(plain)
+    )
     return 0
 
 
@@ -141,26 +144,28 @@ def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _held_lines(files: Sequence[_HeldOut]) -> list[str]:
-    lines = [f"{'iteration':30}{'predicted':>16}{'measured':>16}{'error':>9}{'spread':>9}"]
+def _held_text(files: Sequence[_HeldOut], width: int) -> str:
     held = [one for of in files for one in of.iterations]
-    for one in held:
-        name = shortened(f"{one.index} {one.label}", 29)
-        lines.append(f"{_held_line(name, one.predicted_ns, one.measured_ns)}{100 * one.spread:>8.2f}%")
+    rows = [
+        [*_held_row(f"{one.index} {one.label}", one.predicted_ns, one.measured_ns), f"{one.spread:.2%}"] for one in held
+    ]
     if len(held) > 1:
         total = sum(one.predicted_ns for one in held), sum(one.measured_ns for one in held)
-        lines.append(_held_line("all together", *total))
+        rows.append([*_held_row("all together", *total), None])
+    heads = ["iteration", "predicted µs", "measured µs", "error", "spread"]
+    lines = [render("iterations, each from the others", heads, rows, width)]
+    if len(held) > 1:
         lines.append(f"median error {float(np.median([abs(one.error) for one in held])):.2%}")
     lines.append("spread: (longest - shortest) / median of these iterations as measured")
     for of in files:
-        lines += [shortened(of.file, 79)] if len(files) > 1 else []
+        lines += [shortened(of.file, width)] if len(files) > 1 else []
         lines += [*of.base.to_lines(), *outlier_lines(of.set_apart)]
-    return lines
+    return "\n".join([lines[0], *rewrap(lines[1:], width, " " * 11)])
 
 
-def _held_line(name: str, predicted_ns: int, measured_ns: int) -> str:
-    error = 100 * (predicted_ns / measured_ns - 1) if measured_ns else 0.0
-    return f"{name:30}{predicted_ns / 1000:>13,.1f} us{measured_ns / 1000:>13,.1f} us{error:>+8.2f}%"
+def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None]:
+    error = predicted_ns / measured_ns - 1 if measured_ns else 0.0
+    return [name, number(predicted_ns / 1000), number(measured_ns / 1000), f"{error:+.2%}"]
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:

@@ -25,6 +25,7 @@ examples:
   etplus report kineto.json.gz -o report.html --iteration-annotation train_step
 
 The page holds all it needs and loads nothing from the network.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from etplus.cli.main import main
 from etplus.cli.parser import COMMANDS
 from support import assert_valid, command, read_json, run
 
@@ -88,11 +89,21 @@ def test_python_m_etplus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_help_is_that_of_the_command(name: str) -> None:
-    words = [name] if name else []
-    helped = run("etplus", "help", *words)
-    assert helped.returncode == 0 and helped.stdout == run("etplus", *words, "--help").stdout
-    assert f"usage: etplus {name}".encode() in helped.stdout and b"\nexample" in helped.stdout
+def test_help_is_that_of_the_command_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, shown = [name] if name else [], []
+    for asked in (["help", *words], [*words, "--help"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(asked)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] and f"usage: etplus {name}" in shown[0] and f"  etplus {name}" in shown[0]
+    assert "\nexample" in shown[0]
+    prose = [line for line in shown[0].splitlines() if not line.startswith(" ")]
+    assert max(map(len, prose)) <= 80
+
+
+def test_help_as_a_process() -> None:
+    done = run("etplus", "help", "link")
+    assert done.returncode == 0 and done.stdout == run("etplus", "link", "--help").stdout
 
 
 @pytest.mark.parametrize(

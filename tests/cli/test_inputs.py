@@ -68,11 +68,14 @@ def without_names(value: Any) -> Any:
 
 
 def outputs(folder: Path, command: str, way: str) -> dict[str, Any]:
-    with (folder / "plus.json").open("rb") as file:
-        done = run("etplus", *COMMANDS[command].format(WAYS[way]).split(), cwd=folder, stdin=file)
-    assert done.returncode == 0, done.stderr.decode()
-    if way in ("pair", "recordings"):
-        assert b"linked  " in done.stderr
+    """What a command writes; from standard input it runs as a process, else here."""
+    words = COMMANDS[command].format(WAYS[way]).split()
+    if way == "standard input":
+        with (folder / "plus.json").open("rb") as file:
+            done = run("etplus", *words, cwd=folder, stdin=file)
+        assert done.returncode == 0, done.stderr.decode()
+    else:
+        assert main(words) == 0
     found = {}
     for path in sorted((folder / "out").iterdir()):
         found[path.name] = without_names(json.loads(path.read_bytes())) if path.suffix == ".json" else path.suffix
@@ -82,11 +85,15 @@ def outputs(folder: Path, command: str, way: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_way_gives_the_same_numbers(folder: Path, command: str) -> None:
+def test_every_way_gives_the_same_numbers(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
     expected = outputs(folder, command, "ET+")
     for way in WAYS:
         if way not in ("ET+", ".et"):
             assert outputs(folder, command, way) == expected, way
+            assert ("linked  " in capsys.readouterr().err) == (way in ("pair", "recordings"))
     assert outputs(folder, command, ".et").keys() == expected.keys()
 
 
@@ -98,12 +105,14 @@ def test_diff_of_two_ways(folder: Path) -> None:
         assert done.returncode == 0 and found["total_a"] == found["total_b"] > 0, words
 
 
-def test_a_kineto_trace_alone_in_each_command(folder: Path) -> None:
-    for command in ("analyze", "report", "replay", "convert", "augment"):
-        done = run("etplus", *COMMANDS[command].format("--kineto-file kineto.json").split(), cwd=folder)
-        assert done.returncode == 0, done.stderr
-        again = run("etplus", *COMMANDS[command].format("kineto.json").split(), cwd=folder)
-        assert again.returncode == 0 and list((folder / "out").iterdir())
+@pytest.mark.parametrize("command", ["analyze", "report", "replay", "convert", "augment"])
+def test_a_kineto_trace_alone(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    written = []
+    for way in ("kineto.json", "--kineto-file kineto.json"):
+        assert main(COMMANDS[command].format(way).split()) == 0
+        written.append({path.name: path.read_bytes() for path in Path("out").iterdir()})
+    assert written[0] == written[1] != {}
 
 
 @pytest.mark.parametrize(
@@ -118,16 +127,19 @@ def test_a_kineto_trace_alone_in_each_command(folder: Path) -> None:
         ("diff plus.json linked job", "3 traces were given; give 2"),
         ("augment plus.json linked -o out/x.json", "2 traces were given; give 1"),
         ("augment plus.json", "no output was given"),
-        ("analyze linked --json linked/rank_0.etplus.json", "would replace the input"),
-        (f"replay {PAIR} --json et.json", "would replace the input"),
+        ("analyze linked --json linked/rank_0.etplus.json", "would replace an input"),
+        (f"replay {PAIR} --json et.json", "would replace an input"),
         ("analyze plus.json --json - -o -", "standard output (-) can take one output only"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(folder: Path, words: str, message: str) -> None:
+def test_what_makes_no_sense_is_one_line(
+    folder: Path, words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    done = run("etplus", *words.split(), cwd=folder, stdin=-3)
-    assert done.returncode == 2 and done.stdout == b"", done
-    assert done.stderr.count(b"\n") == 1 and message in done.stderr.decode(), done.stderr
+    assert main(words.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1 and message in shown.err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
