@@ -27,7 +27,7 @@ launched it. The report goes to standard error.
 _EPILOG = """\
 examples:
   trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
-  etplus link --kineto-file kineto.json.gz -o kineto_plus.json     # without an ET
+  etplus link --kineto-file kineto.json.gz -o k_plus.json     # without an ET
 
 Exit status: 0 linked; 3 linked less than --min-match (the file is written all
 the same); 2 bad input or usage, nothing written.

@@ -300,7 +300,8 @@ def test_help_has_an_example_and_the_exit_statuses() -> None:
     text = done.stdout.decode()
     assert done.returncode == 0 and "examples:" in text and "trace-link --et-file" in text and "Exit status" in text
     for option in ("--et-file", "--kineto-file", "--annotation", "--exact-match", "--log-level", "--output", "--json",
-                   "--min-match", "--strict", "--iteration", "--renumber", "--no-progress", "--rank", "--match"):  # fmt: skip
+                   "--min-match", "--strict", "--iteration", "--renumber", "--no-progress", "--rank",
+                   "--match"):  # fmt: skip
         assert option in text
     for former in ("--chakra-host-trace", "--chakra-device-trace", "--output-file", "--report"):  # accepted, not shown
         assert former not in text
