@@ -38,7 +38,8 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
         def __call__(
             self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: Any = None
         ) -> None:
-            if values != _STDOUT and not namespace.files and is_input(values):
+            precedes = namespace.files or getattr(namespace, "kineto_file", None) is not None
+            if values != _STDOUT and not precedes and is_input(values):
                 namespace.first_files = [values]
                 values = _STDOUT
             namespace.json = values
