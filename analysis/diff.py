@@ -218,7 +218,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         *textwrap.wrap(_compared(found), width),
     ]
     head += [f"warning {sentence}" for sentence in found.damage]
-    parts = ["\n".join(printable(line) for line in head)]
+    parts = ["\n".join(line for one in head for line in textwrap.wrap(printable(one), width, subsequent_indent="   "))]
     parts.append(_table("operators, by the change in time", found.ops, width, top, above=False))
     parts.append(_table("kernels, by the change in time", found.kernels, width, top, above=True))
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))

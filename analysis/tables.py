@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
-__all__ = ["Cell", "number", "printable", "render", "share", "shorten", "terminal_width"]
+__all__ = ["Cell", "number", "printable", "render", "rewrap", "share", "shorten", "terminal_width"]
 
 Cell = str | int | float | None
 _LEAST_NAME = 12
-_NARROWEST = 80
+_USUAL, _NARROWEST = 80, 40
 _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
 def terminal_width() -> int:
-    """Columns to fill: the terminal's, at least 80."""
-    return max(shutil.get_terminal_size((_NARROWEST, 24)).columns, _NARROWEST)
+    """Columns to fill: those of the terminal (or of the variable COLUMNS), at least 40; 80 where there is none."""
+    return max(shutil.get_terminal_size((_USUAL, 24)).columns, _NARROWEST)
 
 
 def render(
@@ -23,22 +24,53 @@ def render(
 ) -> str:
     """A table: the first column holds names and takes the room that is left, the others are set to the right.
 
+    Where they do not fit side by side, a row and the heads take several lines, with as many columns in each.
+
     Args:
         rows: as many cells as there are heads; None is left empty.
         width: in columns.
-        above: a line for each row to stand above it.
+        above: a line for each row, shown above it.
+
+    Example:
+        >>> print(render("kernels", ["name", "count", "mean µs"], [["gemm", 12, "3.40"]], 80))
+        kernels
+        name  count  mean µs
+        gemm     12     3.40
     """
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
-    room = max(width - sum(widths[1:]) - 2 * (len(heads) - 1), _LEAST_NAME)
-    widths[0] = min(widths[0], room)
-    lines = [title]
+    names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
+    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # narrow tables have several lines a row, so room
+    slots = _slots(widths, width - min(names, least))
+    names = min(names, max(width - sum(slots) - 2 * len(slots), _LEAST_NAME))
+    lines = textwrap.wrap(title, width)
     for at, (name, *cells) in enumerate([list(heads), *texts]):
         if above is not None and at:
             lines.append(shorten(above[at - 1], width))
-        right = (cell.rjust(room) for cell, room in zip(cells, widths[1:], strict=True))
-        lines.append("  ".join([shorten(name, widths[0]).ljust(widths[0]), *right]).rstrip())
+        for first in range(0, max(len(cells), 1), max(len(slots), 1)):
+            right = (cell.rjust(room) for cell, room in zip(cells[first:], slots, strict=False))
+            line = "  ".join([shorten("" if first else name, names).ljust(names), *right]).rstrip()
+            lines += [line] if line or not first else []
     return "\n".join(lines)
+
+
+def _slots(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of the columns of one line when columns are dealt to as few lines as fit, two spaces before each."""
+    slots = list(widths)
+    for lines in range(2, len(widths) + 1):
+        if sum(slots) + 2 * len(slots) <= room:
+            break
+        count = -(-len(widths) // lines)
+        slots = [max(widths[place::count]) for place in range(count)]
+    return slots
+
+
+def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
+    """Lines of text, those that are longer than `width` continued after an indent."""
+    return [
+        part
+        for line in lines
+        for part in ([line] if len(line) <= width else textwrap.wrap(line, width, subsequent_indent=indent))
+    ]
 
 
 def shorten(name: str, room: int) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import orjson
 
 from ..analysis.devices import read_devices
 from ..analysis.overheads import OverheadRows, pool, summarise
@@ -17,10 +16,11 @@ from ..analysis.plots import require_matplotlib, write_plots
 from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
-from ..converters.open import load
-from ..schemas.files import open_output, shown_name
+from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs, make_folder
 from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import add_tables_and_switch, write_tables
 
 __all__ = ["prepare_parser", "run"]
 
@@ -29,11 +29,12 @@ examples:
   etplus analyze et_plus.json.gz
   etplus analyze kineto.json.gz --by-shape --top 30
   etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
-  etplus analyze trace.json --json > trace.analysis.json
+  etplus analyze --et-file et.json --kineto-file kineto.json
+  etplus analyze linked --json numbers.json                # the folder that etplus batch wrote
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
-FILE is ET+ or a Kineto trace, gzipped or not. Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto
-trace that was recorded with record_shapes.
+Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
+
 Exit status: 0 analysed, 2 bad input or usage, nothing written.
 """
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -41,11 +42,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.description = "Tell where the time goes in a trace: streams, modules, operators, kernels, overheads."
+    parser.description = "Show where the time goes in a trace: streams, modules, operators, kernels, overheads."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="ET+ or Kineto trace")
-    add("--json", action="store_true", help="print everything as JSON instead of tables")
+    add_inputs(parser, "overheads are pooled over all")
+    add_tables_and_switch(parser)
     add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
     add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
     add("--plot-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)")
@@ -66,7 +67,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse, write what was asked for, print; returns the exit status."""
-    check_outputs([arguments.overheads], [*arguments.files, arguments.device_spec])
+    inputs = find_inputs(arguments)
+    check_outputs(
+        [arguments.overheads, arguments.json, arguments.output], [*input_files(inputs), arguments.device_spec]
+    )
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
     csv_folder, plots_folder = (
@@ -74,11 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if plots_folder is not None:
         require_matplotlib()
-    printed: list[Any] = []
+    texts: list[str] = []
+    numbers: list[Any] = []
+    files: list[str] = []
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
-    for file in arguments.files:
-        trace = load(file, progress=True)
+    for trace in read_inputs(inputs):
         warn_of_damage([trace])
         analysis = analyse(
             trace,
@@ -89,29 +94,22 @@ def run(arguments: argparse.Namespace) -> int:
             batch_size=arguments.batch_size,
         )
         rows.append(analysis.overhead_rows)
-        printed.append(
-            json_of(analysis)
-            if arguments.json
-            else text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape)
-        )
+        files.append(trace.file)
+        texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
+        if arguments.json is not None:
+            numbers.append(json_of(analysis))
         _gather(tables, analysis)
         if plots_folder is not None:
-            _plot(analysis, plots_folder, arguments.plot_format, len(arguments.files) > 1)
-    pooled = summarise(pool(rows), event_ns, list(map(shown_name, arguments.files)))
+            _plot(analysis, plots_folder, arguments.plot_format, len(inputs) > 1)
+    pooled = summarise(pool(rows), event_ns, files)
     if arguments.overheads is not None:
         with open_output(arguments.overheads) as out:
             out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
     if csv_folder is not None:
         _write_csv(tables, csv_folder)
-    if arguments.json:
-        everything = {"traces": printed, "overheads": msgspec.to_builtins(pooled)}
-        print(orjson.dumps(everything, option=orjson.OPT_INDENT_2).decode())
-        return 0
-    if len(arguments.files) > 1:
-        printed.append(
-            f"all {len(arguments.files)} files\n\n" + overheads_text(pooled, terminal_width(), arguments.top)
-        )
-    print("\n\n".join(printed))
+    if len(inputs) > 1:
+        texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
+    write_tables(arguments, "\n\n".join(texts), {"traces": numbers, "overheads": msgspec.to_builtins(pooled)})
     return 0
 
 

@@ -8,18 +8,22 @@ import sys
 from ..analysis.devices import read_devices
 from ..converters.augment import ARGUMENTS, augment
 from ..schemas.transaction import check_outputs
+from ..trace.errors import UsageError
 from .damage import warn_of_damage
+from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
+from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
 
 _EPILOG = """\
 examples:
-  etplus augment kineto.json.gz augmented.json     # open it in Perfetto or chrome://tracing
-  etplus augment et_plus.json.gz et_plus.augmented.json.gz
+  etplus augment kineto.json.gz -o augmented.json     # open it in Perfetto or chrome://tracing
+  etplus augment et_plus.json.gz -o et_plus.augmented.json.gz
 
 Into the args of kernels, copies and memsets, where they are known, are written:
   {arguments}
-All else keeps its bytes, and augmenting twice changes nothing more.
+All else keeps its bytes, and augmenting twice changes nothing more. A pair or a Chakra trace becomes ET+.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
@@ -29,17 +33,26 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write FLOPs, bytes and shares of the device's peaks into a Kineto trace or ET+."
     parser.epilog = _EPILOG.format(arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
-    add("input", metavar="IN", help="ET+ or Kineto trace")
-    add("output", metavar="OUT", help="the same with more arguments; gzipped if it ends in .gz")
+    add_inputs(parser, "one")
+    add("-o", "--output", metavar="OUT", help="the trace with more arguments; gzipped if it ends in .gz")
+    add_json(parser, "the counts of events")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Augment, and say on standard error what was written; returns the exit status."""
+    if arguments.output is None and len(arguments.files) > 1:  # `etplus augment IN OUT`
+        arguments.output = arguments.files.pop()
+    if arguments.output is None:
+        raise UsageError("no output was given; give it with -o OUT")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    check_outputs([arguments.output], [arguments.input])
-    done = augment(arguments.input, arguments.output, own, progress=True)
+    (one,) = inputs = find_inputs(arguments, 1)
+    check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec])
+    as_etplus = isinstance(one, Pair) or one.endswith((".et", ".et.gz"))  # neither is a text of its own
+    source = b"".join(read_input(one).chunks()) if as_etplus else input_files(inputs)[0]
+    done = augment(source, arguments.output, own, progress=True)
     warn_of_damage([done])
+    write_json(arguments.json, {"events": done.events, "with_flops": done.with_flops, "with_bytes": done.with_bytes})
     print(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes", file=sys.stderr)
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0

@@ -7,11 +7,14 @@ import signal
 import sys
 from typing import Any
 
+import msgspec
+
 from ..linker.batch import ENGINES, Batch, find_job, link_many
 from ..linker.job.pairing import to_manifest
 from ..linker.job.report_text import report_text
 from ..linker.match import METHODS
 from .link import share
+from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
 
@@ -31,11 +34,11 @@ traces. --dry-run prints them as CSV, which --manifest takes.
 
 examples:
   etplus batch traces/job --dry-run
-  etplus batch traces/job --output linked --jobs 8
-  etplus batch s3://bucket/job --output s3://bucket/linked \\
+  etplus batch traces/job -o linked --jobs 8
+  etplus batch s3://bucket/job -o s3://bucket/linked \\
                --engine dask --scheduler tcp://head:8786
 
-exit status: 0 all ranks linked; 3 some failed or are missing, the others are
+Exit status: 0 all ranks linked; 3 some failed or are missing, the others are
 linked; 2 wrong usage, or nothing to link.
 """
 
@@ -45,7 +48,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("source", metavar="DIR", help="folder with the traces of the job, or a URL (s3://, gs://, ...)")
-    add("--output", metavar="DIR", help="folder or URL for the results (default: DIR/etplus)")
+    add("-o", "--output", metavar="DIR", help="folder or URL for the results (default: DIR/etplus)")
+    add_json(parser, "the job's report")
     add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto; file names relative to DIR")
     add("--et", metavar="GLOB", help="files that match are the ETs, and no others")
     add("--kineto", metavar="GLOB", help="files that match are the Kineto traces, and no others")
@@ -93,8 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
             **{key: getattr(arguments, key) for key in _LINK_OPTIONS},
         )
     except KeyboardInterrupt:
-        print("etplus: interrupted; what is linked is kept, the same command goes on from there", file=sys.stderr)
+        print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)
         return 128 + signal.SIGINT
+    write_json(arguments.json, msgspec.to_builtins(batch.report))
     print(report_text(batch.report), end="", file=sys.stderr)
     print(_last_lines(batch), file=sys.stderr)
     return 0 if batch.complete else _SOME_FAILED
@@ -125,5 +130,5 @@ def _ranks(text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of ranks like 0-3,7")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a list of ranks such as 0-3,7")
     return numbers

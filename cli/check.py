@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import os
 import textwrap
+from pathlib import Path
 
-import orjson
-
+from ..analysis.tables import terminal_width
 from ..converters.preflight import KINDS, PreflightReport, check
 from ..converters.preflight_findings import Level, level_of
+from ..schemas.transaction import check_outputs
+from ..trace.errors import UsageError
+from .outputs import add_tables_and_switch, write_tables
 
 __all__ = ["prepare_parser", "run"]
 
-_WIDTH = 80
+_EPILOG = """\
+examples:
+  etplus check traces/job --profile astra-sim
+  etplus check traces/job --json report.json
+
+Exit status: 0 no error, 1 errors found, 2 wrong usage or not a Chakra trace.
+"""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.description = (
-        "Check Chakra traces for what makes readers and simulators fail, hang or mislead. "
-        "Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace."
-    )
-    parser.epilog = "example:\n  etplus check traces/job --profile astra-sim"
+    parser.description = "Check Chakra traces for what makes readers and simulators fail, hang or mislead."
+    parser.epilog = _EPILOG
     parser.add_argument(
-        "source",
-        nargs="+",
+        "files",
+        nargs="*",
         metavar="PREFIX",
         help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other)",
     )
@@ -38,17 +45,24 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)"
     )
     parser.add_argument("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_tables_and_switch(parser, _is_trace)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the check and print the report; returns the exit status."""
-    report = check(args.source, profile=args.profile, groups=args.groups, limit=args.limit)
-    if args.json:
-        print(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2).decode())
-    else:
-        print("\n".join(_lines(report)))
+    sources = [*args.first_files, *args.files]
+    if not sources:
+        raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, or files")
+    check_outputs([args.json, args.output], [*filter(os.path.lexists, sources), args.groups])
+    report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit)
+    write_tables(args, "\n".join(_lines(report)), report.to_dict())
     return 0 if report.ok else 1
+
+
+def _is_trace(name: str) -> bool:
+    return os.path.lexists(name) or any(
+        one.name.startswith(f"{Path(name).name}.") for one in Path(name).parent.glob("*.et*")
+    )
 
 
 def _lines(report: PreflightReport) -> list[str]:
@@ -77,7 +91,7 @@ def _lines(report: PreflightReport) -> list[str]:
 
 
 def _wrap(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(text, terminal_width(), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _number(count: int, noun: str) -> str:

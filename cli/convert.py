@@ -11,8 +11,11 @@ from typing import Any
 from ..converters.astra_sim import HOSTS
 from ..converters.convert import Conversion, convert
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
+from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
+from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
 
@@ -28,8 +31,9 @@ examples:
   etplus convert job.0.et --to json -o job.0.json
   etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
 
-Inputs are ET+ files, of trace-link or of Chakra's linker, and Chakra files (.et).
+ET+ may be of trace-link or of Chakra's linker.
 Without -o there may be two FILEs, the second of which is written and must not exist yet.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
@@ -41,10 +45,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Convert ET+ to what simulators and viewers read, and Chakra traces back."
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="inputs; several are the ranks of one job")
+    add_inputs(parser, "several are the ranks of one job")
     add("-o", "--output", "--out", dest="output", metavar="OUTPUT",
         help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
         "for npz without .npz a folder")  # fmt: skip
+    add_json(parser, "what was written and changed")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add(
         "--host",
@@ -76,14 +81,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and say on standard error what was written; returns the exit status."""
-    inputs, output = _inputs_and_output(arguments.files, arguments.output)
+    arguments.files, output = _inputs_and_output(arguments)
+    inputs = find_inputs(arguments)
     exporter = exporter_for(output, arguments.to)
+    check_outputs([arguments.json], input_files(inputs))
     settings: dict[str, Any] = dict(map(_option, arguments.option))
     settings |= {name: value for name in _OPTIONS if (value := getattr(arguments, name)) is not None}
     if arguments.config is not None:
         settings["config"] = dict(map(_setting, arguments.config))
     done = convert(
-        inputs,
+        [read_input(one) if isinstance(one, Pair) else one for one in inputs],
         output,
         to=exporter.name,
         rank=arguments.rank,
@@ -92,19 +99,22 @@ def run(arguments: argparse.Namespace) -> int:
         **settings,
     )
     warn_of_damage([done])
+    plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}
+    write_json(arguments.json, plain)
     print("\n".join(_lines(done)), file=sys.stderr)
     return 0
 
 
-def _inputs_and_output(files: list[str], output: str | None) -> tuple[list[str], str]:
+def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
     """Without -o the last of two files is the output, unless it is there already and may be meant as an input.
 
     Raises:
         UsageError: no output was given, or perhaps none.
     """
-    if output is not None:
-        return files, output
-    if len(files) == 1:
+    files: list[str] = arguments.files
+    if arguments.output is not None:
+        return files, arguments.output
+    if arguments.kineto_file is not None or len(files) < 2:
         raise UsageError("no output; give it with -o OUTPUT")
     if len(files) > 2:
         raise UsageError(f"{len(files)} FILEs and no output; give it with -o OUTPUT, all FILEs are inputs")

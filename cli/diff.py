@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-import orjson
-
 from ..analysis.devices import read_devices
 from ..analysis.diff import diff_text, difference, json_of_difference
 from ..analysis.summary import analyse
 from ..analysis.tables import terminal_width
-from ..converters.open import load
+from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import add_tables_and_switch, write_tables
 
 __all__ = ["prepare_parser", "run"]
 
@@ -19,10 +19,12 @@ _EPILOG = """\
 examples:
   etplus diff h100.json.gz mi300x.json.gz
   etplus diff before.json after.json --by-shape --top 30
-  etplus diff before.json after.json --json > diff.json
+  etplus diff before.json after.json --json diff.json
 
-A and B are ET+ or Kineto traces, of whatever devices. What only one of them has is shown with dashes. Where both have
-iterations, means of an iteration are compared; else, and with --total, the whole traces.
+The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What only one of them
+has is shown with dashes. Where both have iterations, means of an iteration are compared; else, and with --total, the
+whole traces.
+
 Exit status: 0 compared, 2 bad input or usage.
 """
 
@@ -32,9 +34,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compare the device time of two traces, by operator and by kernel."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("a", metavar="A", help="ET+ or Kineto trace")
-    add("b", metavar="B", help="another one")
-    add("--json", action="store_true", help="print everything as JSON instead of tables")
+    add_inputs(parser, "two, A and B")
+    add_tables_and_switch(parser)
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--total", action="store_true", help="compare the whole traces, not an iteration of each on average")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
@@ -44,13 +45,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
+    inputs = find_inputs(arguments, 2)
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     annotation = arguments.iteration_annotation
-    a, b = (analyse(load(file, progress=True), own, annotation=annotation) for file in (arguments.a, arguments.b))
+    a, b = (analyse(trace, own, annotation=annotation) for trace in read_inputs(inputs))
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)
-    if arguments.json:
-        print(orjson.dumps(json_of_difference(found), option=orjson.OPT_INDENT_2).decode())
-    else:
-        print(diff_text(found, terminal_width(), max(arguments.top, 1)))
+    write_tables(arguments, diff_text(found, terminal_width(), max(arguments.top, 1)), json_of_difference(found))
     return 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
+from ..analysis.tables import number, render, share, terminal_width
 from ..predictor.learned.graph_baselines import baselines, log_times, runs
 from ..predictor.learned.metrics import quality
 from ..schemas.graph_arrays import SPLITS, read_dataset
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from .outputs import add_tables, write_tables
 from .train import MISSING
 
 __all__ = ["prepare_parser", "run"]
@@ -28,16 +32,18 @@ what the best of the K variants predicted fastest loses on a model's best.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.description = "Hold networks against plain baselines on graphs they were not trained on."
+    parser.description = "Compare networks and plain baselines on graphs they were not trained on."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
     add("--model", action="append", default=[], metavar="MODEL", help="what `etplus train` wrote; can be repeated")
+    add_tables(parser)
     add("--split", choices=SPLITS, default="test", help="which graphs to predict (default: test)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict and print; returns the exit status."""
+    check_outputs([arguments.json, arguments.output], arguments.model)
     train, held = (list(read_dataset(arguments.folder, split)) for split in ("train", arguments.split))
     if not train or not held:
         raise UsageError(f"{arguments.folder}: no graphs in train/ or {arguments.split}/")
@@ -50,11 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
         for file in arguments.model:
             found[Path(file).stem] = predict_graphs(read_trained(file), held)
     measured, models = np.exp(log_times(held)), [graph.model for graph, _ in runs(held)]
-    print(f"{len(measured)} runs of {len(held)} graphs of {len(set(models))} models in {arguments.split}/")
-    print(f"{'':16}{'geomean':>8}{'median':>8}{'mean':>8}{'total':>9}{'tau':>8}{'pairs':>7}{'top 1':>8}{'top 5':>8}")
-    for name, predicted in found.items():
-        one = quality(predicted, measured, models)
-        errors = "".join(f"{e:>8.1%}" for e in (one.errors.geomean, one.errors.median, one.errors.mape))
-        ranks = f"{one.tau:>8.3f}{one.pairs:>7.1%}{one.top1:>8.1%}{one.top5:>8.1%}"
-        print(f"{name[:15]:16}{errors}{one.errors.bias:>+9.1%}{ranks}")
+    qualities = {name: quality(predicted, measured, models) for name, predicted in found.items()}
+    title = f"{len(measured)} runs of {len(held)} graphs of {len(set(models))} models in {arguments.split}/"
+    rows = [
+        [name, *map(share, (one.errors.geomean, one.errors.median, one.errors.mape)), f"{one.errors.bias:+.1%}",
+         number(one.tau, 3), *map(share, (one.pairs, one.top1, one.top5))]
+        for name, one in qualities.items()
+    ]  # fmt: skip
+    heads = ["model", "geomean", "median", "mean", "total", "tau", "pairs", "top 1", "top 5"]
+    plain = {name: asdict(one) for name, one in qualities.items()}
+    write_tables(arguments, render(title, heads, rows, terminal_width()), plain)
     return 0

@@ -1,21 +1,26 @@
-"""`etplus fit`: fit a model of what work takes on linked traces, and tell how wrong it is on work held out."""
+"""`etplus fit`: fit a model of what work takes on linked traces, and show its errors on held-out work."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from ..analysis.devices import read_devices
-from ..converters.convert import open_document
+from ..analysis.tables import Cell, render, share, terminal_width
 from ..predictor.calibration import calibrated
-from ..predictor.costs.crossval import CrossValidation, Score, cross_validate
+from ..predictor.costs.crossval import CrossValidation, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.summary import shortened
 from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import add_json, write_json
+from .parser import hidden_alias
+from .terminal import print_text
 
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
@@ -23,7 +28,7 @@ _KINDS = 12
 _EPILOG = """\
 examples:
   etplus fit rank0.json rank1.json -o model.json
-  etplus fit job.json --iterations 0-19 -o model.json.gz
+  etplus fit job.json --steps 0-19 -o model.json.gz
 
 The table shows errors on groups of work (operator and shapes) that a model was
 not fitted on, in five folds: geometric mean and median of |predicted/measured - 1|,
@@ -37,58 +42,66 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Fit a model of what work takes on linked traces."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et) that etplus wrote")
+    add_inputs(parser, "the model is fitted on all")
     add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
-    add("--iterations", metavar="A-B", help="take only these iterations of each file, from 0")
+    add("--steps", metavar="A-B", help="take only these iterations of each trace, from 0, such as 0-19")
+    hidden_alias(parser, "--iterations", "--steps")
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
+    add_json(parser, "the errors of the cross-validation")
     add("--no-table", action="store_true", help="do not cross-validate")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
-    check_outputs([arguments.output], [*arguments.files, arguments.device_spec])
+    inputs = find_inputs(arguments)
+    check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
-    documents = [open_document(file) for file in arguments.files]
+    documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     keep = arguments.keep_outliers
-    model = fit(documents, iterations=arguments.iterations, devices=own, keep_outliers=keep)
-    model = calibrated(model, documents, arguments.iterations, keep_outliers=keep)
+    model = fit(documents, iterations=arguments.steps, devices=own, keep_outliers=keep)
+    model = calibrated(model, documents, arguments.steps, keep_outliers=keep)
     write_model(model, arguments.output)
     for file, set_apart in zip(model.files, model.outliers, strict=True):
         for line in outlier_lines(set_apart):
             print(f"{shortened(file, 40)}: {line}", file=sys.stderr)
-    if not arguments.no_table:
-        for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
-            if measured:
-                print("\n".join(crossval_lines(title, cross_validate(measured, model.records()))))
+    numbers: dict[str, Any] = {}
+    for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
+        if measured and not arguments.no_table:
+            found = cross_validate(measured, model.records())
+            numbers[title] = {name: asdict(score) for name, score in found.scores().items()}
+            if arguments.json != "-":
+                print_text("\n".join(crossval_lines(title, found, terminal_width())))
+    write_json(arguments.json, {"cross_validation": numbers, "calibration": dict(model.calibration)})
     sys.stdout.flush()
     factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
     print(f"calibration {factors}", f"wrote {arguments.output}", sep="\n", file=sys.stderr)
     return 0
 
 
-def crossval_lines(title: str, found: CrossValidation) -> list[str]:
-    """Tables of a cross-validation, 80 columns: all models, then the kinds that take most time."""
+def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:
+    """Tables of a cross-validation: all models, then the kinds that take most time."""
     scores = found.scores()
     groups = len({one.task.group for one in found.measured})
-    lines = [f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group", *_table(scores)]
     served = [name for name, one in scores.items() if one.count]
     best = min(served, key=lambda name: scores[name].geomean if scores[name].served > 0.5 else 9.0, default="")
-    lines += ["", f"{'kind':44}{'count':>6}{'geomean':>9}  {'total':>7}  best model"]
+    models = [
+        [name, one.count, *map(share, (one.geomean, one.median, one.factor, one.mape)), f"{one.bias:+.1%}"]
+        for name, one in sorted(scores.items(), key=lambda item: item[1].geomean)
+        if one.count
+    ]
+    kinds: list[list[Cell]] = []
     for kind, of in list(found.by_kind().items())[:_KINDS]:
         able = {name: one for name, one in of.items() if one.count}
         if able:
             name = min(able, key=lambda name: able[name].geomean)
             one = able[name]
-            lines.append(f"{shortened(kind, 43):44}{one.count:>6}{one.geomean:>9.1%}  {one.bias:>+7.1%}  {name}")
-    return [*lines, "", f"best over all: {best}", ""]
-
-
-def _table(scores: dict[str, Score]) -> Sequence[str]:
-    lines = [f"{'model':14}{'count':>7}{'geomean':>10}{'median':>10}{'factor':>10}{'mean':>10}{'total':>10}"]
-    for name, one in sorted(scores.items(), key=lambda item: (not item[1].count, item[1].geomean)):
-        if one.count:
-            cells = "".join(f"{value:>10.1%}" for value in (one.geomean, one.median, one.factor, one.mape))
-            lines.append(f"{name:14}{one.count:>7}{cells}{one.bias:>+10.1%}")
-    return lines
+            kinds.append([kind, one.count, share(one.geomean), f"{one.bias:+.1%}", name])
+    head = f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group"
+    heads = ["model", "count", "geomean", "median", "factor", "mean", "total"]
+    return [
+        render(head, heads, models, width), "",
+        render("kinds of work", ["kind", "count", "geomean", "total", "best model"], kinds, width), "",
+        f"best over all: {best}", "",
+    ]  # fmt: skip

@@ -7,14 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-import orjson
-
 from ..linker import LinkReport, link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
-from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from .outputs import add_json, write_json
+from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "report_text", "run", "share"]
 
@@ -26,11 +25,11 @@ every operator with its measured times, every GPU event below the operator that
 launched it. The report goes to standard error.
 """
 _EPILOG = """\
-example:
-  trace-link --et-file et.json --kineto-file kineto.json.gz --exact-match \\
-             --output et_plus.json
+examples:
+  trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
+  etplus link --kineto-file kineto.json.gz -o k_plus.json     # without an ET
 
-exit status: 0 linked; 3 linked less than --min-match (the file is written all
+Exit status: 0 linked; 3 linked less than --min-match (the file is written all
 the same); 2 bad input or usage, nothing written.
 """
 
@@ -41,20 +40,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--et-file",
-        "--chakra-host-trace",
         metavar="FILE",
         help="Execution Trace, .json or .json.gz, - for standard input; without one the nodes are made of the Kineto "
         "trace's own CPU calls",
     )
     add(
         "--kineto-file",
-        "--chakra-device-trace",
         metavar="FILE",
         help="Kineto trace, .json or .json.gz, - for standard input",
     )
-    add("--output", "--output-file", metavar="FILE",
+    add("-o", "--output", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
-        "(default: the first input's name with _plus.json)")  # fmt: skip
+        "(default: the first input's name with _plus.json, in the current folder)")  # fmt: skip
+    hidden_alias(parser, "--output-file", "--output")
     add("--annotation", metavar="NAME",
         help="part of the name of the annotation that ends an iteration "
         f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
@@ -84,7 +82,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="number nodes as the original linker does, old ids kept as et_id",
     )
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
-    add("--report", metavar="FILE", help="write the report as JSON")
+    add_json(parser, "the report")
+    hidden_alias(parser, "--report", "--json")
+    hidden_alias(parser, "--chakra-host-trace", "--et-file")
+    hidden_alias(parser, "--chakra-device-trace", "--kineto-file")
     add("--rank", type=int, metavar="N",
         help="rank of the job that both files are of, where their names do not say it; also put into the default "
         "output name")  # fmt: skip
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("only one of the two files can come from standard input")
     inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
-    check_outputs([output, arguments.report], inputs)
+    check_outputs([output, arguments.json], inputs)
     result = link(
         arguments.et_file,
         arguments.kineto_file,
@@ -120,9 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         jobs=arguments.jobs,
         rank=arguments.rank,
     )
-    if arguments.report is not None:
-        with open_output(arguments.report) as file:
-            file.write(orjson.dumps(result.report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+    write_json(arguments.json, result.report.to_dict())
     if output.endswith((".et", ".et.gz")):
         from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
@@ -144,9 +143,8 @@ def report_text(report: LinkReport, output: str) -> str:
 def _default_output(first: str, rank: int | None) -> str:
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
-    path = Path(first)
-    stem = path.name.removesuffix(".gz").removesuffix(".json")
-    return str(path.with_name(f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"))
+    stem = Path(first).name.removesuffix(".gz").removesuffix(".json")
+    return f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"
 
 
 def share(text: str) -> float:
@@ -156,5 +154,5 @@ def share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 to 1")
     return value

@@ -1,4 +1,4 @@
-"""The commands `etplus` and `trace-link`: a table of subcommands, one way of reporting errors.
+"""The commands `etplus` and `trace-link`: one way of running a command and of reporting errors.
 
 All but the lightest modules are imported within `_reported`, so that an interrupt at any time ends in one line.
 """
@@ -11,36 +11,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import __version__
 from ..trace.errors import EtplusError
+from .terminal import red
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from types import FrameType
 
 __all__ = ["main", "trace_link"]
-
-_COMMANDS = {
-    "link": "join an Execution Trace with a Kineto trace into ET+",
-    "batch": "link all ranks of a job, and report on them together",
-    "convert": "convert ET+ to what simulators and viewers read, and back",
-    "replay": "predict the timeline of ET+ graphs, and what if",
-    "fit": "fit a model of what work takes on linked traces",
-    "predict": "predict the time of a linked trace with a fitted model",
-    "train": "train a network that predicts the times of graphs (needs the extra learn)",
-    "evaluate": "hold networks and plain baselines against graphs they have not seen",
-    "check": "check Chakra traces (.et) before a simulator runs them",
-    "analyze": "tell where the time goes: streams, modules, operators, kernels, overheads",
-    "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
-    "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
-    "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
-    "diff": "two traces side by side, by operator and by kernel",
-    "demo": "link and convert a bundled real pair, and show the report",
-}
-"""Each is a module of this package with `prepare_parser(parser)` and `run(arguments) -> exit status`."""
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -52,71 +32,30 @@ _INTERRUPTED = "interrupted; nothing was written"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `etplus`; returns the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return _reported("etplus", lambda: _parsed(given), alone=arguments is None)
+    return _reported("etplus", "parse", arguments)
 
 
 def trace_link(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `trace-link`, which is `etplus link`."""
-    return _reported("trace-link", lambda: _parsed_link(arguments), alone=arguments is None)
+    return _reported("trace-link", "parse_link", arguments)
 
 
-def _parsed(given: list[str]) -> Namespace:
-    import argparse
-
-    parser = argparse.ArgumentParser(
-        prog="etplus",
-        description="Join PyTorch Execution Traces with Kineto traces and use the result.",
-        epilog="`etplus COMMAND --help` shows a command's options with an example.",
-    )
-    parser.add_argument("--version", action="version", version=f"etplus {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in _COMMANDS.items():
-        sub = commands.add_parser(
-            name, help=summary, add_help=True, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        if given[:1] == [name]:  # the others need not be imported
-            _prepare(name, sub)
-    return parser.parse_args(given)
-
-
-def _parsed_link(given: Sequence[str] | None) -> Namespace:
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="trace-link", formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", action="version", version=f"etplus {__version__}")
-    _prepare("link", parser)
-    parser.set_defaults(command="link")
-    return parser.parse_args(given)
-
-
-def _prepare(command: str, parser: ArgumentParser) -> None:
-    """The command's own options, and what all commands have."""
-    _module(command).prepare_parser(parser)
-    parser.add_argument(
-        "--log-level",
-        default="WARNING",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="DEBUG shows tracebacks",
-    )
-
-
-def _module(command: str):  # type: ignore[no-untyped-def]
-    return import_module(f".{command}", __package__)
-
-
-def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> int:
+def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
     """Parse and run; every exception becomes one line on standard error and an exit status.
 
     Args:
-        alone: the process has nothing else to do.
+        parse: function of the module `parser`.
+        given: the command line; None for that of the process, which then has nothing else to do.
     """
-    level = "WARNING"
+    level, alone = "WARNING", given is None
     with _signals(program, alone) as imported:
         try:
             if alone:
                 _repair_streams()
-            arguments = parse()
+            from . import parser
+
+            words = list(sys.argv[1:] if given is None else given)
+            arguments: Namespace = getattr(parser, parse)(words)
             level = arguments.log_level
             imported()
             return _run(arguments)
@@ -126,11 +65,11 @@ def _reported(program: str, parse: Callable[[], Namespace], *, alone: bool) -> i
                 raise
             if isinstance(lost, BrokenPipeError):
                 return _SIGPIPE
-            line, status = f"error: {_explained(lost)}", _BAD_INPUT
+            line, status = f"{_error()} {_explained(lost)}", _BAD_INPUT
         except KeyboardInterrupt:
             line, status = _INTERRUPTED, _SIGINT
         except Exception as error:
-            line, status = f"error: {_one_line(_explained(error))}", _BAD_INPUT
+            line, status = f"{_error()} {_one_line(_explained(error))}", _BAD_INPUT
             if level == "DEBUG":
                 import logging
 
@@ -145,11 +84,12 @@ def _run(arguments: Namespace) -> int:
     import logging
 
     from ..schemas.transaction import transaction
+    from .parser import command_module
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
     with transaction():
         try:
-            status: int = _module(arguments.command).run(arguments)
+            status: int = command_module(arguments.command).run(arguments)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output is gone, as in `… | head`; files that are whole are kept
             _lost_output()
@@ -249,6 +189,10 @@ def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     """Turn SIGTERM into an exception, so that temporary files are removed."""
     raise SystemExit(_SIGTERM)
+
+
+def _error() -> str:
+    return red("error:", sys.stderr)
 
 
 def _one_line(text: str) -> str:

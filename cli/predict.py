@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import orjson
-
-from ..converters.convert import open_document
+from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped, parse_change
-from ..predictor.summary import shortened
-from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import add_tables, write_tables
+from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "run"]
 
@@ -25,13 +24,13 @@ _EPILOG = """\
 examples:
   etplus predict rank2.json --model model.json
   etplus predict rank2.json rank3.json --rank-couple --model model.json
-  etplus predict job.json --iterations 30-39 --engine overheads --model model.json
+  etplus predict job.json --steps 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
   etplus predict job.json --set batch=128 --model model.json
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
 work is used, and what precedes the iterations asked for. The measured time
-stands beside for comparison.
+is shown for comparison.
 """
 
 
@@ -40,11 +39,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Predict the time of a linked trace with durations from a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et) that etplus wrote")
+    add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job")
+    add_tables(parser)
     add("--model", required=True, metavar="MODEL", help="what `etplus fit` wrote")
     add("--engine", choices=("replay", "overheads"), default="replay",
         help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
-    add("--iterations", metavar="A-B", help="predict only these iterations, from 0")
+    add("--steps", metavar="A-B", help="predict only these iterations, from 0, such as 3 or 30-39")
+    hidden_alias(parser, "--iterations", "--steps")
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
     add("--set", dest="change", metavar="batch=SIZE",
         help="predict for another batch size; batch=32:128 tells the recorded one, too")  # fmt: skip
@@ -52,17 +53,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
-    add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict and print; returns the exit status."""
-    if arguments.rank_couple and arguments.iterations is not None:
-        raise UsageError("--rank-couple takes whole files, no --iterations")
+    if arguments.rank_couple and arguments.steps is not None:
+        raise UsageError("--rank-couple predicts whole traces; leave --steps out")
+    inputs = find_inputs(arguments)
     batch = None if arguments.change is None else parse_change(arguments.change)
-    check_outputs([arguments.json], [*arguments.files, arguments.model])
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model])
     model = read_model(arguments.model)
-    documents = [open_document(file) for file in arguments.files]
+    documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     if arguments.rank_couple:
         done = [
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         done = [
             predict(
-                document, model, engine=arguments.engine, iterations=arguments.iterations, device=arguments.device,
+                document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
                 batch=batch, keep_outliers=arguments.keep_outliers, force=arguments.force,
             )
             for document in documents
@@ -83,67 +84,64 @@ def run(arguments: argparse.Namespace) -> int:
         one.to_dict() | {"damage": [sentence for document in of for sentence in document.damage]}
         for one, of in zip(done, made_of, strict=True)
     ]
-    numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if arguments.json is not None:
-        with open_output(arguments.json) as out:
-            out.write(numbers)
-    if arguments.json != "-":
-        print("\n\n".join("\n".join(_lines(one)) for one in done))
+    text = "\n\n".join(_text(one, terminal_width()) for one in done)
+    write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
     return 0
 
 
-def _lines(one: Prediction) -> Sequence[str]:
-    measured, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
+def _text(one: Prediction, width: int) -> str:
+    """The tables of one prediction."""
+    recorded, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
     other = " (other shapes or device)" if one.changed else ""
     sizes = [f" at batch {size}" for size in (one.shapes[0].to, one.shapes[0].was)] if one.shapes else ["", other]
-    lines = [
-        shortened(one.file, 79),
-        f"{'engine ' + one.engine:44}{'time':>14}{'':2}{against:>18}",
-        f"{'predicted' + sizes[0]:44}{_us(one.predicted_ns)}  {_against(one, one.predicted_ns)}",
-        f"{measured + sizes[1]:44}{_us(one.measured_ns)}",
+    rows = [
+        [f"predicted{sizes[0]}", _us(one.predicted_ns), _against(one, one.predicted_ns)],
+        [f"{recorded}{sizes[1]}", _us(one.measured_ns), None],
     ]
     if one.unhindered is not None:
         predicted, alone = one.unhindered
-        lines += [
-            f"{'  without waiting for other ranks, predicted':44}{_us(predicted)}"
-            + (f"  {predicted / alone - 1:>+18.2%}" if alone else ""),
-            f"{'  the same, measured':44}{_us(alone)}",
-        ]
-    lines += [f"{'  ' + name:44}{_us(ns)}  {_against(one, ns)}" for name, ns in one.baselines.items()]
-    lines += one.base.to_lines()
-    lines += outlier_lines(one.set_apart)
-    lines += ["", f"{'op':32}{'count':>6}{'predicted':>12}{measured:>12}  by"]
-    for row in one.rows[:_ROWS]:
-        times = f"{row.predicted_ns / 1000:>12,.0f}{row.measured_ns / 1000:>12,.0f}"
-        lines.append(f"{shortened(row.op, 31):32}{row.count:>6}{times}  {shortened(row.how[0], 15)}")
+        change = f"{predicted / alone - 1:+.2%}" if alone else None
+        rows.append(["predicted without waiting for other ranks", _us(predicted), change])
+        rows.append(["measured without waiting for other ranks", _us(alone), None])
+    rows += [[name, _us(ns), _against(one, ns)] for name, ns in one.baselines.items()]
+    lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
+    lines += rewrap([*one.base.to_lines(), *outlier_lines(one.set_apart)], width, " " * 11)
+    lines += ["", _ops(one, recorded, width)]
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
-    if one.unknown:
-        lines.append(f"{one.unknown:.1%} of the timed edges have no counterpart in the model and count nothing")
-    return [*lines, *(line for shapes in one.shapes for line in _shapes(shapes)), *one.notes]
+    notes = [f"{one.unknown:.1%} of the timed edges have no counterpart in the model: no time"] if one.unknown else []
+    lines += rewrap(notes, width, "")
+    lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
+    return "\n".join([*lines, *rewrap(one.notes, width, "")])
 
 
-def _against(one: Prediction, ns: int) -> str:
+def _ops(one: Prediction, recorded: str, width: int) -> str:
+    rows = [
+        [row.op, row.count, number(row.predicted_ns / 1000, 0), number(row.measured_ns / 1000, 0), row.how[0]]
+        for row in one.rows[:_ROWS]
+    ]
+    return render("operators", ["op", "count", "predicted µs", f"{recorded} µs", "by"], rows, width)
+
+
+def _against(one: Prediction, ns: int) -> str | None:
     if not one.measured_ns:
-        return ""
-    return f"{ns / one.measured_ns:>17.3f}×" if one.shapes else f"{ns / one.measured_ns - 1:>+18.2%}"
+        return None
+    return f"{ns / one.measured_ns:.3f}×" if one.shapes else f"{ns / one.measured_ns - 1:+.2%}"
 
 
-def _shapes(shapes: Reshaped) -> Sequence[str]:
+def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    lines = [f"batch {shapes.was} to {shapes.to}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
-    if shapes.underived:
-        count, share = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
-        lines.append(f"{count} calls, {share:.1%} of the time, keep shapes that could not be re-derived:")
-        lines.append(f"  {'op':50}{'count':>8}{'begins':>8}{'time':>8}")
-        lines += [
-            f"  {shortened(one.op, 48):50}{one.count:>8}{one.first or '':>8}{one.share:>8.1%}"
-            for one in shapes.underived[:_ROWS]
-        ]
+    said = [f"batch {shapes.was} to {shapes.to}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    if not shapes.underived:
+        return rewrap(said, width, "")
+    count, of_time = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
+    title = f"{count} calls, {of_time:.1%} of the time, keep shapes that could not be re-derived:"
+    rows = [[one.op, one.count, one.first, share(one.share)] for one in shapes.underived[:_ROWS]]
+    lines = [*rewrap(said, width, ""), render(title, ["op", "count", "begins", "time"], rows, width)]
     if len(shapes.underived) > _ROWS:
-        lines.append(f"  and {len(shapes.underived) - _ROWS} more operators; all with --json")
+        lines.append(f"and {len(shapes.underived) - _ROWS} more operators; all with --json")
     return lines
 
 
-def _us(ns: int) -> str:
-    return f"{ns / 1000:>11,.1f} us"
+def _us(ns: int) -> str | None:
+    return number(ns / 1000)

@@ -21,6 +21,7 @@ Masked with {MASK.decode()} are the values of what is named like a secret (*TOKE
 *CREDENTIAL*, *AUTH*, ...): members of objects and all they hold, "NAME=value" and "--name value" in strings, and
 passwords in URLs. All else keeps its bytes. A secret under a name that does not say so is not found: look at the header
 before you publish a trace.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 

@@ -9,24 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from msgspec.structs import asdict
 
+from ..analysis.tables import number, render, rewrap, terminal_width
 from ..converters.chrome import write_chrome
-from ..converters.convert import open_document
 from ..predictor.base_error import BaseError
 from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
+from ..predictor.lags import step_range
 from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
 from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
 from ..predictor.summary import shortened, summarize
 from ..predictor.timeline import predicted_documents
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
-from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import add_tables, write_tables
+from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "run"]
 
@@ -43,12 +45,11 @@ examples:
   etplus replay et_plus.json
   etplus replay et_plus.json --what-if 'kernel:name~gemm*0.5' --chrome t.json
   etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
-  etplus replay et_plus.json --predict-iteration 3
+  etplus replay et_plus.json --steps 3
 
-FILEs are ET+ (.json, .json.gz) or Chakra traces that etplus wrote (.et).
-Without an Execution Trace, make the ET+ with `trace-link --kineto-file K`.
+A Chakra trace has to be one that etplus wrote. Of a Kineto trace alone its own
+CPU calls are the operators.
 """
-_DIGITS = 9
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -56,29 +57,31 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     grammar = "".join(f"  {line}\n" for line in GRAMMAR.splitlines())
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG.format(grammar=grammar)
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="ET+ files, or Chakra files (.et); several are ranks of a job")
+    add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
+    add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks as one: collectives wait for the last rank")
-    add("--predict-iteration", metavar="K",
-        help="predict iteration K (from 0) from the times of the others; all for each in turn")  # fmt: skip
+    add("--steps", metavar="A-B",
+        help="predict these iterations (from 0: 3, 2-5, or all), each from the times of the others")  # fmt: skip
+    hidden_alias(parser, "--predict-iteration", "--steps")
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
     add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
-    add("--json", metavar="FILE", help="write the numbers as JSON; - for standard output, instead of the table")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print; returns the exit status."""
     what_ifs = [parse_what_if(text) for text in arguments.what_if]
-    if arguments.predict_iteration is not None and (what_ifs or arguments.rank_couple or arguments.chrome is not None):
-        raise UsageError("--predict-iteration goes with --json alone")
-    check_outputs([arguments.json, arguments.chrome], arguments.files)
-    graphs = [_graph(file) for file in arguments.files]
+    if arguments.steps is not None and (what_ifs or arguments.rank_couple or arguments.chrome is not None):
+        raise UsageError("--steps cannot be combined with --what-if, --rank-couple or --chrome")
+    inputs = find_inputs(arguments)
+    check_outputs([arguments.json, arguments.output, arguments.chrome], input_files(inputs))
+    graphs = [_graph(trace) for trace in read_inputs(inputs)]
     warn_of_damage(graph.document for graph in graphs)
-    if arguments.predict_iteration is not None:
-        held = [_held_out(graph, arguments.predict_iteration, arguments.keep_outliers) for graph in graphs]
+    if arguments.steps is not None:
+        held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
         plain = [_held_dict(of, one) for of in held for one in of.iterations]
-        _put(arguments.json, plain, "\n".join(_held_lines(held)))
+        write_tables(arguments, _held_text(held, terminal_width()), _one_or_all(plain))
         return 0
     jobs = [couple(graphs)] if arguments.rank_couple else graphs
     results = []
@@ -97,13 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
         summary.to_dict() | {"damage": [sentence for one in result.graph.documents for sentence in one.damage]}
         for result, summary in results
     ]
-    _put(arguments.json, plain, "\n\n".join(summary.to_text() for _, summary in results))
+    write_tables(
+        arguments, "\n\n".join(summary.to_text(terminal_width()) for _, summary in results), _one_or_all(plain)
+    )
     return 0
 
 
-def _graph(file: str) -> ReplayGraph:
-    document = open_document(file)
-    return build_graph(replace(document, file=Path(document.file).name))
+def _graph(trace: Trace) -> ReplayGraph:
+    return build_graph(replace(trace, file=Path(trace.file).name))
 
 
 @dataclass(frozen=True)
@@ -121,11 +125,11 @@ def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     """Predictions of one iteration, or of all that are like each other."""
     constants, found = fit_constants(graph), find_iterations(graph.document)
     set_apart = () if keep_outliers else found.outliers
-    chosen = [k for k in range(len(found)) if k not in {one.iteration for one in set_apart}]
-    if which != "all":
-        if not which.removeprefix("-").isdecimal() or len(which) > _DIGITS:
-            raise UsageError(f"--predict-iteration {which!r}: a number from 0, or all")
-        chosen = [int(which)]
+    if which == "all":
+        chosen = [k for k in range(len(found)) if k not in {one.iteration for one in set_apart}]
+    else:
+        low, high = step_range(graph.document, which, len(found))
+        chosen = list(range(low, high + 1))
     done = [predict_iteration(graph, k, constants, keep_outliers=keep_outliers) for k in chosen]
     return _HeldOut(graph.document.file, graph.document.damage, BaseError.of(replay(graph, constants)), done, set_apart)
 
@@ -140,26 +144,28 @@ def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _held_lines(files: Sequence[_HeldOut]) -> list[str]:
-    lines = [f"{'iteration':30}{'predicted':>16}{'measured':>16}{'error':>9}{'spread':>9}"]
+def _held_text(files: Sequence[_HeldOut], width: int) -> str:
     held = [one for of in files for one in of.iterations]
-    for one in held:
-        name = shortened(f"{one.index} {one.label}", 29)
-        lines.append(f"{_held_line(name, one.predicted_ns, one.measured_ns)}{100 * one.spread:>8.2f}%")
+    rows = [
+        [*_held_row(f"{one.index} {one.label}", one.predicted_ns, one.measured_ns), f"{one.spread:.2%}"] for one in held
+    ]
     if len(held) > 1:
         total = sum(one.predicted_ns for one in held), sum(one.measured_ns for one in held)
-        lines.append(_held_line("all together", *total))
+        rows.append([*_held_row("all together", *total), None])
+    heads = ["iteration", "predicted µs", "measured µs", "error", "spread"]
+    lines = [render("iterations, each from the others", heads, rows, width)]
+    if len(held) > 1:
         lines.append(f"median error {float(np.median([abs(one.error) for one in held])):.2%}")
     lines.append("spread: (longest - shortest) / median of these iterations as measured")
     for of in files:
-        lines += [shortened(of.file, 79)] if len(files) > 1 else []
+        lines += [shortened(of.file, width)] if len(files) > 1 else []
         lines += [*of.base.to_lines(), *outlier_lines(of.set_apart)]
-    return lines
+    return "\n".join([lines[0], *rewrap(lines[1:], width, " " * 11)])
 
 
-def _held_line(name: str, predicted_ns: int, measured_ns: int) -> str:
-    error = 100 * (predicted_ns / measured_ns - 1) if measured_ns else 0.0
-    return f"{name:30}{predicted_ns / 1000:>13,.1f} us{measured_ns / 1000:>13,.1f} us{error:>+8.2f}%"
+def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None]:
+    error = predicted_ns / measured_ns - 1 if measured_ns else 0.0
+    return [name, number(predicted_ns / 1000), number(measured_ns / 1000), f"{error:+.2%}"]
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
@@ -175,11 +181,6 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, s
     return documents, titles
 
 
-def _put(file: str | None, plain: list[dict[str, Any]], text: str) -> None:
-    """Write the numbers where asked, one object or a list of several; the table goes to standard output."""
-    numbers = orjson.dumps(plain if len(plain) > 1 else plain[0], option=orjson.OPT_INDENT_2) + b"\n"
-    if file is not None:
-        with open_output(file) as out:
-            out.write(numbers)
-    if file != "-":
-        print(text)
+def _one_or_all(plain: list[dict[str, Any]]) -> Any:
+    """One object, or a list of several."""
+    return plain if len(plain) > 1 else plain[0]

@@ -9,11 +9,11 @@ from ..analysis.devices import read_devices
 from ..analysis.job import check_job, job_trace
 from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
-from ..converters.open import load
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import print_warnings, warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
 
 __all__ = ["prepare_parser", "run"]
 
@@ -21,9 +21,11 @@ _EPILOG = """\
 examples:
   etplus report et_plus.json.gz -o report.html
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
+  etplus report linked -o job.html                        # the folder that etplus batch wrote
   etplus report kineto.json.gz -o report.html --iteration-annotation train_step
 
-The page holds all it needs and loads nothing from the network. FILE is ET+ or a Kineto trace, gzipped or not.
+The page holds all it needs and loads nothing from the network.
+
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
@@ -33,7 +35,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline, overheads."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="ET+ or Kineto trace; several are the ranks of a job")
+    add_inputs(parser, "several are the ranks of a job")
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
@@ -43,15 +45,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
-    check_outputs([arguments.output], arguments.files)
+    inputs = find_inputs(arguments)
+    check_outputs([arguments.output], [*input_files(inputs), arguments.device_spec])
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     ranks, job = [], []
-    for file in arguments.files:
-        trace = load(file, progress=True)
+    for trace in read_inputs(inputs):
         analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
-        ranks.append(rank_report(analysis, len(arguments.files)))
+        ranks.append(rank_report(analysis, len(inputs)))
         job.append(job_trace(trace))
         warn_of_damage([trace])
     warnings = check_job(job)

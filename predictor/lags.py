@@ -21,7 +21,7 @@ from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayG
 from .iterations import Iterations, find_iterations
 from .outliers import Outlier
 
-__all__ = ["Chosen", "LagTable", "Places", "fit_lags", "iterations_of", "places", "transfer_key"]
+__all__ = ["Chosen", "LagTable", "Places", "fit_lags", "iterations_of", "places", "step_range", "transfer_key"]
 
 _TIMED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
 _HOST_KINDS = (HOST, HANDOFF)
@@ -100,7 +100,7 @@ def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -
         if wanted is not None:
             raise
         return Chosen(np.where(document.timed, 0, -1), np.zeros(1, np.int64))
-    low, high = (0, len(found) - 1) if wanted is None else _range(document, wanted, len(found))
+    low, high = (0, len(found) - 1) if wanted is None else step_range(document, wanted, len(found))
     outliers = () if keep_outliers else found.outliers
     set_apart = tuple(one for one in outliers if low <= one.iteration <= high)
     if wanted is None and not set_apart:
@@ -114,8 +114,15 @@ def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -
     return Chosen(np.where(np.isin(found.of_row, index), found.of_row, -1), index, found, set_apart)
 
 
-def _range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
-    """First and last iteration of a text such as "0-19"."""
+def step_range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
+    """First and last iteration of a text such as "0-19".
+
+    Args:
+        count: iterations of the document.
+
+    Raises:
+        UsageError: not such a text, or not such iterations.
+    """
     first, _, last = wanted.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
         raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")

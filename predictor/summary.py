@@ -1,4 +1,4 @@
-"""What a replay tells, as numbers (`to_dict`) and as a table of 80 columns (`to_text`)."""
+"""What a replay shows, as numbers (`to_dict`) and as tables (`to_text`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..analysis.tables import render, rewrap
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
@@ -21,9 +22,7 @@ from .replay import Replay, Unexplained
 
 __all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
 
-_WIDTH = 80
 _TOP = 8
-_NAME = 39
 
 
 @dataclass(frozen=True)
@@ -128,34 +127,23 @@ class Summary:
             }  # fmt: skip
         return plain
 
-    def to_text(self) -> str:
-        """One screen, 80 columns."""
-        return "\n".join(line for part in self._parts() for line in part)
+    def to_text(self, width: int = 80) -> str:
+        """One screen of text, of lines of at most `width` columns."""
+        lines = (line for part in self._parts(width) for text in part for line in text.split("\n"))
+        return "\n".join(rewrap(lines, width, " " * 11))
 
-    def _parts(self) -> Iterator[list[str]]:
+    def _parts(self, width: int) -> Iterator[list[str]]:
         gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
-        yield textwrap.wrap(_printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), _WIDTH)
+        yield textwrap.wrap(_printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), width)
         for one in dict.fromkeys(self.constants) if self.gpu_events else ():
             limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
             yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
             if one.clock_skew_ns:
                 yield [f"           the clocks of host and device differ by {_us(one.clock_skew_ns)} or more"]
-        yield [f"{'':24}{'predicted' if self.before_ns is None else 'changed':>16}{'measured':>16}"]
-        error = f"{100 * self.error:>+10.2f}%" if self.before_ns is None else ""
-        yield [_row("makespan", self.predicted_ns, self.measured_ns) + error]
-        if self.start_error_ns is not None and self.before_ns is None:
-            share = f"{100 * self.start_error:.3f}% of the makespan"
-            yield [f"{'mean kernel-start error':24}{_us(self.start_error_ns):>16}   {share}"]
-        if self.unexplained.count:
-            share = f"   {100 * self.unexplained.share:.3f}% of the makespan"
-            yield [_row("unexplained waits", self.unexplained.ns, None) + share]
-        yield [_row(f"{shortened(lane.name, 18)} busy", lane.busy_ns, lane.measured_busy_ns) for lane in self._shown()]
-        if self.exposed_ns or self.measured_exposed_ns:
-            yield [_row("exposed communication", self.exposed_ns, self.measured_exposed_ns)]
-        yield [_row(name, ns, None) for name, ns in self.bounds.items()]
-        yield _path_lines("critical path", self.path, self.predicted_ns)
+        yield [self._times(width)]
+        yield [_path_text("critical path", self.path, self.predicted_ns, width)]
         if self.path_before is not None and self.before_ns:
-            yield _path_lines("critical path before", self.path_before, self.before_ns, ops=False)
+            yield [_path_text("critical path before", self.path_before, self.before_ns, width, ops=False)]
             yield ["what if    " + _printable("; ".join(self.what_ifs))]
             change = 100 * (self.predicted_ns / self.before_ns - 1)
             yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
@@ -163,7 +151,28 @@ class Summary:
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
         yield self.base.to_lines()
         for note in self.notes:
-            yield textwrap.wrap(_printable(note), _WIDTH, initial_indent="note       ", subsequent_indent=" " * 11)
+            yield textwrap.wrap(_printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
+
+    def _times(self, width: int) -> str:
+        """The table of times, and what the replay is off by."""
+        whatif = self.before_ns is not None
+        off = None if whatif else f"{100 * self.error:+.2f}%"
+        rows: list[list[str | None]] = [["makespan", _number(self.predicted_ns), _number(self.measured_ns), off]]
+        if self.start_error_ns is not None and not whatif:
+            share = f"{100 * self.start_error:.3f}% of it"
+            rows.append(["mean kernel-start error", _number(self.start_error_ns), None, share])
+        if self.unexplained.count:
+            share = f"{100 * self.unexplained.share:.3f}% of it"
+            rows.append(["unexplained waits", _number(self.unexplained.ns), None, share])
+        rows += [
+            [f"{shortened(lane.name, 18)} busy", _number(lane.busy_ns), _number(lane.measured_busy_ns), None]
+            for lane in self._shown()
+        ]
+        if self.exposed_ns or self.measured_exposed_ns:
+            rows.append(["exposed communication", _number(self.exposed_ns), _number(self.measured_exposed_ns), None])
+        rows += [[name, _number(ns), None, None] for name, ns in self.bounds.items()]
+        heads = ["time", "changed µs" if whatif else "predicted µs", "measured µs", "of makespan"]
+        return render("", heads, rows, width)
 
     def _shown(self) -> list[LaneTime]:
         return sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
@@ -279,21 +288,23 @@ def _path_dict(path: CriticalPath) -> dict[str, Any]:
     }
 
 
-def _path_lines(title: str, path: CriticalPath, total: int, *, ops: bool = True) -> list[str]:
+def _path_text(title: str, path: CriticalPath, total: int, width: int, *, ops: bool = True) -> str:
     shares = ", ".join(f"{kind} {100 * ns / max(total, 1):.1f}%" for kind, ns in path.by_kind.items())
-    lines = textwrap.wrap(f"{title}: {shares}", _WIDTH, subsequent_indent=" " * 4)
-    for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]:
-        share = 100 * ns / max(total, 1)
-        lines.append(f"  {share:5.1f}% {_us(ns):>16}  {kind:12} {shortened(name, _NAME)}")
-    return lines
-
-
-def _row(name: str, predicted: int, measured: int | None) -> str:
-    return f"{name:24}{_us(predicted):>16}{'' if measured is None else _us(measured):>16}".rstrip()
+    said = textwrap.wrap(f"{title}: {shares}", width, subsequent_indent=" " * 4)
+    rows = [
+        [name, kind, _number(ns), f"{100 * ns / max(total, 1):.1f}%"]
+        for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]
+    ]
+    table = [render("", ["on the critical path", "kind", "time µs", "share"], rows, width)] if rows else []
+    return "\n".join([*said, *table])
 
 
 def _us(ns: float) -> str:
-    return f"{ns / 1000:,.1f} us"
+    return f"{_number(ns)} µs"
+
+
+def _number(ns: float) -> str:
+    return f"{ns / 1000:,.1f}"
 
 
 def shortened(text: str, width: int) -> str:

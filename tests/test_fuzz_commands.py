@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from etplus.cli.main import _COMMANDS
+from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.registry import exporters
 from mutations import mutate
 from support import TooSlowError, call, fixture_pair, plain, time_limit
@@ -197,4 +197,8 @@ def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_
 
 def test_every_command_is_in_it() -> None:
     """Those that read no trace, or need PyTorch, apart."""
-    assert {command.words.split()[0] for command in COMMANDS.values()} == _COMMANDS.keys() - {"demo", "train"}
+    assert {command.words.split()[0] for command in COMMANDS.values()} == ALL_COMMANDS.keys() - {
+        "demo",
+        "train",
+        "completion",
+    }

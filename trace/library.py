@@ -95,12 +95,12 @@ class Library:
             UsageError: an unknown extension, or the file cannot be written.
             ConvertError: the trace cannot be expressed in that format.
         """
-        from ..converters.convert import EXTENSIONS, convert
+        from ..converters.convert import convert
+        from ..converters.registry import suffixes
 
         trace, name = cast("Trace", self), os.fspath(path).lower()
-        if (name.endswith(_ETPLUS) and not name.removesuffix(".gz").endswith(tuple(EXTENSIONS))) or name.removesuffix(
-            ".gz"
-        ).endswith(".etplus.json"):
+        other = any(name.endswith(suffix) for suffix, form in suffixes().items() if form != "etplus")
+        if name.endswith(_ETPLUS) and not other:
             trace.write(path)
         else:
             convert(trace, path)

@@ -147,7 +147,7 @@ def test_bad_input_is_one_line(arguments: list[str], tmp_path: Path) -> None:
 )  # fmt: skip
 def test_wrong_usage(arguments: list[str]) -> None:
     done = call(*arguments)
-    assert done.returncode == 2 and b"usage: etplus" in done.stderr and b"Traceback" not in done.stderr
+    assert done.returncode == 2 and b"error: " in done.stderr and b"Traceback" not in done.stderr
 
 
 @pytest.mark.slow

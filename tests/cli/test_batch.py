@@ -53,7 +53,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         ([job, "--iteration", "best"], "unknown iteration"),
         ([job, "--manifest", tmp_path / "none.csv"], "no such file"),
         ([job, "--engine", "dask"], "a scheduler belongs to"),
-        ([job, "--ranks", "3-1"], "is no list of ranks"),
+        ([job, "--ranks", "3-1"], "must be a list of ranks"),
     ):
         failed = run("etplus", "batch", *arguments)
         assert failed.returncode == 2 and failed.stdout == b""

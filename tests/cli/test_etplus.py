@@ -1,23 +1,24 @@
-"""`etplus`: the list of commands and the demo."""
+"""`etplus`: the list of commands, help, suggestions, colour, completion, and the demo."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from support import run
+from etplus.cli.main import main
+from etplus.cli.parser import COMMANDS
+from support import command, run
 
 
 def test_help_lists_the_commands() -> None:
     done = run("etplus", "--help")
     text = done.stdout.decode()
     assert done.returncode == 0 and all(name in text for name in ("link", "demo", "check"))
-
-
-@pytest.mark.parametrize("name", ["link", "demo", "check", "analyze", "augment", "diff"])
-def test_help_of_a_command_has_an_example(name: str) -> None:
-    done = run("etplus", name, "--help")
-    assert done.returncode == 0 and b"example" in done.stdout and f"etplus {name}".encode() in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["nonesuch"], ["--nonesuch"]])
@@ -45,3 +46,97 @@ def test_demo_into_no_folder(tmp_path: Path, target: str) -> None:
     done = run("etplus", "demo", "--output", target, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def on_terminal(words: list[str], folder: Path, **environment: str) -> bytes:
+    """What a command shows on a terminal of 80 columns."""
+    pty = pytest.importorskip("pty", reason="pseudo-terminals are of POSIX")
+    master, slave = pty.openpty()
+    base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+    with subprocess.Popen(
+        words, stdout=slave, stderr=slave, stdin=slave, cwd=folder, env=base | {"TERM": "xterm"} | environment
+    ) as process:
+        os.close(slave)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(master, 1 << 16):
+                shown += piece
+        process.wait(60)
+    os.close(master)
+    return shown
+
+
+@pytest.mark.parametrize("words", [["analyze", "none.json"], ["analyze", "--top", "x"], ["nonesuch"]])
+def test_errors_are_coloured_on_a_terminal_that_wants_it(tmp_path: Path, words: list[str]) -> None:
+    coloured = on_terminal([*command("etplus"), *words], tmp_path)
+    assert b"\x1b[1;31merror:\x1b[0m " in coloured
+    for declined in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert b"\x1b" not in on_terminal([*command("etplus"), *words], tmp_path, **declined)
+    assert b"\x1b" not in run("etplus", *words, cwd=tmp_path, env={**os.environ, "TERM": "xterm"}).stderr
+
+
+def test_python_m_etplus(tmp_path: Path) -> None:
+    start = [sys.executable, "-m", "etplus"]
+    shown = subprocess.run([*start, "--version"], capture_output=True, check=False, timeout=60, cwd=tmp_path)
+    assert shown.returncode == 0 and shown.stdout == run("etplus", "--version").stdout != b""
+    failed = subprocess.run([*start, "analyze", "none"], capture_output=True, check=False, timeout=60, cwd=tmp_path)
+    assert failed.returncode == 2 and failed.stderr.startswith(b"etplus: error: none: no such file")
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_is_that_of_the_command_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, shown = [name] if name else [], []
+    for asked in (["help", *words], [*words, "--help"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(asked)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] and f"usage: etplus {name}" in shown[0] and f"  etplus {name}" in shown[0]
+    assert "\nexample" in shown[0]
+    prose = [line for line in shown[0].splitlines() if not line.startswith(" ")]
+    assert max(map(len, prose)) <= 80
+
+
+def test_help_as_a_process() -> None:
+    done = run("etplus", "help", "link")
+    assert done.returncode == 0 and done.stdout == run("etplus", "link", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("anlyze x.json", "analyze"),
+        ("help rprt", "report"),
+        ("analyze x.json --overhead-s o.json", "--overheads"),
+        ("link --kineto-file x --ouput=y", "--output"),
+        ("link --match sequenc", "sequence"),
+    ],
+)
+def test_did_you_mean(words: str, meant: str) -> None:
+    done = run("etplus", *words.split())
+    assert done.returncode == 2 and f"; did you mean {meant}?" in done.stderr.decode()
+    assert b"did you mean" not in run("etplus", "qqqq").stderr
+
+
+def test_levels_in_any_case(tmp_path: Path) -> None:
+    for level in ("debug", "Debug", "DEBUG"):
+        assert b"Traceback" in run("etplus", "diff", "a", "b", "--log-level", level, cwd=tmp_path).stderr
+    assert run("etplus", "diff", "a", "b", "--log-level", "loud").stderr.endswith(b"'WARNING', 'ERROR')\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command_and_its_options(shell: str) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    done = run("etplus", "completion", shell)
+    script = done.stdout.decode()
+    assert done.returncode == 0 and all(name in script for name in COMMANDS)
+    assert "data-dependencies" in script and "predict-iteration" not in script
+    if shutil.which(shell):
+        checked = subprocess.run([shell, "-n"], input=done.stdout, capture_output=True, check=False, timeout=60)
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_completion_without_shtab(tmp_path: Path) -> None:
+    (tmp_path / "shtab.py").write_text("raise ImportError('not here')\n")
+    done = run("etplus", "completion", "bash", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2 and done.stdout == b""
+    assert done.stderr == b"etplus: error: completion needs shtab; install it with: pip install 'etplus[completion]'\n"

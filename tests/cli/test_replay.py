@@ -70,6 +70,8 @@ def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     assert [one["iteration"] for one in held] == list(range(len(held))) and len(held) >= 3
     one = run("etplus", "replay", tmp_path / "plus.json", "--predict-iteration", "1", "--json", "-")
     assert orjson.loads(one.stdout) == held[1]
+    some = run("etplus", "replay", tmp_path / "plus.json", "--steps", "0-1", "--json", "-")
+    assert orjson.loads(some.stdout) == held[:2]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,9 @@ def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     [
         (["--what-if", "nonsense"], "unknown what-if 'nonsense'"),
         (["--rank-couple"], "two ranks or more"),
-        (["--predict-iteration", "x"], "a number from 0, or all"),
-        (["--predict-iteration", "0", "--what-if", "cpu*0"], "goes with --json alone"),
+        (["--steps", "x"], "a number from 0, or a range such as 0-19"),
+        (["--predict-iteration", "x"], "a number from 0, or a range such as 0-19"),
+        (["--steps", "0", "--what-if", "cpu*0"], "--steps cannot be combined with --what-if"),
         (["--json", "no-such-folder/x.json"], "no-such-folder"),
     ],
 )
@@ -88,10 +91,10 @@ def test_wrong_usage_ends_in_one_line(plus: Path, arguments: list[str], problem:
     assert problem in done.stderr.decode() and done.stderr.count(b"\n") == 1
 
 
-def test_what_is_no_et_plus_ends_in_one_line(tmp_path: Path) -> None:
-    et, kineto = fixture_pair("demo/train_cpu")
+def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
+    et, _ = fixture_pair("demo/train_cpu")
     (tmp_path / "empty.json").write_bytes(b'{"schema": "1.0.3", "nodes": []}')
-    for file in (et, kineto, tmp_path / "empty.json", tmp_path / "none.json"):
+    for file in (et, tmp_path / "empty.json", tmp_path / "none.json"):
         done = run("etplus", "replay", file)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
 

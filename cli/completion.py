@@ -1,0 +1,46 @@
+"""`etplus completion`: a script that completes commands, options and file names in a shell."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..trace.errors import UsageError
+
+__all__ = ["prepare_parser", "run"]
+
+_SHELLS = ("bash", "zsh", "fish")
+_FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "PAGE", "PREFIX"}
+_EPILOG = """\
+examples:
+  eval "$(etplus completion bash)"                               # in ~/.bashrc
+  etplus completion zsh > ~/.zfunc/_etplus                       # a folder of $fpath
+  etplus completion fish > ~/.config/fish/completions/etplus.fish
+
+Exit status: 0 printed, 2 shtab is not installed.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Print a completion script for a shell (needs shtab: pip install 'etplus[completion]')."
+    parser.epilog = _EPILOG
+    parser.add_argument("shell", choices=_SHELLS, help="the shell that is to complete")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script; returns the exit status."""
+    try:
+        import shtab
+    except ImportError:
+        raise UsageError("completion needs shtab; install it with: pip install 'etplus[completion]'") from None
+    from .parser import etplus_parser  # with every command's module
+
+    root, commands = etplus_parser()
+    for parser in commands.values():
+        for action in parser._actions:
+            if action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar == "DIR":
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(root, arguments.shell))
+    return 0

@@ -1,0 +1,87 @@
+"""What a command prints or writes: tables for people with -o, numbers for programs with --json."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from ..schemas.files import open_output
+from .terminal import print_text
+
+__all__ = ["add_json", "add_tables", "add_tables_and_switch", "write_json", "write_tables"]
+
+_STDOUT = "-"
+_JSON = "write the numbers as JSON"
+
+
+def add_tables(parser: argparse.ArgumentParser) -> None:
+    """Add -o for the tables, which are printed without it, and --json."""
+    _add_output(parser)
+    parser.add_argument("--json", metavar="FILE", help=f"{_JSON}; - for standard output, in place of the tables")
+
+
+def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
+    """Like `add_tables`, for commands of which --json has always been a switch: without a value it prints.
+
+    Where the word after --json names an input that is there, and no input precedes it, it is taken as one and never
+    replaced: `etplus analyze --json trace.json` prints.
+
+    Args:
+        is_input: whether a word names an input that is there.
+    """
+
+    class Json(argparse.Action):
+        def __call__(
+            self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: Any = None
+        ) -> None:
+            precedes = namespace.files or getattr(namespace, "kineto_file", None) is not None
+            if values != _STDOUT and not precedes and is_input(values):
+                namespace.first_files = [values]
+                values = _STDOUT
+            namespace.json = values
+
+    _add_output(parser)
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const=_STDOUT,
+        action=Json,
+        help=f"{_JSON}; - or nothing for standard output, in place of the tables; FILE follows the inputs",
+    )
+    parser.set_defaults(first_files=[])
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add --json to a command that prints no tables."""
+    parser.add_argument("--json", metavar="FILE", help=f"write {what} as JSON; - for standard output")
+
+
+def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None:
+    """Write tables and numbers where the options of `add_tables` ask for them.
+
+    Args:
+        text: paragraphs, each with its heading.
+        numbers: JSON-ready; not looked at without --json.
+    """
+    write_json(arguments.json, numbers)
+    if arguments.output not in (None, _STDOUT):
+        with open_output(arguments.output) as file:
+            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    elif arguments.json != _STDOUT:
+        print_text(text)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the tables to FILE, do not print them")
+
+
+def write_json(file: str | None, numbers: Any) -> None:
+    """Write JSON-ready values to a file or, for "-", to standard output; do nothing for None."""
+    if file is not None:
+        with open_output(file) as out:
+            out.write(orjson.dumps(numbers, option=orjson.OPT_INDENT_2) + b"\n")

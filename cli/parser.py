@@ -1,0 +1,165 @@
+"""Command lines: the table of commands, one parser a command, suggestions for what is misspelt."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from itertools import groupby
+from textwrap import wrap
+from types import ModuleType
+from typing import Any, NoReturn
+
+from .. import __version__
+from .terminal import red
+
+__all__ = ["COMMANDS", "command_module", "etplus_parser", "hidden_alias", "parse", "parse_link"]
+
+COMMANDS = {
+    "link": "join an Execution Trace with a Kineto trace into ET+",
+    "batch": "link all ranks of a job, and report on them together",
+    "convert": "convert ET+ to what simulators and viewers read, and back",
+    "replay": "predict the timeline of traces, and what if",
+    "fit": "fit a model of what work takes on traces",
+    "predict": "predict the time of a trace with a fitted model",
+    "train": "train a network that predicts the times of graphs (needs the extra learn)",
+    "evaluate": "compare networks and plain baselines on graphs they have not seen",
+    "check": "check Chakra traces (.et) before a simulator runs them",
+    "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
+    "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
+    "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
+    "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
+    "diff": "compare two traces by operator and by kernel",
+    "demo": "link and convert a bundled real pair, and show the report",
+    "completion": "print a script that completes commands and options in a shell",
+}
+"""Each is a module of this package with `prepare_parser(parser)` and `run(arguments) -> exit status`."""
+
+_HELP = "help"
+_EPILOG = """\
+`etplus help COMMAND` shows a command's options with an example.
+
+example:
+  etplus analyze trace.json
+"""
+_CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+
+
+class _Help(argparse.HelpFormatter):
+    """Paragraphs as wide as the terminal; indented lines, such as examples, and headings stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled: list[str] = []
+        for is_prose, group in groupby(text.splitlines(), lambda line: bool(line) and line[0] != " "):
+            lines = list(group)
+            filled += wrap(" ".join(lines), width) if is_prose else lines
+        return "".join(f"{indent}{line}\n" for line in filled)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors suggest what may have been meant."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Help, **options)
+
+    def error(self, message: str) -> NoReturn:
+        if choice := _CHOICES.search(message):
+            message += _suggestion(choice[1], re.findall(r"[^', ]+", choice[2]))
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {message}\n")
+
+    def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse, and refuse what is not known."""
+        arguments, unknown = self.parse_known_args(words)
+        if not unknown:
+            return arguments
+        shown = {
+            option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
+        }
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(unknown[0].partition('=')[0], shown)}")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words that follow `etplus`; only the command's own module is imported.
+
+    Raises:
+        SystemExit: wrong usage, or help was asked for and is printed.
+    """
+    if words[:1] == [_HELP]:
+        words = [*words[1:], "--help"]
+    root, commands = etplus_parser(words[:1])
+    name = words[0] if words else ""
+    if name in commands:
+        arguments = commands[name].parse_all(words[1:])
+        arguments.command = name
+        return arguments
+    if name and not name.startswith("-"):
+        root.error(f"unknown command {name!r}{_suggestion(name, commands)}; `etplus help` lists all")
+    return root.parse_all(words)
+
+
+def parse_link(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words that follow `trace-link`, which is `etplus link`."""
+    parser = _Parser(prog="trace-link")
+    _add_version(parser)
+    _prepare("link", parser)
+    arguments = parser.parse_all(words)
+    arguments.command = "link"
+    return arguments
+
+
+def etplus_parser(prepared: Collection[str] = tuple(COMMANDS)) -> tuple[_Parser, dict[str, _Parser]]:
+    """The parser of `etplus` and those of its commands.
+
+    Args:
+        prepared: the commands whose options are added, which imports their modules.
+    """
+    root = _Parser(
+        prog="etplus",
+        description="Join PyTorch Execution Traces with Kineto traces and use the result.",
+        epilog=_EPILOG,
+    )
+    _add_version(root)
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    found = {name: commands.add_parser(name, help=summary) for name, summary in COMMANDS.items()}
+    commands.add_parser(_HELP, help="show this list, or the options of a command")
+    for name in prepared:
+        if name in found:
+            _prepare(name, found[name])
+    return root, found
+
+
+def hidden_alias(parser: argparse.ArgumentParser, old: str, new: str, **options: Any) -> None:
+    """Accept an option's former name, which help no longer shows; `new` is the option that it stands for."""
+    parser.add_argument(old, dest=new.removeprefix("--").replace("-", "_"), help=argparse.SUPPRESS,
+                        default=argparse.SUPPRESS, **options)  # fmt: skip
+
+
+def command_module(command: str) -> ModuleType:
+    """The module of a command."""
+    return import_module(f".{command}", __package__)
+
+
+def _prepare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The command's own options, and what all commands have."""
+    command_module(command).prepare_parser(parser)
+    parser.add_argument(
+        "--log-level",
+        type=str.upper,
+        default="WARNING",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        metavar="LEVEL",
+        help="debug (shows tracebacks), info, warning or error (default: warning)",
+    )
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--version", action="version", version=f"etplus {__version__}")
+
+
+def _suggestion(word: str, known: Collection[str]) -> str:
+    meant = get_close_matches(word, sorted(known), 1)
+    return f"; did you mean {meant[0]}?" if meant else ""

@@ -1,0 +1,44 @@
+"""Colour on terminals that want it: errors and warnings stand out, headings are bold; plain text everywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+__all__ = ["bold", "print_text", "red", "yellow"]
+
+_RESET = "\033[0m"
+
+
+def red(text: str, stream: TextIO) -> str:
+    """The text in bold red if the stream takes colour."""
+    return _styled(text, "\033[1;31m", stream)
+
+
+def yellow(text: str, stream: TextIO) -> str:
+    """The text in yellow if the stream takes colour."""
+    return _styled(text, "\033[33m", stream)
+
+
+def bold(text: str, stream: TextIO) -> str:
+    """The text in bold if the stream takes colour."""
+    return _styled(text, "\033[1m", stream)
+
+
+def print_text(text: str) -> None:
+    """Print paragraphs, the first line of each of which is its heading."""
+    paragraphs = (paragraph.partition("\n") for paragraph in text.split("\n\n"))
+    print("\n\n".join(f"{bold(first, sys.stdout) if first else ''}{end}{rest}" for first, end, rest in paragraphs))
+
+
+def _styled(text: str, style: str, stream: TextIO) -> str:
+    return f"{style}{text}{_RESET}" if _takes_colour(stream) else text
+
+
+def _takes_colour(stream: TextIO) -> bool:
+    """Whether it is a terminal that knows escape sequences, and the user has not declined them.
+
+    https://no-color.org
+    """
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()

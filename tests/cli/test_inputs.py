@@ -1,0 +1,212 @@
+"""Every command that reads traces takes ET+, Kineto, .et, a pair, a folder and standard input, with equal numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etplus.cli.main import main
+from support import fixture_pair, plain, run
+
+ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
+PAIR = "--et-file et.json --kineto-file kineto.json"
+COMMANDS = {
+    "analyze": "analyze {} --json out/x.json",
+    "report": "report {} -o out/x.html",
+    "replay": "replay {} --json out/x.json",
+    "fit": "fit {} -o out/x.json --json out/y.json",
+    "predict": "predict {} --model model.json --json out/x.json",
+    "convert": "convert {} -o out/x.graphml --json out/y.json",
+    "augment": "augment {} -o out/x.json --json out/y.json",
+}
+WAYS = {
+    "ET+": "plus.json", "pair": PAIR, ".et": "plus.0.et", "folder": "linked", "recordings": "recorded", "batch": "job",
+    "standard input": "-",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One trace in each of `WAYS`; job is what `etplus batch` writes."""
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "et.json").write_bytes(plain(ET))
+    (folder / "kineto.json").write_bytes(plain(KINETO))
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        assert main(["link", *PAIR.split(), "--output", "plus.json", "--jobs", "1"]) == 0
+        assert main(["convert", "plus.json", "-o", "plus.0.et"]) == 0
+        assert main(["fit", "plus.json", "-o", "model.json", "--no-table"]) == 0
+        for name in ("linked", "recorded", "empty", "out"):
+            (folder / name).mkdir()
+        shutil.copy("plus.json", "linked/rank_0.etplus.json")
+        for name in ("et.json", "kineto.json"):
+            shutil.copy(name, f"recorded/rank_0.{name}")
+        assert main(["batch", "recorded", "-o", "job", "--jobs", "1"]) == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def folder(sources: Path, tmp_path: Path) -> Path:
+    """A copy of `sources`."""
+    shutil.copytree(sources, tmp_path / "in")
+    return tmp_path / "in"
+
+
+def without_names(value: Any) -> Any:
+    """The numbers of an output: names of files differ from one way to the other, as does what a link says of itself."""
+    if isinstance(value, dict):
+        names = {"file", "files", "identity", "link", "nodes_from", "outliers", "damage", "et", "kineto", "facts"}
+        return {key: without_names(of) for key, of in value.items() if key not in names}
+    return [without_names(one) for one in value] if isinstance(value, list) else value
+
+
+def outputs(folder: Path, command: str, way: str) -> dict[str, Any]:
+    """What a command writes; from standard input it runs as a process, else here."""
+    words = COMMANDS[command].format(WAYS[way]).split()
+    if way == "standard input":
+        with (folder / "plus.json").open("rb") as file:
+            done = run("etplus", *words, cwd=folder, stdin=file)
+        assert done.returncode == 0, done.stderr.decode()
+    else:
+        assert main(words) == 0
+    found = {}
+    for path in sorted((folder / "out").iterdir()):
+        found[path.name] = without_names(json.loads(path.read_bytes())) if path.suffix == ".json" else path.suffix
+        path.unlink()
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_way_gives_the_same_numbers(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    expected = outputs(folder, command, "ET+")
+    for way in WAYS:
+        if way not in ("ET+", ".et"):
+            assert outputs(folder, command, way) == expected, way
+            assert ("linked  " in capsys.readouterr().err) == (way in ("pair", "recordings"))
+    assert outputs(folder, command, ".et").keys() == expected.keys()
+
+
+def test_diff_of_two_ways(folder: Path) -> None:
+    for words in ("plus.json linked", f"{PAIR} job", "- kineto.json", "kineto.json plus.0.et"):
+        with (folder / "plus.json").open("rb") as file:
+            done = run("etplus", "diff", *words.split(), "--json", cwd=folder, stdin=file)
+        found = json.loads(done.stdout)
+        assert done.returncode == 0 and found["total_a"] == found["total_b"] > 0, words
+
+
+@pytest.mark.parametrize("command", ["analyze", "report", "replay", "convert", "augment"])
+def test_a_kineto_trace_alone(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    written = []
+    for way in ("kineto.json", "--kineto-file kineto.json"):
+        assert main(COMMANDS[command].format(way).split()) == 0
+        written.append({path.name: path.read_bytes() for path in Path("out").iterdir()})
+    assert written[0] == written[1] != {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("analyze", "no trace was given; give a FILE, a folder, or --et-file and --kineto-file"),
+        ("replay --et-file et.json", "--et-file et.json: --kineto-file is missing"),
+        ("analyze empty", "empty: no ET+, Kineto or Chakra trace among 0 files"),
+        ("report - -", "standard input (-) can be one trace only"),
+        ("analyze - --et-file et.json --kineto-file -", "standard input (-) can be one trace only"),
+        ("diff plus.json", "1 trace was given; give 2"),
+        ("diff plus.json linked job", "3 traces were given; give 2"),
+        ("augment plus.json linked -o out/x.json", "2 traces were given; give 1"),
+        ("augment plus.json", "no output was given"),
+        ("analyze linked --json linked/rank_0.etplus.json", "would replace an input"),
+        (f"replay {PAIR} --json et.json", "would replace an input"),
+        ("analyze plus.json --json - -o -", "standard output (-) can take one output only"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    folder: Path, words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(words.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1 and message in shown.err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_what_of_a_folder_is_left_out_is_named(folder: Path) -> None:
+    shutil.copy(folder / "plus.0.et", folder / "linked")
+    shutil.copy(folder / "kineto.json", folder / "linked")
+    done = run("etplus", "analyze", "linked", cwd=folder)
+    told = "warning: linked: its 1 ET+ are read, its 1 Chakra traces and 1 recorded traces are not"
+    assert done.returncode == 0 and told in done.stderr.decode()
+    report = json.loads((folder / "job" / "job_report.json").read_bytes())
+    report["ranks"].append({"rank": 1, "status": "failed", "reason": "no such file", "output": ""})
+    (folder / "job" / "job_report.json").write_text(json.dumps(report))
+    done = run("etplus", "analyze", "job", cwd=folder)
+    assert done.returncode == 0 and b"rank 1 (no such file) was not linked and is left out" in done.stderr
+
+
+def test_ranks_of_a_folder_are_in_order_of_their_numbers(folder: Path) -> None:
+    for rank in (10, 9, 2):
+        shutil.copy(folder / "plus.json", folder / "empty" / f"rank_{rank}.etplus.json")
+    numbers = json.loads(run("etplus", "analyze", "empty", "--json", cwd=folder).stdout)
+    files = [Path(one["file"]).name for one in numbers["traces"]]
+    assert files == [f"rank_{rank}.etplus.json" for rank in (2, 9, 10)]
+
+
+def test_json_without_a_value_prints_and_replaces_nothing(folder: Path) -> None:
+    """`--json` was a switch in these commands: a word after it that is an input stays one."""
+    before = (folder / "plus.json").read_bytes()
+    for words in ("analyze --json plus.json", "analyze plus.json --json", "analyze plus.json --json -"):
+        assert json.loads(run("etplus", *words.split(), cwd=folder).stdout)["traces"]
+    for words in ("diff --json plus.json kineto.json", "check --json plus", "check plus --json"):
+        assert json.loads(run("etplus", *words.split(), cwd=folder).stdout), words
+    assert (folder / "plus.json").read_bytes() == before
+    for words in ("analyze plus.json --json out/n.json", "analyze --json out/n.json plus.json"):
+        done = run("etplus", *words.split(), cwd=folder)
+        assert done.stdout.startswith(b"file    plus.json") and json.loads((folder / "out/n.json").read_bytes())
+        (folder / "out/n.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "words", ["analyze plus.json", "diff plus.json kineto.json", "replay plus.json", "check plus",
+              "predict plus.json --model model.json"]
+)  # fmt: skip
+def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> None:
+    printed = run("etplus", *words.split(), cwd=folder)
+    written = run("etplus", *words.split(), "-o", "out/tables.txt", cwd=folder)
+    assert written.stdout == b"" and (folder / "out" / "tables.txt").read_bytes() == printed.stdout != b""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "link --et-file et.json --kineto-file kineto.json -o out/x.json", "batch recorded -o out/b",
+        "evaluate set --split valid",
+    ],
+)  # fmt: skip
+def test_json_of_the_other_commands(folder: Path, words: str) -> None:
+    for split in ("train", "valid"):
+        (folder / "set" / split).mkdir(parents=True)
+        assert main(["convert", str(folder / "plus.json"), "-o", str(folder / "set" / split / "a.npz")]) == 0
+    done = run("etplus", *words.split(), "--json", "-", cwd=folder)
+    assert done.returncode == 0 and json.loads(done.stdout), done.stderr
+    assert run("etplus", *words.split(), "--json", "out/n.json", cwd=folder).returncode == 0
+    assert json.loads((folder / "out" / "n.json").read_bytes())
+
+
+def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> None:
+    done = run("trace-link", "--et-file", "../et.json", "--kineto-file", "../kineto.json", cwd=folder / "out")
+    assert done.returncode == 0 and done.stderr.endswith(b"wrote   et_plus.json\n")
+    assert [path.name for path in (folder / "out").iterdir()] == ["et_plus.json"]
+    assert not (folder / "et_plus.json").exists()
