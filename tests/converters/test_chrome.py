@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.reading import read_trace
 from etplus.analysis.roofline import work_of_events
 from etplus.converters.chrome import ChromeTrace, write_chrome
+from etplus.converters.open import load as read_trace
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
@@ -146,11 +146,11 @@ def test_overlaps_zero_lengths_and_names(tmp_path: Path) -> None:
 def device_table(trace: Trace, wanted: Collection[int] | None = None) -> Counter[tuple[Any, ...]]:
     """Number and total duration of the events of each kernel, with the names of the operators that launched them."""
     gpu, table = trace.gpu, Counter[tuple[Any, ...]]()
-    for i, source in enumerate(gpu.source.tolist()):
-        if wanted is None or source in wanted:
+    for i, event in enumerate(trace.kineto_event[gpu.source].tolist()):
+        if wanted is None or event in wanted:
             category = trace.categories[gpu.category[i]]
-            call = trace.name_of(trace.calls.name[gpu.call[i]]) if gpu.call[i] >= 0 else ""
-            key = (category, trace.name_of(gpu.name[i]), int(gpu.device[i]), int(gpu.stream[i]), call)
+            call = trace.name_at(trace.calls.name[gpu.call[i]]) if gpu.call[i] >= 0 else ""
+            key = (category, trace.name_at(gpu.name[i]), int(gpu.device[i]), int(gpu.stream[i]), call)
             table[(*key, "count")] += 1
             table[(*key, "ns")] += max(int(gpu.dur[i]), 1)
     return table
@@ -179,7 +179,7 @@ def test_it_is_read_like_the_kineto_trace_it_came_from(name: str, tmp_path: Path
 def test_it_links_with_the_execution_trace_again(tmp_path: Path) -> None:
     et, _ = fixture_pair(NAME)
     plus, converted = linked(NAME).to_dict(), tmp_path / "trace.json"
-    linked(NAME).document.write(tmp_path / "plus.json")
+    linked(NAME).write(tmp_path / "plus.json")
     done = run("etplus", "convert", tmp_path / "plus.json", converted, "--to", "chrome")
     assert done.returncode == 0, done.stderr
     done = run("trace-link", "--et-file", et, "--kineto-file", converted, "--output-file", tmp_path / "again.json")

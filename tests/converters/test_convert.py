@@ -176,7 +176,6 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["{json}", "out", "--host", "x"], "argument --host: invalid choice: 'x'"),
         (["none.json", "out.et"], "none.json: no such file"),
         (["none.et", "out.json", "--to", "json"], "none.et: cannot be read"),
-        (["{dir}", "out.et"], "is a directory"),
         (["{json}", "no/such/folder/out.et"], "cannot be written"),
         (["{json}", "g.dot", "--to", "dot", "--subtree", "nothing"], "no node has the id or name 'nothing'"),
         (["{json}", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes make no graph"),

@@ -14,7 +14,6 @@ from etplus.predictor.host_time import blocking_copies
 from etplus.predictor.points import Points
 from etplus.predictor.replay import build_graph
 from etplus.predictor.waits import blocking_copies as blocking_edges
-from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 from support import Document, assert_valid, gpu_traces, kineto_document
 
@@ -40,7 +39,7 @@ def linked(*events: Document) -> tuple[Document, Trace]:
     op = {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 0, "dur": 1, "args": {}}
     result = link(None, orjson.dumps(kineto_document([op, *events])))
     assert_valid(result.to_dict())
-    return result.to_dict(), read_etplus(result)
+    return result.to_dict(), result
 
 
 def edges(document: Trace, kind: str) -> Named:

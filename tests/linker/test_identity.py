@@ -17,6 +17,7 @@ from etplus.linker.ranks import INIT, file_rank, group_ranks, rank_of_et, rank_o
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.kinds import CERTAIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import (
@@ -67,7 +68,7 @@ def with_pid(et: Document, kineto: Document) -> tuple[Document, Document]:
 def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:
     """The report of two documents that have no names."""
     result = link(orjson.dumps(et), orjson.dumps(kineto), **options)
-    assert result.report.ops["certain"] == np.count_nonzero(result.certain)
+    assert result.report.ops["certain"] == np.count_nonzero(result.link == CERTAIN)
     return result.report
 
 
