@@ -33,8 +33,8 @@ BAR_SECONDS, BAR_MEGABYTES = 10, 2000
 _PAUSE_NS = 100_000
 _SHIFTED = ("id", "parent", "inter_thread_dep", "correlation")
 _TILED = (
-    "start", "end", "kind", "structural", "name", "category", "dur", "exclusive", "rf_id", "fw_parent", "seq_id",
-    "scope", "fw_tid", "thread", "stream", "device", "kineto_event",
+    "kind", "structural", "name", "category", "dur", "exclusive", "rf_id", "fw_parent", "seq_id",
+    "scope", "fw_tid", "thread", "link", "stream", "device", "kineto_event",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ import orjson
 from etplus.linker import link
 from etplus.linker.ranks import file_rank
 from etplus.schemas.files import load
+from etplus.trace.kinds import CERTAIN, CPU
 from etplus.trace.trace import Trace
 
 __all__ = ["BEGIN", "END", "Line", "Table", "cpu_scores", "cpu_tables", "markdown", "other_tables", "strip"]
@@ -132,8 +133,9 @@ def cpu_scores() -> list[Score]:
 
 def _score(known: dict[str, Any], variant: str, result: Trace) -> Score:
     truth = {int(node): event for node, (event, _) in known["links"].items()}
-    document, right, certain_right, certain = result, 0, 0, 0
-    columns = (document.et.id.tolist(), document.kineto_event.tolist(), document.certain.tolist())
+    right, certain_right, certain = 0, 0, 0
+    nodes = result.kind == CPU
+    columns = (of[nodes].tolist() for of in (result.id, result.kineto_event, result.link == CERTAIN))
     for node, event, is_certain in zip(*columns, strict=True):
         right += event >= 0 and truth.get(node) == event
         certain += event >= 0 and is_certain

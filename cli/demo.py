@@ -65,7 +65,7 @@ def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
         >>> print("\\n".join(kernel_tree(trace.kernels[:1])))  # doctest: +SKIP
           aten::linear [4, 8] [8, 8] [8]
             aten::addmm [8] [4, 8] [8, 8]
-              | ampere_sgemm_128x64_tn                         113.9 us
+              | ampere_sgemm_128x64_tn                         113.9 µs
     """
     shown: list[int] = []
     for _, group in groupby(events, key=lambda event: event.op.index if event.op else -1):
@@ -78,7 +78,7 @@ def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
             yield _shortened("  " * (depth + 1) + f"{path[depth].name} {shapes}".rstrip())
         for event in launched if path else ():
             name = _shortened("  " * (len(path) + 1) + f"| {event.name}")
-            yield f"{name:{_WIDTH}} {event.duration_ns / 1000:8,.1f} us"
+            yield f"{name:{_WIDTH}} {event.duration_ns / 1000:8,.1f} µs"
 
 
 def _path(op: Op | None) -> list[Op]:

@@ -38,7 +38,7 @@ def load(source: Source, *, progress: bool = False) -> Trace:
 
     Example:
         >>> load("kineto.json.gz").kernels[0]  # doctest: +SKIP
-        <kernel ampere_sgemm_128x64_tn 12.3 us>
+        <kernel ampere_sgemm_128x64_tn 12.3 µs>
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
         return read_et(source)

@@ -134,7 +134,7 @@ class LinkReport:
             for k, n in self.dependencies["contradicted"].items()
         ]
         if skew := self.dependencies.get("clock_skew_ns"):
-            lines.append(("", f"the clocks of host and device differ by {skew / 1000:.1f} us or more"))
+            lines.append(("", f"the clocks of host and device differ by {skew / 1000:.1f} µs or more"))
         for title, sentences in (
             ("run", [] if self.identity is None else self.identity.sentences),
             ("window", self.windows["notes"]),

@@ -138,7 +138,7 @@ class Op(View):
 
     def __repr__(self) -> str:
         shapes = f" {list(map(list, self.shapes))}" if self.shapes else ""
-        return f"<{self.kind} {self.name}{shapes} {self.duration_ns / 1000:,.1f} us>"
+        return f"<{self.kind} {self.name}{shapes} {self.duration_ns / 1000:,.1f} µs>"
 
 
 class DeviceEvent(View):
@@ -193,7 +193,7 @@ class DeviceEvent(View):
 
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 60 else self.name[:59] + "…"
-        return f"<{self.category} {name} {self.duration_ns / 1000:,.1f} us>"
+        return f"<{self.category} {name} {self.duration_ns / 1000:,.1f} µs>"
 
 
 Row = TypeVar("Row", bound=View)

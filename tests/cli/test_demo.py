@@ -11,7 +11,7 @@ from etplus.converters.open import load
 from support import FIXTURES, ROOT, assert_valid, plain, read_json, run
 
 PAIR = FIXTURES / "pairs" / "gpu_shaped_from_cpu"
-LAUNCHED = re.compile(r"( +)\| (.*?)…? +([\d.]+) us")
+LAUNCHED = re.compile(r"( +)\| (.*?)…? +([\d.]+) µs")
 
 
 @pytest.fixture(scope="module")

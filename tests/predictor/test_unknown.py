@@ -201,7 +201,7 @@ def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
     assert done.returncode == 0 and max(map(len, lines)) <= 80
     for part in (
         "unexplained waits",
-        "the clocks of host and device differ by 8.0 us",
+        "the clocks of host and device differ by 8.0 µs",
         "nothing in the trace explains",
     ):
         assert any(part in line for line in lines), part
@@ -214,7 +214,7 @@ def test_the_link_report_says_how_clocks_differ() -> None:
     for program in CASES.values():
         report = link(None, orjson.dumps(kineto_document(program.played()[0].events))).report
         assert report.dependencies.get("clock_skew_ns") == (8000 if program.ahead else None)
-        assert ("clocks of host and device differ by 8.0 us" in report.to_text()) == bool(program.ahead)
+        assert ("clocks of host and device differ by 8.0 µs" in report.to_text()) == bool(program.ahead)
 
 
 def test_an_iteration_is_not_predicted_from_its_own_unknown_wait() -> None:

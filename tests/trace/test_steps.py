@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.analysis.breakdown import iterations
-from etplus.analysis.kineto_trace import from_kineto
+from etplus.converters.open import load
 from etplus.linker import link
 from etplus.linker.segment import find_iterations as of_linker
 from etplus.predictor.iterations import find_iterations as of_predictor
@@ -28,7 +28,7 @@ for folder, pattern in (
 
 
 def starts(source: Path | bytes) -> list[list[int] | None]:
-    """Starts of the iterations by the linker, by analysis (directly and of ET+) and by the predictor, if it has any."""
+    """Starts of the iterations by the linker, by analysis (in memory, and loaded again) and by the predictor."""
     kineto = read_kineto(source, modules=True)
     document = link(None, source)
     try:
@@ -37,7 +37,7 @@ def starts(source: Path | bytes) -> list[list[int] | None]:
         predicted = None
     return [
         of_linker(kineto, cpu_calls(kineto)).start.tolist(),
-        *([one.start for one in iterations(trace)] for trace in (from_kineto(kineto), document)),
+        *([one.start for one in iterations(trace)] for trace in (document, load(b"".join(document.chunks())))),
         predicted,
     ]
 
