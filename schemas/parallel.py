@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
+from copy import copy
 from functools import partial
 from io import FileIO
 from multiprocessing.connection import Connection, wait
@@ -96,7 +97,8 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
         ...     pool.submit(pow, 2, 5).result()
         32
     """
-    context = multiprocessing.get_context("fork" if may_fork() else "spawn")
+    context: Any = copy(multiprocessing.get_context("fork" if may_fork() else "spawn"))
+    context.Process = partial(_worker_process, context.Process)
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
         pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
@@ -109,6 +111,19 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _worker_process(process: Callable[..., Any], *, target: Callable[..., None], args: tuple[Any, ...]) -> Any:
+    return process(target=_without_traceback, args=(target, args))
+
+
+def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """In a worker: what a task raises is its result, so any other error is that of the pool's queue, for example after
+    a worker ended while it read from it. The pool notices the exit status and reports it."""
+    try:
+        serve(*arguments)
+    except Exception:
+        sys.exit(1)
 
 
 @contextmanager

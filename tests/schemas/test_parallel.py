@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -321,3 +321,12 @@ def test_a_file_that_cannot_grow_is_an_error(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert memory.getvalue() == b"".join(map(piece, range(40)))
+
+
+def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    """A worker that a signal ends while it reads a task leaves half of it in the queue for the next worker."""
+    with local_pool(1) as pool:
+        pool._call_queue._writer.send_bytes(b"")  # type: ignore[attr-defined]
+        with pytest.raises(BrokenExecutor):
+            pool.submit(pow, 2, 5).result()
+    assert capfd.readouterr().err == ""
