@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.conventions import KERNEL_CATEGORIES, UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, sums, union
+from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
 
@@ -302,16 +303,12 @@ def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
     """int64, for each GPU event the ordinal of the iteration in which it was launched, −1 for none.
 
     An event of unknown launch counts by its own start.
+
+    Args:
+        iterations: in order of start.
     """
-    gpu = trace.gpu
-    at = gpu.ts.copy()
-    for which, ts in ((gpu.call, trace.calls.ts), (gpu.runtime, trace.runtime.ts)):  # the launch itself tells best
-        at[which >= 0] = ts[which[which >= 0]]
-    order = sorted(range(len(iterations)), key=lambda k: iterations[k].start)
-    start, end = (np.array([getattr(iterations[k], name) for k in order], np.int64) for name in ("start", "end"))
-    found = np.searchsorted(start, at, side="right") - 1
-    inside = (found >= 0) & (at < np.append(end, 0)[found])
-    return np.where(inside, np.append(np.array(order, np.int64), -1)[found], -1)
+    start, end = (np.array([getattr(one, name) for one in iterations], np.int64) for name in ("start", "end"))
+    return enclosing(start, end, trace.launched_ns)
 
 
 def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..trace.printable import printable
 from .breakdown import BreakdownRow, breakdown, launched_in
 from .roofline import KernelRow, kernel_table
 from .summary import Analysis
-from .tables import number, printable, render
+from .tables import number, render
 
 __all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference"]
 
@@ -218,7 +219,9 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         *textwrap.wrap(_compared(found), width),
     ]
     head += [f"warning {sentence}" for sentence in found.damage]
-    parts = ["\n".join(line for one in head for line in textwrap.wrap(printable(one), width, subsequent_indent="   "))]
+    parts = [
+        "\n".join(line for one in head for line in textwrap.wrap(printable(one, "?"), width, subsequent_indent="   "))
+    ]
     parts.append(_table("operators, by the change in time", found.ops, width, top, above=False))
     parts.append(_table("kernels, by the change in time", found.kernels, width, top, above=True))
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))

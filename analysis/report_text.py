@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 
+from ..trace.printable import printable
 from .devices import Device
 from .overheads import Overheads, Statistic
 from .summary import Analysis
-from .tables import number, printable, render, share
+from .tables import number, render, share
 
 __all__ = ["overheads_text", "text_of"]
 
@@ -80,7 +81,7 @@ def _head(analysis: Analysis, width: int) -> str:
     return "\n".join(
         part
         for line in lines
-        for part in textwrap.wrap(printable(line), width, subsequent_indent=" " * 8, break_long_words=False)
+        for part in textwrap.wrap(printable(line, "?"), width, subsequent_indent=" " * 8, break_long_words=False)
     )
 
 

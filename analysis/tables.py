@@ -6,7 +6,9 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Cell", "number", "printable", "render", "rewrap", "share", "shorten", "terminal_width"]
+from ..trace.printable import printable
+
+__all__ = ["Cell", "number", "render", "rewrap", "share", "shorten", "terminal_width"]
 
 Cell = str | int | float | None
 _LEAST_NAME = 12
@@ -78,16 +80,11 @@ def shorten(name: str, room: int) -> str:
 
     What every operator of the backward pass begins with is abbreviated to "autograd: ".
     """
-    name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT))
+    name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT), "?")
     if len(name) <= room:
         return name
     tail = min(room // 3, 16)
     return f"{name[: room - tail - 1]}…{name[len(name) - tail :]}"
-
-
-def printable(text: str) -> str:
-    """A text with "?" for what could steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def number(value: float | None, digits: int = 1) -> str | None:

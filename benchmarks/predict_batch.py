@@ -18,9 +18,9 @@ from itertools import permutations
 from pathlib import Path
 
 from etplus.predictor.calibration import calibrated
+from etplus.predictor.edge_latencies import iterations_of
 from etplus.predictor.end_to_end import predict
 from etplus.predictor.fitting import fit, measured_ns
-from etplus.predictor.lags import iterations_of
 from etplus.predictor.reshape import BatchChange, with_batch
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.tables import OP

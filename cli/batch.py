@@ -13,6 +13,7 @@ from ..linker.batch import ENGINES, Batch, find_job, link_many
 from ..linker.job.pairing import to_manifest
 from ..linker.job.report_text import report_text
 from ..linker.match import METHODS
+from ..trace.printable import printable
 from .link import share
 from .outputs import add_json, write_json
 
@@ -111,7 +112,7 @@ def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
     bad = [f"rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem]
     bad += [f"rank {rank}: no file was found" for rank in pairing.missing]
     for line in (*bad, *(f"note: {note}" for note in pairing.notes)):
-        print("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line), file=sys.stderr)
+        print(printable(line), file=sys.stderr)
     return _SOME_FAILED if bad else 0
 
 

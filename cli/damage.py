@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..trace.printable import printable
+
 __all__ = ["print_warnings", "warn_of_damage"]
 
 
@@ -24,5 +26,4 @@ def warn_of_damage(read: Iterable[_Damaged]) -> None:
 def print_warnings(sentences: Iterable[str]) -> None:
     """Print warnings, without control characters of names in a trace, one a line."""
     for sentence in sentences:
-        text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in sentence)
-        print(f"warning: {text}", file=sys.stderr)
+        print(f"warning: {printable(sentence)}", file=sys.stderr)

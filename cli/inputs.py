@@ -14,7 +14,7 @@ from ..converters.open import load
 from ..linker import link
 from ..linker.job.naming import ET, KINETO, look_at
 from ..linker.job.pairing import find_pairs
-from ..linker.job.storage import open_folder
+from ..linker.job.storage import Folder, open_folder
 from ..schemas.job_report import read_job_report
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
@@ -114,10 +114,12 @@ def _in_folder(folder: str) -> Sequence[TraceInput]:
     """
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
-    names = sorted((name for name in open_folder(folder).files() if not name.startswith(".")), key=_by_number)
+    place = open_folder(folder)
+    names = sorted((name for name in place.files() if not name.startswith(".")), key=_by_number)
     etplus, chakra = ([name for name in names if kind.search(name)] for kind in (_ETPLUS, _CHAKRA))
-    raw = [name for name in names if name not in {*etplus, *chakra} and look_at(open_folder(folder), name).kind]
-    kinds = [(etplus, "ET+"), (chakra, "Chakra traces"), (raw, "recorded traces")]
+    raw = {name: look_at(place, name).kind for name in names if name not in {*etplus, *chakra}}
+    recorded = [name for name, kind in raw.items() if kind]
+    kinds = [(etplus, "ET+"), (chakra, "Chakra traces"), (recorded, "recorded traces")]
     present = [(files, kind) for files, kind in kinds if files]
     if not present:
         raise UsageError(f"{folder}: no ET+, Kineto or Chakra trace among {len(names)} files; give a trace")
@@ -125,8 +127,8 @@ def _in_folder(folder: str) -> Sequence[TraceInput]:
     if others:
         left = " and ".join(f"{len(those)} {what}" for those, what in others)
         print_warnings([f"{folder}: its {len(files)} {kind} are read, its {left} are not"])
-    if files is raw:
-        return _recorded(folder, raw)
+    if files is recorded and any(raw[name] != KINETO for name in recorded):
+        return _pairs(place)
     return [str(Path(folder) / name) for name in files]
 
 
@@ -142,11 +144,9 @@ def _of_batch(folder: Path) -> Sequence[TraceInput]:
     return found
 
 
-def _recorded(folder: str, names: Sequence[str]) -> Sequence[TraceInput]:
-    """Pairs as `etplus batch` finds them; where there is no Execution Trace, the Kineto traces."""
-    place = open_folder(folder)
-    if all(look_at(place, name).kind == KINETO for name in names):
-        return [str(Path(folder) / name) for name in names]
+def _pairs(place: Folder) -> Sequence[TraceInput]:
+    """Pairs of an Execution Trace and a Kineto trace, as `etplus batch` finds them."""
+    folder = place.root
     pairing = find_pairs(place)
     print_warnings(f"{folder}: rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem)
     print_warnings(f"{folder}: {note}" for note in pairing.notes)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..trace.errors import EtplusError
+from ..trace.printable import printable
 from .terminal import red
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
         except KeyboardInterrupt:
             line, status = _INTERRUPTED, _SIGINT
         except Exception as error:
-            line, status = f"{_error()} {_one_line(_explained(error))}", _BAD_INPUT
+            line, status = f"{_error()} {printable(_explained(error), ' ')}", _BAD_INPUT
             if level == "DEBUG":
                 import logging
 
@@ -193,7 +194,3 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def _error() -> str:
     return red("error:", sys.stderr)
-
-
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 from ..analysis.tables import number, render, rewrap, terminal_width
 from ..converters.chrome import write_chrome
 from ..predictor.base_error import BaseError
+from ..predictor.edge_latencies import step_range
 from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
-from ..predictor.lags import step_range
 from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
 from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay

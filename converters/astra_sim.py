@@ -17,8 +17,8 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.files import open_output
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
-from .astra_fold import fold
-from .astra_keep import keep
+from .astra_full import keep
+from .astra_gpu_only import fold
 from .astra_nodes import write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms

@@ -18,7 +18,7 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .astra_sim import Host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
-from .chakra_back import write_messages
+from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz

@@ -12,7 +12,7 @@ from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
 from ..schemas.kineto import parse_kineto
 from ..trace.trace import Trace
-from .chakra_back import read_et
+from .chakra_reader import read_et
 
 __all__ = ["load", "open_document", "parse_trace"]
 

@@ -8,9 +8,9 @@ from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 from .graph import DURATION, ORDER, Edges, ReplayGraph
+from .graph_events import GraphEvents
 from .launches import find_queue, launch_edges, stream_edges, with_submissions
 from .order import ordered_graph
-from .points import Points
 from .threads import handoffs, host_chains, without_polling
 from .unknown import with_unknown_waits
 from .waits import blocking_copies, event_waits, inferred_count, own_cost_only, sync_waits
@@ -27,7 +27,7 @@ def build_graph(document: Trace) -> ReplayGraph:
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
     document, polling = without_polling(document)
-    points, chains = host_chains(Points.of(document))
+    points, chains = host_chains(GraphEvents.of(document))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
@@ -52,7 +52,7 @@ def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:
     return chains.with_lag(np.where(np.isin(chains.owner, rows), np.minimum(chains.lag, typical_ns), chains.lag))
 
 
-def _data_and_comm(points: Points) -> Edges:
+def _data_and_comm(points: GraphEvents) -> Edges:
     """End → start of collectives of one group, and of writers and readers on different threads."""
     document = points.document
     source, target = points.timed_edges("data", "comm")

@@ -19,16 +19,16 @@ from .base_error import BaseError
 from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
+from .edge_latencies import iterations_of, places, transfer_key
 from .fitting import measured_ns, own_times
 from .graph import COMM, DURATION, HOST, ReplayGraph
-from .lags import iterations_of, places, transfer_key
 from .model_file import FittedModel
 from .outliers import Outlier
+from .overhead_model import overhead_model, overhead_model_of_ranks
 from .pricing import Pricing
 from .ranks import couple, match_collectives
 from .replay import build_graph, replay
 from .reshape import BatchChange, Reshaped, with_batch
-from .walk import walk, walk_ranks
 
 __all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
 
@@ -197,24 +197,24 @@ class _Job:
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
             lags = lags.copy()
             lags[rows] = np.minimum(lags[rows], [self.transfers[row] for row in edges.owner[rows].tolist()])
-        done = replay(self.graph.with_lags(lags), _constants(self.model))
+        done = replay(self.graph.with_latencies(lags), _constants(self.model))
         if self.split is None:
             return done.makespan_ns
         return int(self.split.times(done.start, done.end)[self.chosen.index].sum())
 
-    def walked(self, *, wait: bool = True) -> int:
+    def by_overheads(self, *, wait: bool = True) -> int:
         """ns of the iterations by the overheads engine."""
         times = list(self.pricing.times)
         for event, row in enumerate([] if wait else self.trace.gpu.source.tolist()):
             times[event] = min(times[event], self.transfers.get(row, times[event]))
-        return walk(self.trace, self.model, times, self.of_row).total
+        return overhead_model(self.trace, self.model, times, self.of_row).total
 
     def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
         """See `Prediction`."""
         if not self.transfers or self._changed or self._moved or self.shapes is not None:
             return None
         lags = self.priced[0] if engine == "replay" else None
-        predicted = self.walked(wait=False) if lags is None else self.replayed(lags, wait=False)
+        predicted = self.by_overheads(wait=False) if lags is None else self.replayed(lags, wait=False)
         return round(predicted * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def rows(self, engine: Engine) -> tuple[OpRow, ...]:
@@ -291,7 +291,7 @@ def predict(
     if changed or device is not None or batch is not None:
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
-    total = job.walked() if engine == "overheads" else job.replayed(job.priced[0])
+    total = job.by_overheads() if engine == "overheads" else job.replayed(job.priced[0])
     return Prediction(
         document.file, engine, len(job.chosen.index), round(total * factor), job.measured, job.baselines(),
         job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
@@ -321,14 +321,14 @@ def predict_ranks(
         base.refuse(files, force=force)
     constants, unknown = _constants(model), 0.0
     if engine == "replay":
-        priced = [job.graph.with_lags(job.priced[0]) for job in jobs]
+        priced = [job.graph.with_latencies(job.priced[0]) for job in jobs]
         coupled = couple(priced)
         lags = coupled.edges.lag.copy()
         for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
             rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
             row = int(coupled.edges.owner[edge] - coupled.first_row[rank])
             lags[edge] = jobs[rank].transfers.get(row, lags[edge])
-        total = replay(coupled.with_lags(lags), [constants] * len(jobs)).makespan_ns
+        total = replay(coupled.with_latencies(lags), [constants] * len(jobs)).makespan_ns
         unknown = float(np.mean([job.priced[2] for job in jobs]))
     else:
         total = _walk_together(jobs, joint)
@@ -357,7 +357,7 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
         for (rank, event), row in zip(events.items(), met.row, strict=True):
             times[rank][event] = jobs[rank].transfers.get(row, times[rank][event])
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
-    return walk_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)
+    return overhead_model_of_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)
 
 
 def _joined(jobs: Sequence[_Job]) -> dict[str, int]:

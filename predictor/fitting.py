@@ -18,9 +18,9 @@ from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks, gpu_tasks, medians
 from .costs.task import Task
+from .edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
 from .graph import ReplayGraph
 from .host_time import without_waits
-from .lags import Chosen, Places, fit_lags, iterations_of, places
 from .model_file import VERSION, FittedModel, LaunchConstants
 from .outliers import Outlier
 from .replay import build_graph
@@ -68,7 +68,7 @@ def fit(
     return FittedModel(
         VERSION, tuple(Path(document.file).name for document in documents), tuple(part.took for part in parts),
         sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
-        fit_lags([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
+        fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
         outliers=tuple(part.set_apart for part in parts),
     )  # fmt: skip
 

@@ -143,7 +143,7 @@ class ReplayGraph:
         np.add.at(own, edges.owner[mine], edges.lag[mine])
         return own
 
-    def with_lags(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
+    def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
         """The same graph with other lags, one an edge, not negative where they are times of work.
 
         Raises:
@@ -166,8 +166,8 @@ class ReplayGraph:
         base = own[owner]
         parts = np.bincount(owner[edges.owner >= 0], minlength=len(own))[owner]
         share = np.where(base > 0, edges.lag / np.maximum(base, 1), 1 / np.maximum(parts, 1))
-        return self.with_lags(np.where(wanted >= 0, np.rint(share * wanted), edges.lag))
+        return self.with_latencies(np.where(wanted >= 0, np.rint(share * wanted), edges.lag))
 
     def scaled(self, which: npt.NDArray[np.bool_], factor: float) -> ReplayGraph:
         """The same graph with the lags of some edges (bool, one entry an edge) multiplied."""
-        return self.with_lags(np.where(which, np.rint(self.edges.lag * factor), self.edges.lag))
+        return self.with_latencies(np.where(which, np.rint(self.edges.lag * factor), self.edges.lag))

@@ -206,7 +206,7 @@ def held_out_graph(
         value[some & mine] = np.rint(value[some & mine] * _ratio(lag, value, iteration, some & shared))
     new = edges.lag.copy()
     new[chosen[mine]] = value[mine]
-    return graph.with_lags(new), float(np.mean(~found[mine])) if mine.any() else 0.0
+    return graph.with_latencies(new), float(np.mean(~found[mine])) if mine.any() else 0.0
 
 
 def _ratio(lag: IntColumn, median: IntColumn, iteration: IntColumn, which: npt.NDArray[np.bool_]) -> float:

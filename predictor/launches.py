@@ -10,7 +10,7 @@ import numpy as np
 from ..trace.columns import IntColumn
 from ..trace.kinds import RUNTIME
 from .graph import LAUNCH, PIN, QUEUE, STREAM, Edges
-from .points import Points
+from .graph_events import GraphEvents
 
 __all__ = ["LaunchQueue", "find_queue", "launch_edges", "stream_edges", "with_submissions"]
 
@@ -45,7 +45,7 @@ class LaunchQueue:
     typical_ns: int
 
 
-def find_queue(points: Points) -> LaunchQueue:
+def find_queue(points: GraphEvents) -> LaunchQueue:
     """Learn the limit: a number of outstanding launches at which many calls return, after a long time, and none above.
 
     Launches count per stream or per device, whichever shows the sharper limit. Work has left the queue when it starts.
@@ -65,7 +65,7 @@ def find_queue(points: Points) -> LaunchQueue:
 
 
 def _limit_of(
-    points: Points, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
+    points: GraphEvents, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
     """The limit on launches to each stream or device, None if no calls wait for it.
 
@@ -109,8 +109,8 @@ def _limit_of(
 
 
 def with_submissions(
-    points: Points, chains: Edges, queue: LaunchQueue, waits: Edges
-) -> tuple[Points, Edges, IntColumn]:
+    points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
+) -> tuple[GraphEvents, Edges, IntColumn]:
     """Give slow launching calls a point at which they submit their work, the usual time before they return.
 
     Returns:
@@ -148,12 +148,12 @@ def with_submissions(
     return points, Edges.joined([chains.with_lag(lag, source), head]), submitted
 
 
-def _pairs(points: Points, source: IntColumn, target: IntColumn) -> IntColumn:
+def _pairs(points: GraphEvents, source: IntColumn, target: IntColumn) -> IntColumn:
     """A number for each pair of points."""
     return source * len(points.measured) + target
 
 
-def launch_edges(points: Points, submitted: IntColumn, waits: Edges) -> Edges:
+def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
     """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream.
 
     A stream's first event keeps its own latency if it did not wait for another stream (`waits`): modules are loaded,
@@ -166,7 +166,7 @@ def launch_edges(points: Points, submitted: IntColumn, waits: Edges) -> Edges:
     return replace(edges, capped=~first | np.isin(target, waits.target))
 
 
-def stream_edges(points: Points) -> Edges:
+def stream_edges(points: GraphEvents) -> Edges:
     """Each GPU event after the one before it on its stream.
 
     What no call in the trace launched keeps its own gap, and is pinned to its measured start if it is its stream's

@@ -11,7 +11,7 @@ from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .costs.measured import Measured
 from .costs.registry import Costs
-from .lags import LagTable
+from .edge_latencies import EdgeLatencies
 from .outliers import Outlier
 
 __all__ = ["VERSION", "FittedModel", "LaunchConstants", "read_model", "write_model"]
@@ -49,7 +49,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     iterations: int
     constants: LaunchConstants
     overheads: Overheads
-    lags: LagTable
+    lags: EdgeLatencies
     gpu: tuple[Measured, ...]
     cpu: tuple[Measured, ...]
     devices: tuple[Device, ...] = ()

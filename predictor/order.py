@@ -8,12 +8,12 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 from .graph import DURATION, HOST, Edges, ReplayGraph
-from .points import Points
+from .graph_events import GraphEvents
 
 __all__ = ["ordered_graph", "renumbered", "topological"]
 
 
-def ordered_graph(points: Points, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
+def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
     """The graph with its points numbered in such an order.
 
     Edges that would close a cycle (clocks that disagree) are left out, and a note says how many.

@@ -15,6 +15,7 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
 from ..trace.kinds import GPU
+from ..trace.printable import printable
 from .base_error import BaseError, start_error_ns
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
@@ -134,7 +135,7 @@ class Summary:
 
     def _parts(self, width: int) -> Iterator[list[str]]:
         gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
-        yield textwrap.wrap(_printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), width)
+        yield textwrap.wrap(printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), width)
         for one in dict.fromkeys(self.constants) if self.gpu_events else ():
             limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
             yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
@@ -144,14 +145,14 @@ class Summary:
         yield [_path_text("critical path", self.path, self.predicted_ns, width)]
         if self.path_before is not None and self.before_ns:
             yield [_path_text("critical path before", self.path_before, self.before_ns, width, ops=False)]
-            yield ["what if    " + _printable("; ".join(self.what_ifs))]
+            yield ["what if    " + printable("; ".join(self.what_ifs))]
             change = 100 * (self.predicted_ns / self.before_ns - 1)
             yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
         yield self.base.to_lines()
         for note in self.notes:
-            yield textwrap.wrap(_printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
+            yield textwrap.wrap(printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
 
     def _times(self, width: int) -> str:
         """The table of times, and what the replay is off by."""
@@ -309,10 +310,5 @@ def _number(ns: float) -> str:
 
 def shortened(text: str, width: int) -> str:
     """A name from a stranger's file, made fit for a terminal and cut to a width."""
-    text = _printable(text)
+    text = printable(text)
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def _printable(text: str) -> str:
-    """Names come from strangers' files: no control sequences on the user's terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -14,7 +14,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .graph import HANDOFF, HOST, ORDER, Edges
-from .points import Points
+from .graph_events import GraphEvents
 
 __all__ = ["handoffs", "host_chains", "without_polling"]
 
@@ -53,7 +53,7 @@ def without_polling(document: Trace) -> tuple[Trace, list[str]]:
     return replace(document, ts=np.where(idle, -1, document.ts), dur=np.where(idle, 0, document.dur)), [note]
 
 
-def host_chains(points: Points) -> tuple[Points, Edges]:
+def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     """Edges of kind HOST: each boundary of a thread's calls after the one before it.
 
     The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
@@ -74,7 +74,7 @@ def host_chains(points: Points) -> tuple[Points, Edges]:
     return replace(points, measured=measured), Edges.of(HOST, source, target, lag, owners)
 
 
-def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
+def _boundaries(points: GraphEvents, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
     """Points in order through all threads, and of each the row that was open before it, −1 for none."""
     document = points.document
     target: list[int] = []
@@ -96,7 +96,7 @@ def _boundaries(points: Points, order: IntColumn, first: npt.NDArray[np.bool_]) 
     return np.array(target, np.int64), np.array(owners, np.int64)
 
 
-def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
+def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     """Edges where a thread waited for another one; and the chains, in which these pauses are no host work any more.
 
     What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
@@ -117,7 +117,7 @@ def handoffs(points: Points, chains: Edges) -> tuple[Edges, Edges]:
     return Edges.of(HANDOFF, sources, target, points.between(sources, target)), replace(chains, kind=kind, lag=lag)
 
 
-def _recorded(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn]:
+def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
     """Pauses (positions in the chains) that the document's handoffs end, and the points that end them.
 
     What ends after the pause, as its end takes effect (`host_chains`), has not ended it: such a handoff is left out.
@@ -142,7 +142,7 @@ def _recorded(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn]:
     return np.array(pauses, np.int64), np.array(done, np.int64)
 
 
-def _bursts(points: Points, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
+def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
     """Fork and join: a long pause of one thread in which another, idle before and after, does a burst of work.
 
     The burst begins after the last thing before the pause, and the pause ends after the burst. It must fill the
@@ -189,7 +189,7 @@ class _Blocks:
     last_row: IntColumn
 
     @staticmethod
-    def of(points: Points) -> _Blocks:
+    def of(points: GraphEvents) -> _Blocks:
         """Of all timed ops and runtime calls."""
         document = points.document
         rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
@@ -219,7 +219,7 @@ class _Blocks:
         return first, (first <= block) & idle & over
 
 
-def _last_elsewhere(points: Points, chains: Edges, late: IntColumn) -> IntColumn:
+def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntColumn:
     """For edges into threads' first points: the last point of another thread before; the beginning if there is none."""
     order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
     thread = points.document.thread[points.row[order]]

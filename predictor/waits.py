@@ -13,13 +13,13 @@ from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, name
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
 from .graph import EVENT, SYNC, Edges
+from .graph_events import GraphEvents
 from .host_time import SYNC_COST_NS
-from .points import Points
 
 __all__ = ["blocking_copies", "event_waits", "inferred_count", "own_cost_only", "sync_waits"]
 
 
-def sync_waits(points: Points) -> Edges:
+def sync_waits(points: GraphEvents) -> Edges:
     """GPU event's end → the end of a synchronising call, or the start of what comes after a wait without such a call.
 
     Copies are left to `blocking_copies`: the document has them as waits of the call after the one that copies.
@@ -33,14 +33,14 @@ def sync_waits(points: Points) -> Edges:
     return _returning(points, points.end[source], np.where(waits, points.end[target], points.start[target]))
 
 
-def _copied_by_call(points: Points, gpu: IntColumn) -> npt.NDArray[np.bool_]:
+def _copied_by_call(points: GraphEvents, gpu: IntColumn) -> npt.NDArray[np.bool_]:
     """Which GPU rows a copying runtime call has launched."""
     document, call = points.document, points.launcher[gpu]
     copied: npt.NDArray[np.bool_] = (call >= 0) & (document.kind[call] == RUNTIME)
     return copied & named(document.names, document.name[call], COPY)
 
 
-def blocking_copies(points: Points) -> Edges:
+def blocking_copies(points: GraphEvents) -> Edges:
     """A copy's end → its call's end, where the call waited for it."""
     document, gpu = points.document, points.gpu
     copy = gpu[_copied_by_call(points, gpu)]
@@ -51,14 +51,14 @@ def blocking_copies(points: Points) -> Edges:
     return _returning(points, points.end[copy[blocks]], points.end[call[blocks]])
 
 
-def _returning(points: Points, source: IntColumn, target: IntColumn) -> Edges:
+def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edges:
     """Edges of kind SYNC. A lag is negative where the device's clock is ahead of the host's; what contradicts the
     measured order by more than clocks differ is left out."""
     lag = points.between(source, target)
     return Edges.of(SYNC, source, target, lag, capped=True).take(lag >= -MAX_SKEW_NS)
 
 
-def own_cost_only(points: Points, chains: Edges, waits: Edges) -> Edges:
+def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
     """Host chains in which a call that waited takes only its own cost; one that found nothing pending keeps its time.
 
     Args:
@@ -73,7 +73,7 @@ def own_cost_only(points: Points, chains: Edges, waits: Edges) -> Edges:
     return chains.with_lag(np.where(own, np.minimum(chains.lag, SYNC_COST_NS), chains.lag))
 
 
-def event_waits(points: Points) -> Edges:
+def event_waits(points: GraphEvents) -> Edges:
     """GPU event's end → the start of an event of another stream that waits for it."""
     source, target = points.timed_edges("event")
     begin, end = points.end[source], points.start[target]
@@ -81,7 +81,7 @@ def event_waits(points: Points) -> Edges:
     return Edges.of(EVENT, begin, end, lag, capped=True).take(lag >= -ROUNDING_NS)
 
 
-def inferred_count(points: Points) -> int:
+def inferred_count(points: GraphEvents) -> int:
     """How many waits between streams the linker guessed from the times."""
     document = points.document
     listed = document.summary.get("inferred_edges")

@@ -105,12 +105,14 @@ class _Rows:
     Attributes:
         et, gpu, runtime: int64, row of each ET node, GPU node and runtime call.
         kind: int8, CPU, GPU or RUNTIME, one entry a row.
+        place: int64, one entry a row: its position among those of its kind.
     """
 
     et: IntColumn
     gpu: IntColumn
     runtime: IntColumn
     kind: npt.NDArray[np.int8]
+    place: IntColumn
 
     @staticmethod
     def of(linked: EtPlus) -> _Rows:
@@ -120,11 +122,11 @@ class _Rows:
         if linked.numbering.renumbered:
             order = np.argsort(np.concatenate([linked.numbering.node, linked.numbering.gpu]))
             row[order] = np.arange(nodes + gpu)
-        kind = np.empty(len(row), np.int8)
+        kind, place = np.empty(len(row), np.int8), np.empty(len(row), np.int64)
         of = row[:nodes], row[nodes : nodes + gpu], row[nodes + gpu :]
         for rows, value in zip(of, (CPU, GPU, RUNTIME), strict=True):
-            kind[rows] = value
-        return _Rows(*of, kind)
+            kind[rows], place[rows] = value, np.arange(len(rows))
+        return _Rows(*of, kind, place)
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,11 @@ class _LinkedRecords:
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows, braces included."""
         kind, result = self.rows.kind[rows], np.empty(len(rows), object)
-        index = np.empty(len(self.rows.kind), np.int64)
-        for of in (self.rows.et, self.rows.gpu, self.rows.runtime):
-            index[of] = np.arange(len(of))
         makers = (self.linked.node_texts, self.linked.gpu_texts, self.linked.runtime_texts)
         for value, make in zip((CPU, GPU, RUNTIME), makers, strict=True):
             at = np.flatnonzero(kind == value)
             if len(at):
-                wanted, back = np.unique(index[rows[at]], return_inverse=True)
+                wanted, back = np.unique(self.rows.place[rows[at]], return_inverse=True)
                 made = np.array([*make(wanted), None], object)[:-1]
                 result[at] = made[back]
         texts: list[bytes] = result.tolist()

@@ -2,7 +2,7 @@
 
 The array of records is cut where records begin, which shows by its layout even where strings or brackets are broken.
 Blocks that are sound are copied as they are, so a large file with a few broken records is read at nearly full speed;
-the others are taken apart record by record, and what is broken goes to `mend`.
+the others are parsed record by record, and what is broken goes to `repair`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import orjson
 
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .layout import EVENT, FREE, MAX_KEY, NODE
-from .mend import Flaw, is_valid, mend
 from .records import opening
+from .repair import Flaw, is_valid, repair
 
 __all__ = ["LOSS_KINDS", "Loss", "Recovered", "recover"]
 
@@ -204,10 +204,10 @@ class _Salvage:
     def _read_head(self, opening: int) -> None:
         begin = max(self.data.find(b"{", 0, opening), 0)
         head = self.data[begin:opening]
-        mended = mend(head + b"]}", 0, len(head) + 2, FREE)
-        if mended and orjson.loads(mended.text).get(self.key) == []:
-            self._log_flaws(mended.flaws, begin)
-            self._head = mended.text[: mended.text.rindex(b"]")]
+        repaired = repair(head + b"]}", 0, len(head) + 2, FREE)
+        if repaired and orjson.loads(repaired.text).get(self.key) == []:
+            self._log_flaws(repaired.flaws, begin)
+            self._head = repaired.text[: repaired.text.rindex(b"]")]
         else:
             self._log("header", begin)
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
@@ -257,18 +257,18 @@ class _Salvage:
     def _broken(self, at: int, after: int | None) -> int | None:
         """Read one record that is broken, or the last; where the next one begins, None if the array is over."""
         limit = len(self.data) if after is None else after
-        mended = mend(self.data, at, limit, self.layout)
-        if after is None and (mended is None or mended.flaws):
+        repaired = repair(self.data, at, limit, self.layout)
+        if after is None and (repaired is None or repaired.flaws):
             closer = self._closing_bracket(at)
             if closer is not None:
                 limit = closer
-                mended = mend(self.data, at, closer, self.layout) or mended
-        if mended and (not mended.flaws or after is None or _GAP.fullmatch(self.data, mended.end, after)):
-            self._log_flaws(mended.flaws)
-            self._pieces.append(mended.text if mended.flaws else self._view[at : mended.end])
-            if mended.end != after:
-                return self._next_record(mended.end)
-            if not mended.flaws:
+                repaired = repair(self.data, at, closer, self.layout) or repaired
+        if repaired and (not repaired.flaws or after is None or _GAP.fullmatch(self.data, repaired.end, after)):
+            self._log_flaws(repaired.flaws)
+            self._pieces.append(repaired.text if repaired.flaws else self._view[at : repaired.end])
+            if repaired.end != after:
+                return self._next_record(repaired.end)
+            if not repaired.flaws:
                 self._log("missing_comma", after)
             return after
         if limit == len(self.data):
@@ -365,15 +365,15 @@ class _Salvage:
         """Take the header's rest, which begins at `at` behind the array's "]"."""
         dummy = b'{"":0' if at > closer else b'{"":0,'
         text = dummy + self.data[at : at + _MAX_HEADER]
-        mended = mend(text, 0, len(text), FREE)
-        if not mended:
+        repaired = repair(text, 0, len(text), FREE)
+        if not repaired:
             self._log("truncated", len(self.data), "")
             fields = _simple_fields(text)
             self._tail = b"]" + (b"," + fields[:-1] if fields else b"") + b"}"
             return
-        self._log_flaws(mended.flaws, at - len(dummy))
-        self._tail = b"]" + mended.text[len(b'{"":0') :]
-        rest = _CONTENT.search(self.data, at - len(dummy) + mended.end)
+        self._log_flaws(repaired.flaws, at - len(dummy))
+        self._tail = b"]" + repaired.text[len(b'{"":0') :]
+        rest = _CONTENT.search(self.data, at - len(dummy) + repaired.end)
         if rest:
             self._log("trailing_data", rest.start())
 

@@ -94,8 +94,8 @@ def _gpu_events(trace: Trace, rows: IntColumn, caller: IntColumn, runtime: IntCo
         trace.category[rows],
         [c for c, name in enumerate(trace.categories) if name in COPY_CATEGORIES],
     )
-    for position in np.flatnonzero(copies).tolist():
-        record = trace.record(int(rows[position]))
+    copied = np.flatnonzero(copies)
+    for position, record in zip(copied.tolist(), trace.records(rows[copied]), strict=True):
         sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
     comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
     return GpuEvents(

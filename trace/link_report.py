@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from textwrap import fill
 from typing import Any, Literal
 
+from .printable import printable
+
 __all__ = ["Finding", "Identity", "LinkReport"]
 
 _WIDTH = 79
@@ -142,13 +144,8 @@ class LinkReport:
             ("warning", self.warnings),
         ):
             lines += [(title, sentence) for sentence in sentences]
-        return "\n".join(_wrapped(title, _printable(text)) for title, text in lines)
+        return "\n".join(_wrapped(title, printable(text)) for title, text in lines)
 
 
 def _wrapped(title: str, text: str) -> str:
     return fill(text, _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8)
-
-
-def _printable(text: str) -> str:
-    """Names come from strangers' files: no control sequences on the user's terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

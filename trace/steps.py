@@ -11,7 +11,7 @@ import numpy as np
 from ..trace.columns import IntColumn
 from ..trace.conventions import PROFILER_STEP
 
-__all__ = ["DATA_LOADER", "IterationMarks", "Steps", "family_of", "find_marks"]
+__all__ = ["DATA_LOADER", "IterationMarks", "Steps", "enclosing", "family_of", "find_marks"]
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
@@ -77,9 +77,22 @@ class Steps:
 
     def of(self, ts: IntColumn) -> IntColumn:
         """int64, for each time (ns) the ordinal of the iteration that it is in, −1 for none."""
-        found = np.searchsorted(self.start, ts, side="right") - 1
-        inside = (found >= 0) & (ts < np.append(self.end, 0)[found])
-        return np.where(inside, found, -1)
+        return enclosing(self.start, self.end, ts)
+
+
+def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
+    """int64, for each time the position of the span that it is in, −1 for none; of several the one that began last.
+
+    Args:
+        start, end: int64, of each span, in order of start.
+
+    Example:
+        >>> enclosing(np.array([0, 10]), np.array([5, 20]), np.array([3, 7, 12])).tolist()
+        [0, -1, 1]
+    """
+    found = np.searchsorted(start, ts, side="right") - 1
+    inside = (found >= 0) & (ts < np.append(end, 0)[found])
+    return np.where(inside, found, -1)
 
 
 def family_of(name: str) -> str:

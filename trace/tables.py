@@ -34,7 +34,7 @@ class Calls:
         thread: int64, one number a thread.
         ts, end: int64 ns.
         signature: int32 code into `Trace.signatures`, −1 if nothing is recorded.
-        source: int64, index in `traceEvents`, or row of the `Trace`.
+        source: int64, row of the `Trace`.
     """
 
     name: Codes

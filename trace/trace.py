@@ -270,16 +270,18 @@ class Trace(Library):
         return Steps(marked, calls.ts[marked], calls.end[marked] if found.encloses else found.end, tuple(labels))
 
     @cached_property
-    def step_of_event(self) -> IntColumn:
-        """int64, for each GPU event the ordinal of the step in which it was launched, −1 for none.
-
-        An event of unknown launch counts by its own start.
-        """
+    def launched_ns(self) -> IntColumn:
+        """int64 ns, when each GPU event was launched; its own start where that is not known."""
         gpu = self.gpu
         at = gpu.ts.copy()
         for which, ts in ((gpu.call, self.calls.ts), (gpu.runtime, self.runtime.ts)):  # the launch itself tells best
             at[which >= 0] = ts[which[which >= 0]]
-        return self.steps.of(at)
+        return at
+
+    @cached_property
+    def step_of_event(self) -> IntColumn:
+        """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none."""
+        return self.steps.of(self.launched_ns)
 
     @cached_property
     def is_comm(self) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from .columns import IntColumn, StringTable, positions
 from .comm_kernels import comm_of, is_comm_kernel, size_of_copy
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
-from .kinds import RUNTIME
 from .tables import GpuEvents
 from .unattached_events import UnattachedEvents
 
@@ -69,10 +68,8 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
 
 
 def _launchers(trace: Trace, correlation: IntColumn) -> IntColumn:
-    """Position among the runtime calls, in order of start, of the one with each correlation, −1 for none."""
-    calls = np.flatnonzero(trace.kind == RUNTIME)
-    calls = calls[np.argsort(trace.ts[calls], kind="stable")]
-    return np.where(correlation > 0, positions(trace.correlation[calls], correlation), -1)
+    """Position among the runtime calls of the one with each correlation, −1 for none."""
+    return np.where(correlation > 0, positions(trace.correlation[trace.runtime.source], correlation), -1)
 
 
 def _joined(one: GpuEvents, other: GpuEvents) -> GpuEvents:

@@ -197,6 +197,7 @@ class DeviceEvent(View):
 
 
 Row = TypeVar("Row", bound=View)
+Rows = TypeVar("Rows", bound="_Rows[Any]")
 
 
 class _Rows(Sequence[Row], Generic[Row]):
@@ -229,7 +230,16 @@ class _Rows(Sequence[Row], Generic[Row]):
     def _columns(self) -> Frame:
         raise NotImplementedError
 
-    def _where(self, wanted: Sequence[bool]) -> Any:
+    def named(self: Rows, name: str) -> Rows:
+        """Those of exactly this name."""
+        return self._where([one == name for one in self.trace.names])
+
+    def matching(self: Rows, pattern: str) -> Rows:
+        """Those whose name contains a match of a regular expression."""
+        search = re.compile(pattern).search
+        return self._where([search(one) is not None for one in self.trace.names])
+
+    def _where(self: Rows, wanted: Sequence[bool]) -> Rows:
         return type(self)(self.trace, self.rows[np.array(wanted, np.bool_)[self._codes()]])
 
     def to_pandas(self) -> Any:
@@ -253,17 +263,6 @@ class Ops(_Rows[Op]):
     """Calls on the host, in order of their starts."""
 
     _row = Op
-
-    def named(self, name: str) -> Ops:
-        """Those of exactly this name."""
-        found: Ops = self._where([one == name for one in self.trace.names])
-        return found
-
-    def matching(self, pattern: str) -> Ops:
-        """Those whose name contains a match of a regular expression."""
-        search = re.compile(pattern).search
-        found: Ops = self._where([search(one) is not None for one in self.trace.names])
-        return found
 
     def _codes(self) -> Any:
         return self.trace.calls.name[self.rows]
@@ -289,17 +288,6 @@ class DeviceEvents(_Rows[DeviceEvent]):
     """Kernels, copies and memsets, in order of their starts."""
 
     _row = DeviceEvent
-
-    def named(self, name: str) -> DeviceEvents:
-        """Those of exactly this name."""
-        found: DeviceEvents = self._where([one == name for one in self.trace.names])
-        return found
-
-    def matching(self, pattern: str) -> DeviceEvents:
-        """Those whose name contains a match of a regular expression."""
-        search = re.compile(pattern).search
-        found: DeviceEvents = self._where([search(one) is not None for one in self.trace.names])
-        return found
 
     def _codes(self) -> Any:
         return self.trace.gpu.name[self.rows]

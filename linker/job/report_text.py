@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 
 from ...schemas.job_report import ClockOffset, GroupCounts, JobReport, Mismatch, Wait
+from ...trace.printable import printable
 from .pairing import ranges
 
 __all__ = ["report_text"]
@@ -137,5 +138,4 @@ def _us(ns: int) -> str:
 
 
 def _wrapped(title: str, text: str) -> Iterator[str]:
-    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    yield fill(safe, _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8, break_on_hyphens=False)
+    yield fill(printable(text), _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8, break_on_hyphens=False)

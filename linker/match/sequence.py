@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls
-from .placing import places_by_sequence
+from .candidate_alignments import candidates_by_sequence
 from .result import Match
 from .threads import place_threads
 
@@ -13,7 +13,7 @@ __all__ = ["match_sequence"]
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
     """Place each ET thread where its (name, sequence number) pairs lie in a Kineto thread; threads without stay out."""
-    found = place_threads(nodes, calls, steps, places_by_sequence, iteration, "sequence")
+    found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
     return found.noting(f"sequence: {found.linked:,} calls placed by sequence numbers and call order")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls
 from .align import Calls
-from .placing import Placement, places_by_order, places_by_sequence
+from .candidate_alignments import CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import Match
 from .threads import place_threads
 
@@ -14,14 +14,14 @@ __all__ = ["match_sequence_and_shift", "match_shift"]
 
 def match_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
     """Place each ET thread by the order of its names alone; sequence numbers only judge the places found."""
-    return _noted(place_threads(nodes, calls, steps, places_by_order, iteration, "shift"))
+    return _noted(place_threads(nodes, calls, steps, candidates_by_order, iteration, "shift"))
 
 
 def match_sequence_and_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
     """Place each ET thread by sequence numbers where it has any that agree, else by the order of its names."""
 
-    def place(pattern: Calls, text: Calls) -> list[Placement]:
-        return places_by_sequence(pattern, text) or places_by_order(pattern, text)
+    def place(pattern: Calls, text: Calls) -> list[CandidateAlignment]:
+        return candidates_by_sequence(pattern, text) or candidates_by_order(pattern, text)
 
     return _noted(place_threads(nodes, calls, steps, place, iteration, "sequence and shift"))
 

@@ -13,12 +13,12 @@ from ...trace.columns import IntColumn
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ..calls import CpuCalls, EtCalls
 from .align import Calls
-from .placing import NAMES, NUMBERS, Placement
+from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment
 from .result import REASONS, Match
 
 __all__ = ["Placer", "place_threads"]
 
-Placer = Callable[[Calls, Calls], list[Placement]]
+Placer = Callable[[Calls, Calls], list[CandidateAlignment]]
 """Finds the places of an ET thread (first) in a Kineto thread (second)."""
 
 _NEARLY = 0.98
@@ -37,7 +37,7 @@ class _Candidate:
 
     ours: int
     theirs: int
-    place: Placement
+    place: CandidateAlignment
     call: IntColumn  # positions in CpuCalls, −1 for none
     size: int  # calls of the Kineto thread
     start: int

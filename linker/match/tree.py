@@ -18,7 +18,7 @@ from ...trace.columns import IntColumn
 from ...trace.kinds import EQUIVALENT
 from ..calls import CpuCalls, EtCalls
 from .align import Calls, shortest_edit
-from .placing import places_by_order
+from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:
 
 def _root_places(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) -> list[list[tuple[int, int]]]:
     names, others = _labels(ours.name, left), _labels(theirs.name, right)
-    places = places_by_order(names, others)[:_MAX_PLACES]
+    places = candidates_by_order(names, others)[:_MAX_PLACES]
     result = [[(left[i], right[j]) for i, j in enumerate(p.alignment.at.tolist()) if j >= 0] for p in places]
     return [*result, _align(ours, theirs, left, right)]
 

@@ -10,8 +10,8 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.predictor.graph import EVENT, SYNC
+from etplus.predictor.graph_events import GraphEvents
 from etplus.predictor.host_time import blocking_copies
-from etplus.predictor.points import Points
 from etplus.predictor.replay import build_graph
 from etplus.predictor.waits import blocking_copies as blocking_edges
 from etplus.trace.trace import Trace
@@ -154,7 +154,7 @@ def test_the_replay_takes_the_linkers_waits_and_one_rule_of_copies(path: Path) -
     event = graph.edges.take(graph.edges.kind == EVENT)
     taken = set(zip(graph.row[event.source].tolist(), graph.row[event.target].tolist(), strict=True))
     assert taken == {(a, b) for a, b, _ in document.edges_of("event").tolist()}
-    points = Points.of(document)
+    points = GraphEvents.of(document)
     trace = document
     assert set(points.row[blocking_edges(points).source].tolist()) == set(
         trace.gpu.source[blocking_copies(trace)].tolist()

@@ -19,7 +19,7 @@ from etplus.predictor.end_to_end import predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.predictor.host_time import synchronising_calls, without_waits
 from etplus.predictor.model_file import FittedModel, read_model, write_model
-from etplus.predictor.walk import _launches, walk
+from etplus.predictor.overhead_model import _launches, overhead_model
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
@@ -107,9 +107,9 @@ def test_walk_by_hand() -> None:
     model = replace(own_model(), overheads=overheads)
     host = 1 + 2 + 4 + 5 + 4 + 3
     first_start = 1 + 2 + 4
-    done = walk(trace, model, kernels, of_row)
+    done = overhead_model(trace, model, kernels, of_row)
     assert done.total == max(host, first_start + 100 + (1 if _same_stream(trace, launched[op]) else 0)) * 1000
-    later = walk(trace, model, kernels, of_row, {launched[op][0]: 50_000.0})
+    later = overhead_model(trace, model, kernels, of_row, {launched[op][0]: 50_000.0})
     assert later.total - done.total == (50 - first_start) * 1000
 
 
@@ -131,7 +131,7 @@ def test_waits_are_no_host_time() -> None:
     ]  # fmt: skip
     model = fit([one])
     assert model.overheads.t3["a"].mean == 13 and model.overheads.t5["b"].mean == 20
-    done = walk(one, model, [76_000.0], np.zeros(len(one), np.int64))
+    done = overhead_model(one, model, [76_000.0], np.zeros(len(one), np.int64))
     host_of_b = model.overheads.t1.expected * 1000 + 20_000
     assert done.total == pytest.approx(done.ready[0] + 76_000 + host_of_b + model.overheads.t1.expected * 1000 + 7_000)
 

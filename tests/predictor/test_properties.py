@@ -93,7 +93,7 @@ def test_slower_input_never_gives_an_earlier_time(steps: Steps, rng: random.Rand
     constants = fit_constants(graph)
     base = replay(graph, constants).time
     extra = np.array([rng.choice([0, 0, 1, 7, 40_000]) for _ in range(len(graph.edges))], np.int64)
-    assert np.all(replay(graph.with_lags(graph.edges.lag + extra), constants).time >= base)
+    assert np.all(replay(graph.with_latencies(graph.edges.lag + extra), constants).time >= base)
     factor = np.array([rng.choice([1.0, 1.0, 1.5, 4.0]) for _ in range(len(graph.start))])
     slower = np.rint(graph.durations * factor).astype(np.int64)
     assert np.all(replay(graph, constants, durations=slower).time >= base - 1)  # shares are rounded to ns

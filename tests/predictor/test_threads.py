@@ -10,7 +10,7 @@ import pytest
 from etplus.linker import link
 from etplus.predictor.critical import critical_path
 from etplus.predictor.graph import HANDOFF, HOST, LINK_KINDS
-from etplus.predictor.points import Points
+from etplus.predictor.graph_events import GraphEvents
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.threads import handoffs, host_chains
 from etplus.trace.conventions import ANNOTATION_SCOPE
@@ -57,7 +57,7 @@ def test_a_replay_of_overlapping_calls_gives_the_measured_times(pieces: list[tup
     assert np.array_equal(replay(graph, fit_constants(graph)).time, graph.measured)
 
 
-def bursts(points: Points, kinds: np.ndarray, source: np.ndarray, target: np.ndarray) -> dict[int, int]:
+def bursts(points: GraphEvents, kinds: np.ndarray, source: np.ndarray, target: np.ndarray) -> dict[int, int]:
     """For each long pause the end of the burst of another thread that ended it, thread by thread and op by op."""
     document, found = points.document, {}
     ops = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
@@ -84,7 +84,7 @@ def test_bursts_are_those_that_a_brute_force_finds(pieces: list[tuple[int, int, 
     """In a document without handoffs of its own, so that all long pauses are open to bursts."""
     document = overlapping(pieces)
     document = replace(document, edges=document.edges[:0])
-    points, chains = host_chains(Points.of(document))
+    points, chains = host_chains(GraphEvents.of(document))
     open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
     pauses = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > 200_000) & ~open_op)
     wanted = bursts(points, pauses, chains.source, chains.target)

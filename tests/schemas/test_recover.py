@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 from broken_records import KEY, RECORD, check_three, document, fixture, kinds, node, recovered, spans, three
-from etplus.schemas import mend as mend_module
 from etplus.schemas import recover as recover_module
+from etplus.schemas import repair as repair_module
 from etplus.schemas.layout import EVENT
-from etplus.schemas.mend import is_valid
 from etplus.schemas.recover import Loss
+from etplus.schemas.repair import is_valid
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -191,7 +191,7 @@ def test_records_of_another_layout_cost_no_more_each_if_there_are_more(
 ) -> None:
     """No record begins like the first ones from there on: that is not searched for again, nor where the array ends."""
     work: list[int] = []
-    learn, quote = recover_module._Salvage._learn_layout, mend_module.ENDS_IN_OBJECT
+    learn, quote = recover_module._Salvage._learn_layout, repair_module.ENDS_IN_OBJECT
     layout = EVENT.ends_at_top
 
     def learn_counted(salvage: Any, body: int) -> None:
@@ -204,7 +204,7 @@ def test_records_of_another_layout_cost_no_more_each_if_there_are_more(
 
     monkeypatch.setattr(recover_module._Salvage, "_learn_layout", learn_counted)
     monkeypatch.setattr(recover_module, "is_valid", is_valid_counted)
-    monkeypatch.setattr(mend_module, "ENDS_IN_OBJECT", Counted(quote, work))
+    monkeypatch.setattr(repair_module, "ENDS_IN_OBJECT", Counted(quote, work))
     monkeypatch.setitem(EVENT.__dict__, "ends_at_top", Counted(layout, work))
     total = []
     for count in (1500, 3000):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 from .align import Alignment, Calls, align_at_anchors, align_from, occurrences, unique_anchors
 
-__all__ = ["DISAGREE", "NAMES", "NUMBERS", "Placement", "places_by_order", "places_by_sequence"]
+__all__ = ["DISAGREE", "NAMES", "NUMBERS", "CandidateAlignment", "candidates_by_order", "candidates_by_sequence"]
 
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 """Evidence for a placement: numbers that differ (another iteration), names alone, numbers that agree."""
@@ -34,7 +34,7 @@ _NEARLY = 0.98
 
 
 @dataclass(frozen=True)
-class Placement:
+class CandidateAlignment:
     """One way to place an ET thread in a Kineto thread.
 
     Attributes:
@@ -57,7 +57,7 @@ class Placement:
         return self.alignment.matched
 
 
-def places_by_sequence(pattern: Calls, text: Calls) -> list[Placement]:
+def candidates_by_sequence(pattern: Calls, text: Calls) -> list[CandidateAlignment]:
     """The place that calls with equal name and sequence number fix, if there are any; at most one."""
     i, j = unique_anchors(pattern, text)
     if not len(i):
@@ -70,7 +70,7 @@ def places_by_sequence(pattern: Calls, text: Calls) -> list[Placement]:
     return [_judge(pattern, text, alignment)]
 
 
-def places_by_order(pattern: Calls, text: Calls) -> list[Placement]:
+def candidates_by_order(pattern: Calls, text: Calls) -> list[CandidateAlignment]:
     """Every place in which the names follow each other in the same order, whole or with gaps; equally good ones."""
     alignments = _whole(pattern, text) or _with_gaps(pattern, text)
     if not alignments:
@@ -177,14 +177,14 @@ def _hashes(names: IntColumn, length: int) -> IntColumn:
     return value.astype(np.int64)
 
 
-def _judge(pattern: Calls, text: Calls, alignment: Alignment) -> Placement:
+def _judge(pattern: Calls, text: Calls, alignment: Alignment) -> CandidateAlignment:
     placed = np.flatnonzero(alignment.at >= 0)
     ours, theirs = pattern.seq[placed], text.seq[alignment.at[placed]]
     both = (ours >= 0) & (theirs >= 0)
     offsets, counts = np.unique(theirs[both] - ours[both], return_counts=True)
     if not len(offsets):
-        return Placement(alignment, NAMES, 0, None)
+        return CandidateAlignment(alignment, NAMES, 0, None)
     if len(offsets) == 1 and offsets[0] == 0:
-        return Placement(alignment, NUMBERS, len(np.unique(ours[both])), 0)
+        return CandidateAlignment(alignment, NUMBERS, len(np.unique(ours[both])), 0)
     offset = int(offsets[0]) if len(offsets) == 1 else None
-    return Placement(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))
+    return CandidateAlignment(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))

@@ -11,11 +11,11 @@ from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
-__all__ = ["Points"]
+__all__ = ["GraphEvents"]
 
 
 @dataclass(frozen=True)
-class Points:
+class GraphEvents:
     """The beginning of the window (point 0), starts and ends of timed rows, submissions of slow launches.
 
     Attributes:
@@ -33,7 +33,7 @@ class Points:
     launcher: IntColumn
 
     @staticmethod
-    def of(document: Trace) -> Points:
+    def of(document: Trace) -> GraphEvents:
         """Points 2k + 1 and 2k + 2 for the k-th timed row."""
         rows = np.flatnonzero(document.timed)
         start, end, launcher = (np.full(len(document), -1, np.int64) for _ in range(3))
@@ -43,7 +43,7 @@ class Points:
         source, target, _ = document.edges_of("launch").T
         known = document.timed[source] & document.timed[target] & (document.kind[target] == GPU)
         launcher[target[known]] = source[known]
-        return Points(
+        return GraphEvents(
             document, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
             np.concatenate(([0], times - times.min())), launcher,
         )  # fmt: skip
@@ -73,7 +73,7 @@ class Points:
         known = self.document.timed[source] & self.document.timed[target]
         return source[known], target[known]
 
-    def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[Points, IntColumn]:
+    def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
         """The same with further points, and their numbers."""
         more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
         return more, np.arange(len(self.row), len(more.row))

@@ -18,13 +18,13 @@ from ..trace.trace import Trace
 from .host_time import blocking_copies, synchronising_calls
 from .model_file import FittedModel
 
-__all__ = ["Walk", "walk", "walk_ranks"]
+__all__ = ["OverheadPrediction", "overhead_model", "overhead_model_of_ranks"]
 
 _BETWEEN_KERNELS_NS = 1000.0
 
 
 @dataclass(frozen=True)
-class Walk:
+class OverheadPrediction:
     """Times that a walk arrives at, ns after its beginning.
 
     Attributes:
@@ -35,13 +35,13 @@ class Walk:
     ready: dict[int, float]
 
 
-def walk(
+def overhead_model(
     trace: Trace,
     model: FittedModel,
     kernel_ns: Sequence[float],
     of_row: IntColumn,
     not_before: Mapping[int, float] | None = None,
-) -> Walk:
+) -> OverheadPrediction:
     """Walk the operators of the iterations.
 
     For every operator that counts (see `hierarchy`), in order of start:
@@ -77,10 +77,10 @@ def walk(
         cpu += times.of(3, name) if events else 0.0
         if op in waiting:
             cpu = max([cpu, *gpu.values()])
-    return Walk(round(max([cpu, *gpu.values()])), ready)
+    return OverheadPrediction(round(max([cpu, *gpu.values()])), ready)
 
 
-def walk_ranks(
+def overhead_model_of_ranks(
     traces: Sequence[Trace],
     model: FittedModel,
     kernel_ns: Sequence[Sequence[float]],
@@ -99,7 +99,7 @@ def walk_ranks(
     starts: list[dict[int, float]] = [{} for _ in traces]
     for _ in range(len(meetings) + 1):
         walks = [
-            walk(trace, model, ns, of_row, after)
+            overhead_model(trace, model, ns, of_row, after)
             for trace, ns, of_row, after in zip(traces, kernel_ns, of_rows, starts, strict=True)
         ]
         before = [dict(of) for of in starts]

@@ -21,14 +21,23 @@ from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayG
 from .iterations import Iterations, find_iterations
 from .outliers import Outlier
 
-__all__ = ["Chosen", "LagTable", "Places", "fit_lags", "iterations_of", "places", "step_range", "transfer_key"]
+__all__ = [
+    "Chosen",
+    "EdgeLatencies",
+    "Places",
+    "fit_edge_latencies",
+    "iterations_of",
+    "places",
+    "step_range",
+    "transfer_key",
+]
 
 _TIMED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
 _HOST_KINDS = (HOST, HANDOFF)
 _HASH_BYTES = 8
 
 
-class LagTable(msgspec.Struct, frozen=True):
+class EdgeLatencies(msgspec.Struct, frozen=True):
     """Medians of lags, ns.
 
     Attributes:
@@ -56,7 +65,7 @@ class Places:
 
     Attributes:
         edges: int64, which edges: those that are timed, of the iterations asked for.
-        place, name: keys of `LagTable`, one an edge.
+        place, name: keys of `EdgeLatencies`, one an edge.
         iteration: int64, one an edge.
     """
 
@@ -177,7 +186,7 @@ def _paths(document: Trace, trace: Trace) -> list[str]:
     return paths
 
 
-def fit_lags(parts: Sequence[tuple[ReplayGraph, Places]]) -> LagTable:
+def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]]) -> EdgeLatencies:
     """Medians of the lags of several graphs, and what iterations take over their sums."""
     by_place, by_name = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     for graph, at in parts:
@@ -193,7 +202,7 @@ def fit_lags(parts: Sequence[tuple[ReplayGraph, Places]]) -> LagTable:
                 key, took = transfer_key(comm), int(graph.document.dur[row])
                 transfers[key] = min(took, transfers.get(key, took))
     host, device = (_ratio(parts, middle, on_host=on_host) for on_host in (True, False))
-    return LagTable(middle, names, transfers, host, device)
+    return EdgeLatencies(middle, names, transfers, host, device)
 
 
 def transfer_key(comm: Comm) -> str:

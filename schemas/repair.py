@@ -17,7 +17,7 @@ import orjson
 
 from .layout import ANY_QUOTE, ENDS_IN_ARRAY, ENDS_IN_OBJECT, ENDS_LOOSELY, MAX_KEY, Layout
 
-__all__ = ["Flaw", "Mended", "is_valid", "mend"]
+__all__ = ["Flaw", "Repaired", "is_valid", "repair"]
 
 MAX_DEPTH = 64
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
@@ -52,7 +52,7 @@ class Flaw(NamedTuple):
     example: str
 
 
-class Mended(NamedTuple):
+class Repaired(NamedTuple):
     """An object made valid: its end in the broken text, its valid text, and what was wrong (() if nothing was)."""
 
     end: int
@@ -77,7 +77,7 @@ def is_valid(text: bytes) -> bool:
     return True
 
 
-def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
+def repair(data: bytes, start: int, limit: int, layout: Layout) -> Repaired | None:
     """Make the object at `start` valid; None if it is not whole or cannot be told apart from what follows.
 
     Args:
@@ -100,7 +100,7 @@ def mend(data: bytes, start: int, limit: int, layout: Layout) -> Mended | None:
             continue
         text = data[start : scan.at] if reading.sound else b"".join(scan.out)
         if is_valid(text) and (reading.sound or scan.is_plausible(text)):
-            return Mended(scan.at, text, tuple(scan.flaws))
+            return Repaired(scan.at, text, tuple(scan.flaws))
     return None
 
 

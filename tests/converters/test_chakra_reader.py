@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
-from etplus.converters.chakra_back import etplus_chunks, read_et, write_etplus
+from etplus.converters.chakra_reader import etplus_chunks, read_et, write_etplus
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute

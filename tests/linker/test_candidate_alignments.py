@@ -7,7 +7,13 @@ import random
 import numpy as np
 import pytest
 from etplus.linker.match.align import Calls
-from etplus.linker.match.placing import DISAGREE, NAMES, NUMBERS, places_by_order, places_by_sequence
+from etplus.linker.match.candidate_alignments import (
+    DISAGREE,
+    NAMES,
+    NUMBERS,
+    candidates_by_order,
+    candidates_by_sequence,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +43,7 @@ def starts(places: list[object]) -> list[int]:
 
 def test_numbers_fix_the_one_place() -> None:
     text = counted(10)
-    (place,) = places_by_sequence(part(text, 240, 320), text)
+    (place,) = candidates_by_sequence(part(text, 240, 320), text)
     assert place.alignment.at.tolist() == list(range(240, 320))
     assert (place.evidence, place.offset, place.matched) == (NUMBERS, 0, 80)
     assert place.distinct == 20
@@ -45,26 +51,26 @@ def test_numbers_fix_the_one_place() -> None:
 
 def test_without_a_number_in_common_there_is_no_place_by_numbers() -> None:
     text = counted(3)
-    assert places_by_sequence(counted(1, first=900), text) == []
-    assert places_by_sequence(thread(ITERATION), text) == []
+    assert candidates_by_sequence(counted(1, first=900), text) == []
+    assert candidates_by_sequence(thread(ITERATION), text) == []
 
 
 def test_a_few_numbers_that_agree_by_chance_are_no_place() -> None:
     """Another program with numbers of the same range: calls with one name and number lie anywhere."""
     other = [RNG.randrange(30) for _ in range(240)]
     text = thread(other, [100 + k // 4 if k % 4 == 0 else -1 for k in range(240)])
-    assert places_by_sequence(counted(3), text) == []
+    assert candidates_by_sequence(counted(3), text) == []
 
 
 def test_every_iteration_is_a_place_by_names() -> None:
-    places = places_by_order(thread(ITERATION), thread(ITERATION * 5))
+    places = candidates_by_order(thread(ITERATION), thread(ITERATION * 5))
     assert starts(places) == [0, 80, 160, 240, 320]
     assert {(p.evidence, p.matched, p.offset) for p in places} == {(NAMES, 80, None)}
 
 
 def test_numbers_judge_the_places_found_by_names() -> None:
     text = counted(3)
-    places = places_by_order(part(text, 80, 160), text)
+    places = candidates_by_order(part(text, 80, 160), text)
     assert starts(places) == [0, 80, 160]
     assert [p.evidence for p in places] == [DISAGREE, NUMBERS, DISAGREE]
     assert [p.offset for p in places] == [-20, 0, 20]
@@ -73,24 +79,24 @@ def test_numbers_judge_the_places_found_by_names() -> None:
 
 def test_a_constant_offset_is_told() -> None:
     """The ET is of an iteration that Kineto does not have: the same names, all numbers moved by 40."""
-    (place,) = places_by_order(counted(2, first=140), counted(2, first=100))
+    (place,) = candidates_by_order(counted(2, first=140), counted(2, first=100))
     assert (place.evidence, place.offset, place.steady) == (DISAGREE, -40, 1.0)
 
 
 def test_numbers_that_disagree_anyhow_are_of_another_program() -> None:
     numbers = [RNG.randrange(1000) for _ in range(80)]
-    assert places_by_order(thread(ITERATION, numbers), counted(1)) == []
+    assert candidates_by_order(thread(ITERATION, numbers), counted(1)) == []
 
 
 def test_an_et_that_covers_more_than_kineto() -> None:
-    (place,) = places_by_order(thread([90, *ITERATION, 91]), thread(ITERATION))
+    (place,) = candidates_by_order(thread([90, *ITERATION, 91]), thread(ITERATION))
     assert place.alignment.at.tolist() == [-1, *range(80), -1]
 
 
 @pytest.mark.parametrize("lost", [(11,), (0,), (79,), (20, 21, 22), (5, 40, 70)])
 def test_calls_that_raised_leave_gaps(lost: tuple[int, ...]) -> None:
     text = thread(ITERATION * 3)
-    places = places_by_order(part(text, 80, 160, without=tuple(80 + k for k in lost)), text)
+    places = candidates_by_order(part(text, 80, 160, without=tuple(80 + k for k in lost)), text)
     kept = [k for k in range(80) if k not in lost]
     found = [p.alignment.at.tolist() for p in places]
     assert [80 + k for k in kept] in found and len(found) == 3
@@ -98,20 +104,20 @@ def test_calls_that_raised_leave_gaps(lost: tuple[int, ...]) -> None:
 
 def test_calls_of_the_et_only_leave_gaps() -> None:
     names = [*ITERATION[:20], -1, -1, *ITERATION[20:]]
-    (place,) = places_by_order(thread(names), thread(ITERATION))
+    (place,) = candidates_by_order(thread(names), thread(ITERATION))
     assert place.alignment.at.tolist() == [*range(20), -1, -1, *range(20, 80)]
 
 
 def test_windows_that_overlap_in_part() -> None:
     """The ET begins before Kineto and ends before it."""
     names = [RNG.randrange(30) for _ in range(300)]
-    (place,) = places_by_order(thread(names[:200]), thread(names[100:]))
+    (place,) = candidates_by_order(thread(names[:200]), thread(names[100:]))
     assert place.alignment.at.tolist() == [*[-1] * 100, *range(100)]
 
 
 def test_too_small_an_overlap_is_chance() -> None:
     names = [RNG.randrange(30) for _ in range(300)]
-    assert places_by_order(thread(names[:160]), thread(names[140:])) == []
+    assert candidates_by_order(thread(names[:160]), thread(names[140:])) == []
 
 
 @given(st.integers(0, 2**32))
@@ -119,10 +125,10 @@ def test_threads_of_unlike_programs_have_no_place(seed: int) -> None:
     """The same vocabulary in another order."""
     rng = random.Random(seed)
     one, other = ([rng.randrange(12) for _ in range(rng.randrange(200, 400))] for _ in range(2))
-    assert places_by_order(thread(one), thread(other)) == []
+    assert candidates_by_order(thread(one), thread(other)) == []
 
 
 def test_an_empty_side_has_no_place() -> None:
     nothing = thread([])
-    for place in (places_by_order, places_by_sequence):
+    for place in (candidates_by_order, candidates_by_sequence):
         assert place(nothing, counted(1)) == place(counted(1), nothing) == []

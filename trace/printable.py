@@ -1,0 +1,15 @@
+"""Names come from strangers' files: texts without control sequences for the user's terminal."""
+
+from __future__ import annotations
+
+__all__ = ["printable"]
+
+
+def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
+    """A text with another character for each that could steer a terminal, line ends included.
+
+    Example:
+        >>> printable("gemm\\x1b[2J", "?")
+        'gemm?[2J'
+    """
+    return "".join(c if c.isprintable() else instead for c in text)
