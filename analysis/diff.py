@@ -16,7 +16,7 @@ from .roofline import KernelRow, kernel_table
 from .summary import Analysis
 from .tables import number, render
 
-__all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference"]
+__all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference", "regressions"]
 
 _MS = 1e6
 _US = 1e3
@@ -70,6 +70,7 @@ class Difference:
         iterations_a, iterations_b: how many each trace has.
         outside_a, outside_b: GPU events launched outside iterations, and their ns; left out if iterations are compared.
         total_a, total_b: device time, ns.
+        latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans.
         ops, kernels: by name (operators with shapes if asked for).
         damage: what is wrong with the files, in sentences.
         gains, losses: operators that take less and more time in B, those with the greatest change first.
@@ -88,6 +89,8 @@ class Difference:
     total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
+    latency_a: float
+    latency_b: float
     damage: tuple[str, ...] = ()
 
     @property
@@ -114,8 +117,36 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         a.trace.file, b.trace.file, _devices(a), _devices(b), per_iteration, len(a.iterations), len(b.iterations),
         one.outside, other.outside, one.total_ns, other.total_ns,
         _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
-        (*a.trace.damage, *b.trace.damage),
+        _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
     )  # fmt: skip
+
+
+def _latency(analysis: Analysis, per_iteration: bool) -> float:
+    mean = analysis.mean_latency_ns if per_iteration else None
+    return analysis.trace.span.length if mean is None else mean
+
+
+def regressions(found: Difference, limit: float) -> list[str]:
+    """What takes more time in B than a limit allows, in sentences; empty if nothing does.
+
+    Compared are the device time and the time of an iteration (of the whole trace, if iterations are not compared).
+
+    Args:
+        limit: relative, 0.05 for 5%.
+
+    Example:
+        >>> regressions(difference(analyse(trace), analyse(trace)), 0.05)
+        []
+    """
+    what = "time of an iteration" if found.per_iteration else "time of the whole trace"
+    pairs = (("device time", found.total_a, found.total_b), (what, found.latency_a, found.latency_b))
+    slower = ", ".join(f"{row.name} +{row.change_ns / _MS:,.3f} ms" for row in found.losses[:_BIGGEST])
+    return [
+        f"{name}: {a / _MS:,.3f} ms in A, {b / _MS:,.3f} ms in B{f' ({b / a - 1:+.1%})' if a else ''}"
+        + (f"; operators: {slower}" if slower else "")
+        for name, a, b in pairs
+        if b > a * (1 + limit)
+    ]
 
 
 @dataclass(frozen=True)
@@ -217,6 +248,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} {what}",
         f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} {what}{change}",
         *textwrap.wrap(_compared(found), width),
+        _latencies(found),
     ]
     head += [f"warning {sentence}" for sentence in found.damage]
     parts = [
@@ -227,6 +259,12 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
     parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
     return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
+
+
+def _latencies(found: Difference) -> str:
+    what = "an iteration" if found.per_iteration else "the whole trace"
+    change = f", {found.latency_b / found.latency_a:.2f} times A" if found.latency_a else ""
+    return f"{what} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{change}"
 
 
 def _compared(found: Difference) -> str:

@@ -28,7 +28,9 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     parts = [_head(analysis, width)]
     if analysis.streams:
         parts += [_streams(analysis, width), _devices(analysis, width), _modules(analysis, width, top)]
+        parts += [_idle(analysis, width), _launches(analysis, width, top), _copies(analysis, width)]
         parts += [_operators(analysis, width, top, by_shape), _kernels(analysis, width, top)]
+        parts += [_communication(analysis, width, top), _sequences(analysis, width, top)]
     if analysis.iterations:
         parts.append(_iterations(analysis, width, top))
     if analysis.host_ops:
@@ -111,6 +113,62 @@ def _devices(analysis: Analysis, width: int) -> str:
         for one in analysis.device_use
     ]  # fmt: skip
     return render(f"devices{_SPANS}", heads, rows, width)
+
+
+def _idle(analysis: Analysis, width: int) -> str:
+    queues = {(one.device, one.stream): one for one in analysis.queues}
+    rows = []
+    for one in analysis.idle_causes:
+        queue = queues.get((one.device, one.stream))
+        causes = (one.host_wait_ns, one.kernel_wait_ns, one.other_ns)
+        used = (queue.longest, number(queue.mean), number(queue.full_ns / _MS, 3)) if queue else (None, None, None)
+        stream = f"device {one.device} stream {one.stream}"
+        rows.append([stream, *(number(ns / _MS, 3) for ns in causes), *used])
+    heads = ["stream", "host ms", "kernel ms", "other ms", "longest", "mean", "full ms"]
+    return render("idle time by cause, and launches in the queue", heads, rows, width)
+
+
+def _launches(analysis: Analysis, width: int, top: int) -> str:
+    rows = [
+        [one.call, one.count, number(one.median_call_ns / _US, 2), number(one.median_delay_ns / _US, 2),
+         number(one.max_delay_ns / _US), one.short, one.long_calls, one.long_delays]
+        for one in analysis.launches[:top]
+    ]  # fmt: skip
+    heads = ["launch call", "events", "call µs", "delay µs", "max µs", "shorter", "> 50 µs", "late"]
+    title = "launches: median call and delay, events shorter than their call, delays of over 100 µs"
+    return render(title, heads, rows, width) if rows else ""
+
+
+def _copies(analysis: Analysis, width: int) -> str:
+    rows = [
+        [f"device {one.device} {one.kind}", one.count, number(one.bytes / 1e6, 3), number(one.total_ns / _MS, 3),
+         number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9, 2)]
+        for one in analysis.copies
+    ]  # fmt: skip
+    return render("copies and memsets", ["kind", "count", "MB", "total ms", "GB/s"], rows, width) if rows else ""
+
+
+def _communication(analysis: Analysis, width: int, top: int) -> str:
+    rows = [
+        [" ".join(filter(None, (one.collective or "(unknown)", one.dtype, one.group))), one.group_size, one.count,
+         number(None if one.bytes is None else one.bytes / 1e6, 3), number(one.mean_ns / _US, 1),
+         *(number(None if rate is None else rate / 1e9, 2) for rate in (one.algorithm_bandwidth, one.bus_bandwidth))]
+        for one in analysis.communication[:top]
+    ]  # fmt: skip
+    heads = ["collective", "ranks", "count", "MB", "mean µs", "GB/s", "bus GB/s"]
+    return render(_titled("communication", len(analysis.communication), top), heads, rows, width) if rows else ""
+
+
+def _sequences(analysis: Analysis, width: int, top: int) -> str:
+    """Of those that occur more than once."""
+    often = [one for one in analysis.sequences if one.count > 1]
+    rows = [
+        ["", len(one.kernels), one.count, number(one.gpu_ns / _MS, 3), number(one.host_ns / _MS, 3)]
+        for one in often[:top]
+    ]
+    names = [f"{one.op}: {', '.join(kernel.removeprefix('void ') for kernel in one.kernels)}" for one in often[:top]]
+    title = _titled("sequences of kernels that an operator launches", len(often), top)
+    return render(title, ["", "kernels", "calls", "GPU ms", "host ms"], rows, width, above=names) if rows else ""
 
 
 def _modules(analysis: Analysis, width: int, top: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from ..trace.intervals import sums
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
+from .bandwidth import BandwidthRow, copy_bandwidth
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -25,9 +26,12 @@ from .breakdown import (
     iterations,
     stream_use,
 )
+from .communication import CommunicationRow, communication
 from .devices import Device, why_unknown
+from .launches import IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
+from .sequences import KernelSequence, kernel_sequences
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
@@ -83,6 +87,36 @@ class Analysis:
     def overheads(self) -> Overheads:
         """Statistics of the trace's overheads."""
         return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
+
+    @cached_property
+    def idle_causes(self) -> list[IdleCauses]:
+        """See `launches.idle_causes`."""
+        return idle_causes(self.trace)
+
+    @cached_property
+    def launches(self) -> list[LaunchRow]:
+        """See `launches.launch_statistics`."""
+        return launch_statistics(self.trace)
+
+    @cached_property
+    def queues(self) -> list[QueueUse]:
+        """See `launches.queue_use`."""
+        return queue_use(self.trace)
+
+    @cached_property
+    def copies(self) -> list[BandwidthRow]:
+        """See `bandwidth.copy_bandwidth`."""
+        return copy_bandwidth(self.trace)
+
+    @cached_property
+    def communication(self) -> list[CommunicationRow]:
+        """See `communication.communication`."""
+        return communication(self.trace)
+
+    @cached_property
+    def sequences(self) -> list[KernelSequence]:
+        """See `sequences.kernel_sequences`."""
+        return kernel_sequences(self.trace)
 
     @property
     def mean_latency_ns(self) -> float | None:
@@ -204,6 +238,12 @@ def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
         "breakdown": [_breakdown_row(row) for row in analysis.breakdown],
         "kernels": [_kernel_row(row) for row in analysis.kernels],
         "host_ops": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.host_ops],
+        "idle_causes": [asdict(row) | {"idle_ns": row.idle_ns} for row in analysis.idle_causes],
+        "launches": [asdict(row) for row in analysis.launches],
+        "queues": [asdict(row) for row in analysis.queues],
+        "copies": [asdict(row) | {"bytes_per_second": row.bytes_per_second} for row in analysis.copies],
+        "communication": [_communication_row(row) for row in analysis.communication],
+        "sequences": [asdict(row) | {"kernels": " | ".join(row.kernels)} for row in analysis.sequences],
     }
 
 
@@ -213,6 +253,11 @@ def _use_row(row: StreamUse | DeviceUse) -> dict[str, Any]:
 
 def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
     return asdict(row) | {"modules": " / ".join(row.modules), "mean_ns": row.mean_ns}
+
+
+def _communication_row(row: CommunicationRow) -> dict[str, Any]:
+    rates = {name: getattr(row, name) for name in ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")}
+    return asdict(row) | rates
 
 
 def _kernel_row(row: KernelRow) -> dict[str, Any]:

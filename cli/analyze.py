@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ..analysis.devices import read_devices
+from ..analysis.diff import Difference, diff_text, difference, json_of_difference
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.plots import require_matplotlib, write_plots
 from ..analysis.report_text import overheads_text, text_of
@@ -18,9 +20,11 @@ from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs, make_folder
+from ..trace.errors import UsageError
 from .damage import warn_of_damage
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, input_files, read_input, read_inputs
 from .outputs import add_tables_and_switch, write_tables
+from .regressions import add_limit, report_regressions
 
 __all__ = ["prepare_parser", "run"]
 
@@ -31,11 +35,12 @@ examples:
   etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
   etplus analyze --et-file et.json --kineto-file kineto.json
   etplus analyze linked --json numbers.json                # the folder that etplus batch wrote
+  etplus analyze branch.json --baseline main.json --fail-over 5%
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
 
-Exit status: 0 analysed, 2 bad input or usage, nothing written.
+Exit status: 0 analysed, 2 bad input or usage, nothing written, 4 slower than --fail-over allows.
 """
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -62,14 +67,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="US",
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)",
     )
+    add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
+    add_limit(parser, "the input", "the baseline")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse, write what was asked for, print; returns the exit status."""
     inputs = find_inputs(arguments)
+    _check_baseline(arguments, len(inputs))
     check_outputs(
-        [arguments.overheads, arguments.json, arguments.output], [*input_files(inputs), arguments.device_spec]
+        [arguments.overheads, arguments.json, arguments.output],
+        [*input_files(inputs), arguments.device_spec, arguments.baseline],
     )
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
@@ -83,22 +92,23 @@ def run(arguments: argparse.Namespace) -> int:
     files: list[str] = []
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
+    found: Difference | None = None
+    analysed = partial(
+        analyse, own_devices=own, annotation=arguments.iteration_annotation, event_ns=event_ns,
+        by_shape=arguments.by_shape, batch_size=arguments.batch_size,
+    )  # fmt: skip
     for trace in read_inputs(inputs):
         warn_of_damage([trace])
-        analysis = analyse(
-            trace,
-            own,
-            annotation=arguments.iteration_annotation,
-            event_ns=event_ns,
-            by_shape=arguments.by_shape,
-            batch_size=arguments.batch_size,
-        )
+        analysis = analysed(trace)
         rows.append(analysis.overhead_rows)
         files.append(trace.file)
         texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
         if arguments.json is not None:
             numbers.append(json_of(analysis))
         _gather(tables, analysis)
+        if arguments.baseline is not None:
+            found = difference(analysed(read_input(arguments.baseline)), analysis, by_shape=arguments.by_shape)
+            texts.append(diff_text(found, terminal_width(), arguments.top))
         if plots_folder is not None:
             _plot(analysis, plots_folder, arguments.plot_format, len(inputs) > 1)
     pooled = summarise(pool(rows), event_ns, files)
@@ -109,8 +119,23 @@ def run(arguments: argparse.Namespace) -> int:
         _write_csv(tables, csv_folder)
     if len(inputs) > 1:
         texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
-    write_tables(arguments, "\n\n".join(texts), {"traces": numbers, "overheads": msgspec.to_builtins(pooled)})
-    return 0
+    plain = {"traces": numbers, "overheads": msgspec.to_builtins(pooled)}
+    if found is None:
+        write_tables(arguments, "\n\n".join(texts), plain)
+        return 0
+    write_tables(arguments, "\n\n".join(texts), plain | {"difference": json_of_difference(found)})
+    return report_regressions(found, arguments.fail_over)
+
+
+def _check_baseline(arguments: argparse.Namespace, inputs: int) -> None:
+    """
+    Raises:
+        UsageError: a limit without a baseline, or a baseline for several inputs.
+    """
+    if arguments.baseline is None and arguments.fail_over is not None:
+        raise UsageError("--fail-over needs a trace to compare with; give it with --baseline FILE")
+    if arguments.baseline is not None and inputs != 1:
+        raise UsageError(f"--baseline compares one trace, {inputs} were given; use `etplus diff` for each")
 
 
 def _gather(tables: dict[str, list[dict[str, Any]]], analysis: Analysis) -> None:

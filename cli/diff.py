@@ -12,6 +12,7 @@ from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import add_tables_and_switch, write_tables
+from .regressions import add_limit, report_regressions
 
 __all__ = ["prepare_parser", "run"]
 
@@ -20,12 +21,13 @@ examples:
   etplus diff h100.json.gz mi300x.json.gz
   etplus diff before.json after.json --by-shape --top 30
   etplus diff before.json after.json --json diff.json
+  etplus diff main.json branch.json --fail-over 5%      # in continuous integration
 
 The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What only one of them
 has is shown with dashes. Where both have iterations, means of an iteration are compared; else, and with --total, the
 whole traces.
 
-Exit status: 0 compared, 2 bad input or usage.
+Exit status: 0 compared, 2 bad input or usage, 4 B takes longer than --fail-over allows.
 """
 
 
@@ -40,6 +42,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--total", action="store_true", help="compare the whole traces, not an iteration of each on average")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
     add("--top", type=int, default=15, metavar="N", help="rows of each printed table (default: 15)")
+    add_limit(parser, "B", "A")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
 
 
@@ -53,4 +56,4 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)
     write_tables(arguments, diff_text(found, terminal_width(), max(arguments.top, 1)), json_of_difference(found))
-    return 0
+    return report_regressions(found, arguments.fail_over)

@@ -10,7 +10,7 @@ from etplus.analysis.breakdown import launched_in
 from etplus.analysis.diff import diff_text, difference, json_of_difference
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
-from traces import REAL, analysis_of, kernel, kineto_of, launch, op
+from traces import GPU_SHAPED, REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
 
 BERTS = ("gpu-kineto/h100_bert", "gpu-kineto/mi300_bert")
 
@@ -124,3 +124,13 @@ def test_real_iterations_against_a_brute_force(name: str) -> None:
             name: pytest.approx(total / count) for name, total in kernels.items()
         }
         assert found.outside_a[0] == expected.count(-1)
+
+
+def test_the_example_of_the_docs() -> None:
+    """Public names as docs/analysis.md shows them: a trace is no slower than itself."""
+    import etplus.analysis as public
+
+    trace = trace_of("linked " + GPU_SHAPED)
+    found = public.difference(trace.analyze(), trace.analyze())
+    assert not public.regressions(found, 0.0)
+    assert all(callable(getattr(public, name)) for name in public.__all__)

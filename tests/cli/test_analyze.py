@@ -114,6 +114,34 @@ def test_diff_compares_an_iteration_or_all(tmp_path: Path) -> None:
     assert told["total_a"] == told["total_b"] == 50_000
 
 
+def test_slower_than_a_limit(tmp_path: Path) -> None:
+    """Exit status 4, and what got slower by which operator; a faster or equal trace passes."""
+
+    def trace(kernel_us: float) -> bytes:
+        ids = {"correlation": 1}
+        events = [
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 80},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 2, "args": ids},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 9, "dur": kernel_us, "args": {"stream": 7, **ids}},
+        ]
+        return json.dumps(kineto_document(events)).encode()
+
+    (tmp_path / "a.json").write_bytes(trace(50))
+    (tmp_path / "b.json").write_bytes(trace(60))
+    done = run("etplus", "diff", "a.json", "b.json", "--fail-over", "5%", cwd=tmp_path)
+    assert done.returncode == 4
+    (line,) = done.stderr.decode().splitlines()
+    assert line == "slower: device time: 0.050 ms in A, 0.060 ms in B (+20.0%); operators: aten::mm +0.010 ms"
+    for old, new, limit in (("b.json", "a.json", "0"), ("a.json", "b.json", "21%"), ("a.json", "a.json", "0%")):
+        assert run("etplus", "diff", old, new, "--fail-over", limit, cwd=tmp_path).returncode == 0
+    done = run("etplus", "analyze", "b.json", "--baseline", "a.json", "--fail-over", "5", "--json", cwd=tmp_path)
+    assert done.returncode == 4 and json.loads(done.stdout)["difference"]["total_b"] == 60_000
+    assert run("etplus", "analyze", "b.json", "--baseline", "a.json", cwd=tmp_path).returncode == 0
+    for wrong in (["b.json", "--fail-over", "5%"], ["a.json", "b.json", "--baseline", "a.json"]):
+        done = run("etplus", "analyze", *wrong, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"baseline" in done.stderr
+
+
 def test_augment_and_diff(etplus: Path, tmp_path: Path) -> None:
     done = run("etplus", "augment", etplus, tmp_path / "more.json.gz")
     assert done.returncode == 0 and b"with FLOPs" in done.stderr
@@ -143,7 +171,8 @@ def test_bad_input_is_one_line(arguments: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["analyze"], ["analyze", "x", "--top", "0"], ["analyze", "x", "--batch-size", "-1"],
-     ["analyze", "x", "--cpu-event-overhead", "nan"], ["diff", "x"], ["augment", "x"]],
+     ["analyze", "x", "--cpu-event-overhead", "nan"], ["diff", "x"],
+     ["diff", "x", "y", "--fail-over", "much"], ["diff", "x", "y", "--fail-over", "-1"], ["augment", "x"]],
 )  # fmt: skip
 def test_wrong_usage(arguments: list[str]) -> None:
     done = call(*arguments)

@@ -1,0 +1,113 @@
+"""Memory bandwidth of copies and memsets: by kind, and over time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn
+from ..trace.intervals import union
+from ..trace.trace import Trace
+
+__all__ = ["BandwidthRow", "BandwidthSeries", "bandwidth_series", "copy_bandwidth"]
+
+_KIND = re.compile(r"Memcpy\s+(\w+)|(Memset)|(Memcpy)")
+
+
+@dataclass(frozen=True)
+class BandwidthRow:
+    """Copies or memsets of one kind on a device.
+
+    Attributes:
+        kind: "HtoD", "DtoH", "DtoD", "PtoP", …, "Memset"; "Memcpy" where the name does not say.
+        count, bytes, total_ns: events whose size is recorded, their bytes and the sum of their durations.
+        busy_ns: time in which at least one of them ran.
+        not_recorded: events of that kind without a size.
+    """
+
+    device: int
+    kind: str
+    count: int
+    bytes: int
+    total_ns: int
+    busy_ns: int
+    not_recorded: int
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Bytes over the sum of durations, None without a duration."""
+        return self.bytes / self.total_ns * 1e9 if self.total_ns else None
+
+
+@dataclass(frozen=True)
+class BandwidthSeries:
+    """Bandwidth of one kind of copies over time, as a step function.
+
+    Attributes:
+        ts: int64 ns, ascending; bytes_per_second: float64, from that time until the next, summed over copies that run
+            at once.
+    """
+
+    device: int
+    kind: str
+    ts: IntColumn
+    bytes_per_second: npt.NDArray[np.float64]
+
+
+def copy_bandwidth(trace: Trace) -> list[BandwidthRow]:
+    """One row a device and kind, the most bytes first.
+
+    Example:
+        >>> [row.kind for row in copy_bandwidth(trace)]
+        ['Memset', 'DtoD']
+    """
+    gpu, rows = trace.gpu, []
+    for (device, kind), events in _kinds(trace).items():
+        known = events[gpu.bytes[events] >= 0]
+        busy = union(gpu.ts[known], gpu.end[known]).length
+        rows.append(
+            BandwidthRow(
+                device, kind, len(known), int(gpu.bytes[known].sum()), int(gpu.dur[known].sum()), busy,
+                len(events) - len(known),
+            )
+        )  # fmt: skip
+    return sorted(rows, key=lambda row: (-row.bytes, row.device, row.kind))
+
+
+def bandwidth_series(trace: Trace) -> list[BandwidthSeries]:
+    """Bandwidth over time by device and kind; a copy of no duration counts as one of 1 ns."""
+    gpu, found = trace.gpu, []
+    for (device, kind), events in sorted(_kinds(trace).items()):
+        events = events[gpu.bytes[events] >= 0]
+        if not len(events):
+            continue
+        lasts = np.maximum(gpu.dur[events], 1)
+        rate = gpu.bytes[events] / lasts * 1e9
+        ts = np.concatenate([gpu.ts[events], gpu.ts[events] + lasts])
+        step, running = np.concatenate([rate, -rate]), np.repeat([1, -1], len(events))
+        order = np.argsort(ts, kind="stable")
+        times, last = np.unique(ts[order][::-1], return_index=True)
+        level = np.where(np.cumsum(running[order]) > 0, np.cumsum(step[order]), 0.0)
+        found.append(BandwidthSeries(device, kind, times, np.maximum(level[::-1][last], 0)))
+    return found
+
+
+def _kinds(trace: Trace) -> dict[tuple[int, str], IntColumn]:
+    """Copies and memsets by device and kind."""
+    gpu = trace.gpu
+    kind_of = {code: _kind(trace.names[code]) for code in np.unique(gpu.name).tolist()}
+    copies = np.isin(
+        gpu.category, [code for code, name in enumerate(trace.categories) if name in ("gpu_memcpy", "gpu_memset")]
+    )
+    groups: dict[tuple[int, str], list[int]] = {}
+    for event in np.flatnonzero(copies).tolist():
+        groups.setdefault((int(gpu.device[event]), kind_of[int(gpu.name[event])]), []).append(event)
+    return {key: np.array(events, np.int64) for key, events in groups.items()}
+
+
+def _kind(name: str) -> str:
+    found = _KIND.search(name)
+    return next(filter(None, found.groups())) if found else name

@@ -1,0 +1,220 @@
+"""How well the host feeds the device: causes of idle time, launch statistics, and the lengths of launch queues.
+
+The definitions are those of Holistic Trace Analysis (HTA, https://hta.readthedocs.io) but where a docstring says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn
+from ..trace.trace import Trace
+
+__all__ = [
+    "IdleCauses", "LaunchRow", "QueueLength", "QueueUse", "idle_causes", "launch_statistics", "queue_lengths",
+    "queue_use",
+]  # fmt: skip
+
+KERNEL_DELAY_NS = 30
+"""Gaps below this are the device's own delay between two kernels (HTA's `consecutive_kernel_delay`)."""
+QUEUE_LIMIT = 1024
+"""Launches that a stream's queue holds (HTA's `max_queue_length`)."""
+LONG_CALL_NS = 50_000
+"""A launch call that takes longer is an outlier (HTA's `runtime_cutoff`)."""
+LONG_DELAY_NS = 100_000
+"""A launch delay above this is an outlier (HTA's `launch_delay_cutoff`)."""
+
+
+@dataclass(frozen=True)
+class IdleCauses:
+    """Idle time of one stream, from its first event to its last: host_wait_ns + kernel_wait_ns + other_ns = idle_ns.
+
+    A gap between two consecutive events of a stream counts for one cause. It begins at the end of all that ran before
+    on the stream (HTA: of the event before).
+
+    Attributes:
+        host_wait_ns, host_waits: the later event was launched after the gap had begun; length and number of gaps.
+        kernel_wait_ns, kernel_waits: it had been launched, and the gap is shorter than the device's own delay.
+        other_ns, others: the rest: waits for other streams, and gaps before events of unknown launch.
+    """
+
+    device: int
+    stream: int
+    host_wait_ns: int
+    host_waits: int
+    kernel_wait_ns: int
+    kernel_waits: int
+    other_ns: int
+    others: int
+
+    @property
+    def idle_ns(self) -> int:
+        """All gaps."""
+        return self.host_wait_ns + self.kernel_wait_ns + self.other_ns
+
+
+@dataclass(frozen=True)
+class LaunchRow:
+    """GPU events that were launched by runtime calls of one name.
+
+    The launch delay lasts from the end of the call to the start of the event, 0 where the event began before (HTA 0.5
+    adds the call's duration to the time between the starts where its documentation subtracts it).
+
+    Attributes:
+        count: events. call_ns, delay_ns, gpu_ns: sums of the calls' durations, the delays and the events' durations.
+        median_call_ns, median_delay_ns, max_delay_ns: of the events.
+        short: events that take less time than their launch call.
+        long_calls, long_delays: calls of over 50 µs, delays of over 100 µs.
+    """
+
+    call: str
+    count: int
+    call_ns: int
+    delay_ns: int
+    gpu_ns: int
+    median_call_ns: float
+    median_delay_ns: float
+    max_delay_ns: int
+    short: int
+    long_calls: int
+    long_delays: int
+
+
+@dataclass(frozen=True)
+class QueueLength:
+    """How many launched events of a stream have not begun, as a step function.
+
+    Attributes:
+        ts: int64 ns, ascending; length: int64, from that time until the next.
+    """
+
+    device: int
+    stream: int
+    ts: IntColumn
+    length: IntColumn
+
+
+@dataclass(frozen=True)
+class QueueUse:
+    """A stream's queue of launches, from its first launch to its last event's start.
+
+    Attributes:
+        span_ns: that time. longest: the greatest length. mean: over time, None if the span is empty.
+        full_ns: time in which `QUEUE_LIMIT` launches or more were in the queue, so that the host was blocked.
+    """
+
+    device: int
+    stream: int
+    span_ns: int
+    longest: int
+    mean: float | None
+    full_ns: int
+
+
+def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[IdleCauses]:
+    """Why each stream was idle, by device and stream.
+
+    Args:
+        kernel_delay_ns: gaps below this are the device's own delay between two kernels.
+
+    Example:
+        >>> idle_causes(trace)[0].idle_ns >= 0
+        True
+    """
+    gpu, launched = trace.gpu, _launch_start(trace)
+    found = []
+    for device, stream, events in _streams(trace):
+        reach = np.maximum.accumulate(gpu.end[events])[:-1]
+        gap = np.maximum(gpu.ts[events[1:]] - reach, 0)
+        host = launched[events[1:]] > reach
+        kernel = ~host & (gap < kernel_delay_ns)
+        numbers = [
+            int(value)
+            for cause in (host, kernel, ~host & ~kernel)
+            for value in (gap[cause].sum(), np.count_nonzero(gap[cause]))
+        ]
+        found.append(IdleCauses(device, stream, *numbers))
+    return found
+
+
+def launch_statistics(trace: Trace) -> list[LaunchRow]:
+    """One row a name of launch call, the most frequent first.
+
+    Example:
+        >>> [row.call for row in launch_statistics(trace)][:1]
+        ['cudaLaunchKernel']
+    """
+    gpu, runtime = trace.gpu, trace.runtime
+    events = np.flatnonzero(gpu.runtime >= 0)
+    calls = gpu.runtime[events]
+    call_ns = runtime.end[calls] - runtime.ts[calls]
+    delay = np.maximum(gpu.ts[events] - runtime.end[calls], 0)
+    rows = []
+    for code in np.unique(runtime.name[calls]).tolist():
+        mine = runtime.name[calls] == code
+        call, late, work = call_ns[mine], delay[mine], gpu.dur[events[mine]]
+        rows.append(
+            LaunchRow(
+                trace.names[code], len(call), int(call.sum()), int(late.sum()), int(work.sum()),
+                float(np.median(call)), float(np.median(late)), int(late.max()), int(np.count_nonzero(work < call)),
+                int(np.count_nonzero(call > LONG_CALL_NS)), int(np.count_nonzero(late > LONG_DELAY_NS)),
+            )
+        )  # fmt: skip
+    return sorted(rows, key=lambda row: (-row.count, row.call))
+
+
+def queue_lengths(trace: Trace) -> list[QueueLength]:
+    """The queue of each stream over time, of the events whose launch call is known.
+
+    A launch counts from its call's start to its event's start.
+    """
+    gpu, launched = trace.gpu, _launch_start(trace)
+    found = []
+    for device, stream, events in _streams(trace):
+        events = events[gpu.runtime[events] >= 0]
+        if not len(events):
+            continue
+        ts = np.concatenate([launched[events], gpu.ts[events]])
+        step = np.repeat([1, -1], len(events))
+        order = np.lexsort((-step, ts))
+        times, last = np.unique(ts[order][::-1], return_index=True)
+        found.append(QueueLength(device, stream, times, np.cumsum(step[order])[::-1][last]))
+    return found
+
+
+def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> list[QueueUse]:
+    """How long the queues were, by device and stream.
+
+    Args:
+        limit: launches that fill a queue.
+    """
+    found = []
+    for queue in queue_lengths(trace):
+        lasts, length = np.diff(queue.ts), queue.length[:-1]
+        span, weighted = int(lasts.sum()), int((lasts * length).sum())
+        found.append(
+            QueueUse(
+                queue.device, queue.stream, span, int(queue.length.max()), weighted / span if span else None,
+                int(lasts[length >= limit].sum()),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _streams(trace: Trace) -> Iterator[tuple[int, int, IntColumn]]:
+    """Device and stream with its events, in order of start."""
+    gpu = trace.gpu
+    pairs, lane = np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0, return_inverse=True)
+    order = np.lexsort((gpu.ts, lane.reshape(-1)))
+    ends = np.cumsum(np.bincount(lane.reshape(-1), minlength=len(pairs))).tolist()
+    for (device, stream), start, end in zip(pairs.tolist(), [0, *ends], ends, strict=False):
+        yield device, stream, order[start:end]
+
+
+def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:
+    """int64 ns, start of the runtime call that launched each GPU event, −1 if it is not in the trace."""
+    return np.append(trace.runtime.ts, -1)[trace.gpu.runtime]

@@ -1,0 +1,58 @@
+"""Sequences of kernels that operators launch again and again: candidates for fusion."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..trace.trace import Trace
+
+__all__ = ["KernelSequence", "kernel_sequences"]
+
+
+@dataclass(frozen=True)
+class KernelSequence:
+    """Calls of one operator that launched the same GPU events in the same order.
+
+    Attributes:
+        op: the topmost operator. kernels: names of what it launched, in order of start.
+        count: calls. gpu_ns: duration of those events together. host_ns: of the operator's calls together.
+    """
+
+    op: str
+    kernels: tuple[str, ...]
+    count: int
+    gpu_ns: int
+    host_ns: int
+
+
+def kernel_sequences(trace: Trace, *, least: int = 3) -> list[KernelSequence]:
+    """Sequences of at least `least` GPU events below one call of a topmost operator, the most frequent first.
+
+    HTA's `get_frequent_cuda_kernel_sequences`, for all topmost operators at once.
+
+    Example:
+        >>> [one.op for one in kernel_sequences(trace, least=2)][:1]
+        ['aten::linear']
+    """
+    gpu, calls = trace.gpu, trace.calls
+    top = np.full(len(gpu), -1, np.int64)
+    known = gpu.call >= 0
+    top[known] = trace.hierarchy.top[gpu.call[known]]
+    events = np.flatnonzero(top >= 0)
+    events = events[np.lexsort((gpu.ts[events], top[events]))]
+    starts = np.flatnonzero(np.diff(top[events], prepend=-1))
+    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for members in np.split(events, starts[1:]):
+        if len(members) >= least:
+            call = int(top[members[0]])
+            sums = groups[(int(calls.name[call]), *gpu.name[members].tolist())]
+            for k, value in enumerate((1, int(gpu.dur[members].sum()), int(calls.end[call] - calls.ts[call]))):
+                sums[k] += value
+    rows = [
+        KernelSequence(trace.names[op], tuple(trace.names[code] for code in kernels), *sums)
+        for (op, *kernels), sums in groups.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.count, -row.gpu_ns, row.op, row.kernels))
