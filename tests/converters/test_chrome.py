@@ -227,3 +227,21 @@ def test_the_perfetto_ui_loads_it(tmp_path: Path) -> None:
         assert np.isin(["rank 0", "rank 1", "rank 2"], [row[0] for row in ui.query("select name from process")]).all()
         ui.screenshot(tmp_path / "shot.png")
         assert (tmp_path / "shot.png").stat().st_size > 10_000
+
+
+def test_counters_are_of_the_slices(tmp_path: Path) -> None:
+    """Queue length by the slices of the file itself: launched by then, not yet begun."""
+    _, events = write({0: linked(NAME)}, tmp_path)
+    slices = of_phase(events, "X")
+    launched = {event["args"]["correlation"]: event for event in slices if event["cat"].startswith("cuda_")}
+    ends = [
+        (event["args"]["stream"], round(launched[event["args"]["correlation"]]["ts"] * 1000), round(event["ts"] * 1000))
+        for event in slices
+        if "stream" in event["args"] and event["args"]["correlation"] in launched
+    ]
+    counters = [event for event in of_phase(events, "C") if event["name"].startswith("queue length")]
+    assert counters and ends
+    for event in counters:
+        stream, at = int(event["name"].split()[-1]), round(event["ts"] * 1000)
+        expected = sum((launch <= at) - (start <= at) for on, launch, start in ends if on == stream)
+        assert event["args"]["launches"] == expected
