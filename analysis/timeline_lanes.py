@@ -13,6 +13,7 @@ from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from ..trace.tables import OP
 from ..trace.trace import Trace
+from .tiles import tiles_of
 from .timeline import condense, nest
 
 __all__ = ["KIND_COLOURS", "timeline_of"]
@@ -28,6 +29,8 @@ _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
 _LOAD_BINS = 400
+_MOST_IN_TILES = 6_000_000
+"""Calls of one timeline beyond which a page is not to hold all: some 45 MB."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
         `span` ns; `lanes` {name, note, gpu, rows}; `kinds` {name, colour, gpu}; `names`; by block `lane`, `depth`,
         `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total
         and longest of its calls; `load`, the part of each of many equal slices of the time in which a device was
-        busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out.
+        busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out; `tiles`, all
+        calls of those lanes where some are merged (see `tiles_of`; None where none are, or where they are too many).
     """
     rows, labels = _rows(trace)
     streams = [of_gpu for _, _, of_gpu in labels].count(True)
@@ -75,12 +79,17 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
     depth = nest(lane, rows.ts, rows.ts + rows.dur)
     blocks = condense(lane, depth, rows.ts, rows.dur, budget)
     found = _found(rows)
-    used = np.unique(np.concatenate([rows.name[blocks.first], rows.op[blocks.first], [one["name"] for one in found]]))
+    tiled = blocks.resolution > 0 and len(rows.ts) <= _MOST_IN_TILES
+    named = slice(None) if tiled else blocks.first
+    used = np.unique(np.concatenate([rows.name[named], rows.op[named], [one["name"] for one in found]]))
     used = used[used >= 0].astype(np.int64)
     deepest = np.zeros(len(shown), np.int64)
     np.maximum.at(deepest, lane, depth + 1)
     kinds = (*GPU_KINDS, *_HOST_KINDS)
     present = np.unique(rows.kind)
+    name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
+    op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
+    columns = {"ts": rows.ts, "dur": rows.dur, "name": name, "kind": kind, "op": op}
     return {
         "span": trace.span.length,
         "resolution": blocks.resolution,
@@ -98,16 +107,17 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
         "depth": blocks.depth,
         "ts": blocks.ts,
         "dur": blocks.dur,
-        "name": np.searchsorted(used, rows.name[blocks.first]),
-        "kind": np.searchsorted(present, rows.kind[blocks.first]),
+        "name": name[blocks.first],
+        "kind": kind[blocks.first],
         "count": blocks.count,
         "busy": blocks.busy,
-        "op": np.where(rows.op[blocks.first] >= 0, np.searchsorted(used, rows.op[blocks.first]), -1),
+        "op": op[blocks.first],
         "found": [
             one | {"name": int(np.searchsorted(used, one["name"])), "kind": int(np.searchsorted(present, one["kind"]))}
             for one in found
         ],
         "load": _load(trace),
+        "tiles": tiles_of(lane, depth, columns) if tiled else None,
     }
 
 

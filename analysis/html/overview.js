@@ -232,9 +232,12 @@ function timelineSection(report, rank) {
   if (!rank.timeline.ts.length) return null;
   timeline = new Timeline(rank.timeline);
   timeline.mount();
-  const merged = rank.timeline.resolution
-    ? ` Calls shorter than ${show(rank.timeline.resolution, "ns")} are merged with their neighbours.`
-    : "";
+  const shortest = show(rank.timeline.resolution, "ns");
+  const merged = !rank.timeline.resolution
+    ? ""
+    : rank.timeline.tiles
+      ? ` Calls shorter than ${shortest} are drawn together until the view is close enough.`
+      : ` Calls shorter than ${shortest} are merged with their neighbours.`;
   const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
   return section(
     "timeline",

@@ -18,6 +18,8 @@ class Timeline {
   constructor(data) {
     this.data = data;
     this.rows = rowsOf(data);
+    this.tiles = new Tiles(data.tiles, () => this.redraw());
+    this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
     this.from = 0;
     this.to = data.span;
     this.matches = null;
@@ -139,7 +141,9 @@ class Timeline {
     this.font = Theme.value("sans");
     return {
       grid: { left: 0, right: 0, top: AXIS, bottom: FOOT, outerBoundsMode: "none" },
-      tooltip: tooltip((item) => (item.seriesId === "calls" ? this.tip(item.data[3]) : null), { trigger: "item" }),
+      tooltip: tooltip((item) => (item.seriesId === "calls" ? this.tip(this.at(item.data)) : null), {
+        trigger: "item",
+      }),
       xAxis: axis({
         type: "value",
         min: 0,
@@ -216,54 +220,90 @@ class Timeline {
       [this.from, this.to] = instance.getModel().getComponent("xAxis").axis.scale.getExtent();
       this.node.dataset.view = `${this.from} ${this.to}`;
       cancelAnimationFrame(this.pending);
-      this.pending = requestAnimationFrame(() =>
-        instance.setOption({ series: [{ id: "calls", data: this.visible() }] }),
-      );
+      this.pending = requestAnimationFrame(() => this.redraw());
     });
     instance.on("click", (item) => {
-      if (item.seriesId === "calls") this.pick(item.data[3]);
+      if (item.seriesId === "calls") this.pick(this.at(item.data));
     });
     instance.on("dblclick", (item) => {
-      if (item.seriesId === "calls") this.fill(item.data[3]);
+      if (item.seriesId === "calls") this.fill(this.at(item.data));
     });
   }
 
+  redraw() {
+    this.chart.instance?.setOption({ series: [{ id: "calls", data: this.visible() }] });
+  }
+
+  /** What is drawn by an item of `visible()`: a call, or several merged into a block. */
+  at([, , , i, , , place]) {
+    const of = this.sources[place],
+      merged = place === 0;
+    return {
+      name: of.name[i],
+      kind: this.data.kinds[of.kind[i]],
+      ts: of.ts[i],
+      dur: of.dur[i],
+      op: of.op[i],
+      lane: this.data.lanes[merged ? of.lane[i] : of.lane],
+      count: merged ? of.count[i] : 1,
+      busy: merged ? of.busy[i] : of.dur[i],
+    };
+  }
+
   /**
-   * Calls in the view, [start, end, y, block, row height, busy part]; those too short to see are drawn as one with
-   * their neighbours, in the colour of the longest, the paler the less of the time they take.
+   * Calls in the view, [start, end, y, place in its source, row height, busy part, source]; those too short to see are
+   * drawn as one with their neighbours, in the colour of the longest, the paler the less of the time they take.
+   *
+   * Where merged blocks are too coarse for the view they come from the tiles, as soon as those are decoded.
    */
   visible() {
-    const { ts, dur, busy, name } = this.data;
     const px = (this.to - this.from) / Math.max(200, this.canvas.clientWidth || 1000);
-    const least = LEAST_PX * px;
+    const rows = this.rows.filter(({ lane, depth }) => depth < (this.folded.get(lane) ?? Infinity));
+    const close = LEAST_PX * px < this.data.resolution;
+    const fine = close ? this.tiles.of(rows, this.from, this.to) : null;
     const out = [];
-    for (const { lane, depth, begin, end } of this.rows) {
+    this.sources = [this.data];
+    const complete = !close || Boolean(fine?.every((tiles) => tiles !== null));
+    rows.forEach(({ lane, depth, begin, end }, row) => {
       const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW;
-      if (depth >= (this.folded.get(lane) ?? Infinity)) continue;
       const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
-      for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
-        const start = ts[i];
-        const wanted = this.matches?.has(name[i]);
-        let stop = start + dur[i];
-        let longest = i;
-        let sum = busy[i];
-        while (
-          dur[i] < least &&
-          i + 1 < end &&
-          dur[i + 1] < least &&
-          ts[i + 1] - stop < least &&
-          ts[i + 1] + dur[i + 1] - start < MERGED_PX * px &&
-          this.matches?.has(name[i + 1]) === wanted
-        ) {
-          i++;
-          stop = ts[i] + dur[i];
-          sum += busy[i];
-          if (dur[i] > dur[longest]) longest = i;
-        }
-        out.push([start, stop, y, longest, tall - 1, Math.min(1, sum / Math.max(1, stop - start))]);
+      if (!fine?.[row]) return this.gather(out, 0, begin, end, px, y, tall - 1);
+      for (const tile of fine[row]) {
+        this.sources.push(tile);
+        this.gather(out, this.sources.length - 1, 0, tile.count, px, y, tall - 1);
       }
-    }
+    });
+    this.node.dataset.complete = complete ? "yes" : "no"; // as fine as the screen can show
     return out;
+  }
+
+  /** Add what of a row of one source is in the view. */
+  gather(out, place, begin, end, px, y, tall) {
+    const source = this.sources[place],
+      { ts, dur, name } = source,
+      busy = place ? dur : source.busy;
+    const least = LEAST_PX * px;
+    for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
+      const start = ts[i];
+      const wanted = this.matches?.has(name[i]);
+      let stop = start + dur[i];
+      let longest = i;
+      let sum = busy[i];
+      while (
+        dur[i] < least &&
+        i + 1 < end &&
+        dur[i + 1] < least &&
+        ts[i + 1] - stop < least &&
+        ts[i + 1] + dur[i + 1] - start < MERGED_PX * px &&
+        this.matches?.has(name[i + 1]) === wanted
+      ) {
+        i++;
+        stop = ts[i] + dur[i];
+        sum += busy[i];
+        if (dur[i] > dur[longest]) longest = i;
+      }
+      out.push([start, stop, y, longest, tall, Math.min(1, sum / Math.max(1, stop - start)), place]);
+    }
   }
 
   draw(api) {
@@ -271,19 +311,19 @@ class Timeline {
       right = api.coord([api.value(1), 0]);
     const block = api.value(3),
       tall = api.value(4),
-      y = AXIS + api.value(2);
+      y = AXIS + api.value(2),
+      place = api.value(6),
+      source = this.sources[place];
+    if (!source || !(block < source.name.length)) return null; // an item of the view before
     const a = Math.max(0, left[0]),
       b = Math.min(api.getWidth(), right[0]);
     const width = Math.max(LEAST_PX * 0.8, b - a - (b - a > 4 ? 1 : 0));
-    const { name, kind, names, kinds, count } = this.data,
-      faded = this.matches && !this.matches.has(name[block]);
-    const fill = Theme.colour(kinds[kind[block]].colour);
+    const { names, kinds } = this.data,
+      count = place ? 1 : source.count[block],
+      faded = this.matches && !this.matches.has(source.name[block]);
+    const fill = Theme.colour(kinds[source.kind[block]].colour);
     const text =
-      width < TEXT_PX || faded
-        ? ""
-        : count[block] > 1
-          ? `${integers.format(count[block])} calls`
-          : bare(names[name[block]]);
+      width < TEXT_PX || faded ? "" : count > 1 ? `${integers.format(count)} calls` : bare(names[source.name[block]]);
     return {
       type: "rect",
       shape: { x: a, y, width, height: tall },
@@ -305,32 +345,32 @@ class Timeline {
     };
   }
 
-  tip(block) {
-    const { names, name, kinds, kind, ts, dur, count, busy, op, lanes, lane } = this.data,
-      many = count[block] > 1;
+  tip({ name, kind, ts, dur, count, busy, op, lane }) {
+    const { names } = this.data,
+      many = count > 1;
     return tip(
-      short(names[name[block]], 180),
+      short(names[name], 180),
       [
-        many ? ["calls merged here, the longest named", integers.format(count[block])] : null,
-        ["kind", kinds[kind[block]].name],
-        ["on", lanes[lane[block]].name],
-        op[block] >= 0 ? ["launched by", short(names[op[block]], 60)] : null,
-        ["start", show(ts[block], "ns")],
-        [many ? "from first to last" : "duration", show(dur[block], "ns")],
-        many ? ["busy", show(busy[block], "ns")] : null,
+        many ? ["calls merged here, the longest named", integers.format(count)] : null,
+        ["kind", kind.name],
+        ["on", lane.name],
+        op >= 0 ? ["launched by", short(names[op], 60)] : null,
+        ["start", show(ts, "ns")],
+        [many ? "from first to last" : "duration", show(dur, "ns")],
+        many ? ["busy", show(busy, "ns")] : null,
       ].filter(Boolean),
     );
   }
 
-  pick(block) {
-    const { names, name, kinds, kind, ts, dur, count, op, lanes, lane } = this.data;
-    this.say(name[block], [
-      kinds[kind[block]].name,
-      lanes[lane[block]].name,
-      `start ${show(ts[block], "ns")}`,
-      `duration ${show(dur[block], "ns")}`,
-      count[block] > 1 ? `${integers.format(count[block])} calls merged` : null,
-      op[block] >= 0 ? `launched by ${names[op[block]]}` : null,
+  pick({ name, kind, ts, dur, count, op, lane }) {
+    Object.assign(this.picked.dataset, { ts, dur, count });
+    this.say(name, [
+      kind.name,
+      lane.name,
+      `start ${show(ts, "ns")}`,
+      `duration ${show(dur, "ns")}`,
+      count > 1 ? `${integers.format(count)} calls merged` : null,
+      op >= 0 ? `launched by ${this.data.names[op]}` : null,
     ]);
   }
 
@@ -338,9 +378,9 @@ class Timeline {
     this.picked.replaceChildren(el("code", {}, this.data.names[name]), " — ", facts.filter(Boolean).join(" · "));
   }
 
-  fill(block) {
-    const room = Math.max(20, this.data.dur[block] * 0.06);
-    this.show(this.data.ts[block] - room, this.data.ts[block] + this.data.dur[block] + room);
+  fill({ ts, dur }) {
+    const room = Math.max(20, dur * 0.06);
+    this.show(ts - room, ts + dur + room);
   }
 
   show(from, to) {
@@ -409,21 +449,21 @@ class Timeline {
       : hits.length
         ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names`
         : "nothing found";
-    this.chart.instance.setOption({ series: [{ id: "calls", data: this.visible() }] });
+    this.redraw();
   }
 
   /** To the longest call of a name. */
   go(one) {
     this.found.hidden = true;
     this.matches = new Set([one.name]);
-    const room = Math.max(one.dur * 3, this.data.resolution * 40, 200);
+    const room = Math.max(one.dur * 3, 200);
     this.show(one.ts - room, one.ts + one.dur + room);
     this.say(one.name, [
       this.data.kinds[one.kind].name,
       `${integers.format(one.count)} calls, ${show(one.total, "ns")}`,
       `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
     ]);
-    this.chart.instance.setOption({ series: [{ id: "calls", data: this.visible() }] });
+    this.redraw();
   }
 
   tick(value) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -279,6 +280,43 @@ def test_a_large_trace_opens_in_seconds(browser: Page, tmp_path: Path) -> None:
     took = time.monotonic() - start
     assert sum(timeline["count"]) == 100_000 and len(timeline["count"]) <= 60_000
     assert took < 10, took
+
+
+@needs_browser
+def test_every_call_can_be_reached(browser: Page, tmp_path: Path) -> None:
+    """Kernels of a long trace, at random: zoomed to, drawn one by one, and clicked on, they are those of the trace."""
+    analysis = analysis_of("gpu-pairs/resnet103.kineto")
+    trace, coarse = analysis.trace, rank_report(analysis, 60)  # as one of 60 ranks it has merged blocks
+    timeline = shown(browser, report_html([coarse]), tmp_path)["ranks"][0]["timeline"]
+    assert timeline["resolution"] > 0 and len(timeline["ts"]) < sum(timeline["count"]) / 3
+    chart = "echarts.getInstanceByDom(document.querySelector('.frame .chart'))"
+    browser.evaluate("document.querySelector('.frame').scrollIntoView({behavior: 'instant'})")
+    rng = random.Random(1)
+    for event in rng.sample(range(len(trace.gpu)), 12):
+        ts, dur = int(trace.gpu.ts[event] - trace.span.start), int(trace.gpu.dur[event])
+        browser.evaluate(
+            f"{chart}.dispatchAction({{type: 'dataZoom', startValue: {ts - 3 * dur}, endValue: {ts + 4 * dur}}})"
+        )
+        browser.wait_for("document.querySelector('[data-complete]').dataset.complete === 'yes'")
+        browser.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        item = (
+            f"{chart}.getOption().series[1].data.find((one) => one[6] > 0 && one[0] === {ts} && one[1] === {ts + dur})"
+        )
+        browser.wait_for(item)
+        x, y = browser.evaluate(
+            f"(() => {{ const item = {item}, box = document.querySelector('.frame .chart').getBoundingClientRect();"
+            f" return [box.left + {chart}.convertToPixel({{xAxisIndex: 0}}, (item[0] + item[1]) / 2),"
+            " box.top + 50 + item[2] + item[4] / 2]; })()"
+        )
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        picked = browser.evaluate(
+            "(() => { const one = document.querySelector('.picked');"
+            " return [Number(one.dataset.ts), Number(one.dataset.dur), one.querySelector('code').textContent]; })()"
+        )
+        assert picked[:2] == [ts, dur]
+        assert trace.names[trace.gpu.name[event]].startswith(picked[2].removesuffix("…")) and len(picked[2]) >= 6
+    assert browser.errors == []
 
 
 def test_a_folder_and_an_input_as_the_output_are_refused(tmp_path: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
+import zlib
+
 import numpy as np
 import pytest
+from etplus.analysis import tiles
 from etplus.analysis.communication import CommunicationRow
 from etplus.analysis.gaps import longest_gaps
 from etplus.analysis.time_tree import Branch, time_tree
@@ -76,6 +81,36 @@ def test_a_timeline_holds_what_the_trace_holds() -> None:
     for row in analysis_of(f"linked {GPU_SHAPED}").kernels[:5]:
         one = found[row.kernel, True]
         assert (one["count"], one["total"]) == (row.count, row.total_ns)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(CALLS, st.integers(1, 7))
+def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> None:
+    lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
+    ts, dur = ts * 10**10, dur * 10**9
+    depth, number = nest(lane, ts, ts + dur), np.arange(len(ts))
+    columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number - 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "_TILE", size)
+        found = tiles.tiles_of(lane, depth, columns)
+    held = []
+    for k, text in enumerate(found["data"]):
+        plain, count, at, values = zlib.decompress(base64.b64decode(text)), int(found["count"][k]), 0, {}
+        for name, width in tiles.COLUMNS.items():
+            planes = plain[at : at + count * width]
+            values[name] = [
+                int.from_bytes(bytes(planes[i + count * byte] for byte in range(width)), "little", signed=True)
+                for i in range(count)
+            ]
+            at += count * width
+        assert at == len(plain) and count <= size
+        values["ts"] = list(itertools.accumulate(values["ts"]))
+        assert found["from"][k] == min(values["ts"])
+        assert found["to"][k] == max(map(sum, zip(values["ts"], values["dur"], strict=True)))
+        held += [(int(found["lane"][k]), int(found["depth"][k]), *row) for row in zip(*values.values(), strict=True)]
+    assert sorted(held) == sorted(
+        zip(lane.tolist(), depth.tolist(), *(c.tolist() for c in columns.values()), strict=True)
+    )
 
 
 def test_lanes_without_room_are_counted() -> None:
