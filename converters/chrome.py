@@ -21,6 +21,7 @@ from ..schemas.files import open_output
 from ..trace.columns import IntColumn
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
+from ..trace.index import Row
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .kineto_form import arguments, category, header
@@ -163,7 +164,7 @@ class _Process:
                     late.append(self._flow(flow, row, max(ts, int(self.document.ts[self.flows[flow, 0]])), "f"))
         yield from late
 
-    def _slice(self, row: int, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    def _slice(self, row: Row, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
         document = self.document
         ts = int(document.ts[row])
         return {

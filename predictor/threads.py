@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..schemas.thread_activity import recently_finished, running_max
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.index import as_column
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .graph import HANDOFF, HOST, ORDER, Edges
@@ -50,7 +51,8 @@ def without_polling(document: Trace) -> tuple[Trace, list[str]]:
         return document, []
     calls = np.count_nonzero(polls[lane])
     note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
-    return replace(document, ts=np.where(idle, -1, document.ts), dur=np.where(idle, 0, document.dur)), [note]
+    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, document.ts), (0, document.dur)))
+    return replace(document, ts=ts, dur=dur), [note]
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:

@@ -12,6 +12,7 @@ import numpy as np
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
+from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .comm_types import (
@@ -107,7 +108,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     return issued
 
 
-def _with_inputs(trace: Trace, row: int, comm: Comm) -> Comm:
+def _with_inputs(trace: Trace, row: Row, comm: Comm) -> Comm:
     """What is known of a communication, with what tensors tell where the trace has no metadata of it.
 
     Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call around it; of a GPU event
@@ -115,7 +116,7 @@ def _with_inputs(trace: Trace, row: int, comm: Comm) -> Comm:
     """
     if comm.collective is not None or comm.in_nelems is not None:
         return comm
-    parent = int(trace.parent_row[row])
+    parent = trace.parent_row[row]
     of_parent = _inputs(trace, parent) if parent >= 0 else []
     if trace.kind[row] == GPU:
         return with_inputs(comm, _inputs(trace, row) or of_parent, None)
@@ -123,6 +124,6 @@ def _with_inputs(trace: Trace, row: int, comm: Comm) -> Comm:
     return with_inputs(comm, _inputs(trace, row), of_parent if called else None)
 
 
-def _inputs(trace: Trace, row: int) -> list[Any]:
+def _inputs(trace: Trace, row: Row) -> list[Any]:
     inputs = trace.record(row).get("inputs")
     return [] if inputs is None else input_values(msgspec.json.decode(inputs))

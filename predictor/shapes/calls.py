@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from ...trace.errors import UNREADABLE
+from ...trace.index import Row, as_positions
 from ...trace.kinds import CPU
 from ...trace.trace import Trace
 from .extents import Extents
@@ -89,7 +90,7 @@ def shapes_of(document: Trace) -> Shapes:
     return walk.shapes
 
 
-def _events(document: Trace) -> Iterator[tuple[int, bool]]:
+def _events(document: Trace) -> Iterator[tuple[Row, bool]]:
     """Rows of CPU nodes as they begin and end, callees within their callers; ids follow the order of starts."""
     rows = np.flatnonzero(document.kind == CPU)
     rows = rows[np.argsort(document.id[rows], kind="stable")]
@@ -103,10 +104,11 @@ def _events(document: Trace) -> Iterator[tuple[int, bool]]:
     ending = defaultdict[int, list[int]](list)
     for at, end in enumerate(last):
         ending[end].append(at)
-    for at, row in enumerate(rows.tolist()):
+    in_order = as_positions(rows).tolist()
+    for at, row in enumerate(in_order):
         yield row, True
         for one in reversed(ending[at]):
-            yield int(rows[one]), False
+            yield in_order[one], False
 
 
 @dataclass
@@ -151,7 +153,7 @@ class _Walk:
         self._open: dict[int, _Open] = {}
         self._time = 0
 
-    def begin(self, row: int) -> None:
+    def begin(self, row: Row) -> None:
         """The inputs of a call are what they were where they were seen last, or come from outside."""
         self._time += 1
         name = self._document.name_of(row).removeprefix("aten::")
@@ -179,7 +181,7 @@ class _Walk:
         if name in _DATA and shape and not (backward or parameters):
             self.shapes.votes.append(shape[min(_batch_place(name, given), len(shape) - 1)])
 
-    def end(self, row: int) -> None:
+    def end(self, row: Row) -> None:
         """The results of a call are tensors that were seen since it began, or new ones."""
         call = self._open.pop(row)
         results = []
@@ -244,7 +246,7 @@ def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> in
     return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
 
 
-def _arguments(document: Trace, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+def _arguments(document: Trace, row: Row, side: str) -> list[tuple[list[_Tensor | None], Any]]:
     """Of each argument the tensors, None for undefined ones; and the value of what is none."""
     record = document.record(row)
     with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others
