@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.tables import render, rewrap
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
 from ..trace.kinds import GPU
@@ -263,8 +263,8 @@ def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
 
 def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
     document = replay.graph.documents[rank]
-    kernel = np.array([category in KERNEL_CATEGORIES for category in document.categories], np.bool_)
-    found: npt.NDArray[np.bool_] = kernel[document.category] & document.timed & (document.kind == GPU)
+    kernel = matching(document.category, document.categories, KERNEL_CATEGORIES.__contains__)
+    found: npt.NDArray[np.bool_] = kernel & document.timed & (document.kind == GPU)
     return found
 
 

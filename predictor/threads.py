@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.thread_activity import recently_finished, running_max
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.index import as_column
 from ..trace.kinds import GPU, RUNTIME
@@ -40,8 +40,7 @@ def without_polling(document: Trace) -> tuple[Trace, list[str]]:
     rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
     lane = np.unique(document.thread[rows], return_inverse=True)[1].reshape(-1)
     beside, query = (
-        np.array([pattern.search(name) is not None for name in document.names], np.bool_)[document.name[rows]]
-        & (document.kind[rows] == RUNTIME)
+        matching(document.name[rows], document.names, pattern.search) & (document.kind[rows] == RUNTIME)
         for pattern in (_BESIDE_QUERY, _QUERY)
     )
     polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)

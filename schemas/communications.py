@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 from ..trace.index import Row
@@ -79,10 +79,10 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
 
 def comm_rows(trace: Trace) -> IntColumn:
     """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
-    on_gpu = np.array([is_comm_kernel(name) for name in trace.names], np.bool_)[trace.name]
+    on_gpu = matching(trace.name, trace.names, is_comm_kernel)
     on_gpu[list(trace.comm)] = True
-    on_host = np.array([HOST_COLLECTIVE.fullmatch(name) is not None for name in trace.names], np.bool_)
-    wanted = ((trace.kind == GPU) & on_gpu) | ((trace.kind == CPU) & on_host[trace.name])
+    on_host = matching(trace.name, trace.names, HOST_COLLECTIVE.fullmatch)
+    wanted = ((trace.kind == GPU) & on_gpu) | ((trace.kind == CPU) & on_host)
     return np.flatnonzero(wanted & trace.timed)
 
 

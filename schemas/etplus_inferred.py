@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.comm_kernels import is_comm_kernel
 from ..trace.conventions import EDGE_KINDS
 from ..trace.kinds import CPU, GPU
@@ -77,8 +77,7 @@ def _handoffs(document: Trace) -> IntColumn:
 
 
 def _successive_collectives(document: Trace) -> IntColumn:
-    wanted = np.array([is_comm_kernel(name) for name in document.names], np.bool_)
-    rows = np.flatnonzero((document.kind == GPU) & wanted[document.name])
+    rows = np.flatnonzero((document.kind == GPU) & matching(document.name, document.names, is_comm_kernel))
     groups: dict[str | None, int] = {}
     lane = np.full(len(document), -1, np.int64)
     for row in rows.tolist():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 import numpy as np
 
-from .columns import IntColumn
+from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES
@@ -234,15 +234,14 @@ class _Rows(Sequence[Row], Generic[Row]):
 
     def named(self: Rows, name: str) -> Rows:
         """Those of exactly this name."""
-        return self._where([one == name for one in self.trace.names])
+        return self._where(lambda one: one == name)
 
     def matching(self: Rows, pattern: str) -> Rows:
         """Those whose name contains a match of a regular expression."""
-        search = re.compile(pattern).search
-        return self._where([search(one) is not None for one in self.trace.names])
+        return self._where(re.compile(pattern).search)
 
-    def _where(self: Rows, wanted: Sequence[bool]) -> Rows:
-        return type(self)(self.trace, self.rows[np.array(wanted, np.bool_)[self._codes()]])
+    def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
+        return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""
