@@ -25,7 +25,6 @@ from ..schemas.graph_arrays import (
 )  # fmt: skip
 from ..schemas.transaction import make_folder
 from ..trace.columns import IntColumn
-from ..trace.comm_kernels import is_comm_kernel
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import CallIndex, Row
@@ -116,7 +115,7 @@ def _opcode(document: Trace, row: Row) -> int:
     category = document.categories[document.category[row]]
     if category in COPY_CATEGORIES:
         return opcodes()[f"<{category}>"]
-    if is_comm_kernel(name):
+    if document.communicates[row]:
         return opcodes()["<kernel communication>"]
     return opcodes()[next((code for code, pattern in _KERNELS if pattern.search(name)), "<kernel other>")]
 

@@ -196,7 +196,7 @@ def summarize(
     lanes = list(_lanes(replay, measured_start, measured_end))
     exposed, measured_exposed = (
         sum(
-            exposed_ns(start[a:b], end[a:b], _communicates(replay, k), _is_kernel(replay, k))
+            exposed_ns(start[a:b], end[a:b], replay.graph.documents[k].communicates, _is_kernel(replay, k))
             for k, (a, b) in enumerate(zip(graph.first_row[:-1], graph.first_row[1:], strict=True))
         )
         for start, end in ((replay.start, replay.end), (measured_start, measured_end))
@@ -252,13 +252,6 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
 
 def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: IntColumn) -> LaneTime:
     return LaneTime(name, union(replay.start[rows], replay.end[rows]).length, union(start[rows], end[rows]).length)
-
-
-def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
-    document = replay.graph.documents[rank]
-    found = np.zeros(len(document), np.bool_)
-    found[list(document.comm)] = True
-    return found
 
 
 def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn, matching
-from ..trace.comm_kernels import is_comm_kernel
+from ..trace.columns import IntColumn
 from ..trace.conventions import EDGE_KINDS
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
@@ -77,7 +76,7 @@ def _handoffs(document: Trace) -> IntColumn:
 
 
 def _successive_collectives(document: Trace) -> IntColumn:
-    rows = np.flatnonzero((document.kind == GPU) & matching(document.name, document.names, is_comm_kernel))
+    rows = np.flatnonzero(document.communicates)
     groups: dict[str | None, int] = {}
     lane = np.full(len(document), -1, np.int64)
     for row in rows.tolist():

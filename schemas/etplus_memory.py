@@ -26,12 +26,7 @@ __all__ = ["document_of"]
 
 
 def document_of(linked: EtPlus) -> Trace:
-    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column.
-
-    Example:
-        >>> document_of(link("et.json.gz", "kineto.json.gz").document).span  # doctest: +SKIP
-        (12000, 99310480)
-    """
+    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column."""
     et, events, numbering = linked.et, linked.events, linked.numbering
     rows = _Rows.of(linked)
     et_row, gpu_row, runtime_row = rows.et, rows.gpu, rows.runtime

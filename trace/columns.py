@@ -60,7 +60,7 @@ def matching(
     """Which codes are of values that fit; bool, one entry a code. Each value is looked at once.
 
     Example:
-        >>> matching(np.array([1, 0, 1]), ["aten::mm", "nccl:recv"], re.compile("nccl:").match).tolist()
+        >>> matching(np.array([1, 0, 1]), ["aten::mm", "nccl:recv"], lambda name: name.startswith("nccl:")).tolist()
         [True, False, True]
     """
     wanted = np.fromiter((bool(fits(value)) for value in values), np.bool_, len(values))

@@ -196,7 +196,7 @@ class Trace(Library):
 
         Example:
             >>> [op.name for op in trace.ops[:2]]
-            ['aten::empty', 'aten::uniform_']
+            ['aten::rand', 'aten::empty']
         """
         return Ops(self, np.flatnonzero(self.calls.kind == OP))
 
@@ -281,8 +281,15 @@ class Trace(Library):
         return as_column(self.steps.of(self.launched_ns))
 
     @cached_property
+    def communicates(self) -> Column[Row, np.bool_]:
+        """Which rows are communication kernels: by their names, or since the file says what they communicate."""
+        communicating = matching(self.name, self.names, is_comm_kernel)
+        communicating[list(self.comm)] = True
+        return as_column(communicating & (self.kind == GPU))
+
+    @cached_property
     def is_comm(self) -> Column[GpuIndex, np.bool_]:
-        """Which GPU events are communication kernels."""
+        """Which GPU events are communication kernels, those without a row included; else as `communicates`."""
         communicating = matching(self.gpu.name, self.names, is_comm_kernel)
         communicating[list(self.gpu.comm)] = True
         return as_column(communicating)
@@ -322,12 +329,13 @@ class Trace(Library):
         name: str = self.names[self.name[row]]
         return name
 
-    def record(self, row: Row) -> Record:
-        """A row's JSON object, its values undecoded."""
-        return _decode_record(self.texts.texts(np.array([row]))[0])
-
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Those of several rows, decoded one by one."""
+        """The JSON objects of rows (int64, any order), decoded one by one; their values are not.
+
+        Example:
+            >>> [bytes(record["name"]) for record in trace.records(trace.calls.source[:2])]
+            [b'"ProfilerStep#2"', b'"DataLoader"']
+        """
         for at in range(0, len(rows), _RECORDS):
             yield from map(_decode_record, self.texts.texts(rows[at : at + _RECORDS]))
 

@@ -47,7 +47,7 @@ class Op(View[CallIndex]):
     Example:
         >>> op = trace.ops.named("aten::addmm")[0]
         >>> op.shapes[1], op.parent.name, [kernel.category for kernel in op.kernels]
-        ((8, 32), 'aten::linear', ['kernel'])
+        ((4, 8), 'aten::linear', ['gpu_memset', 'kernel'])
     """
 
     @property

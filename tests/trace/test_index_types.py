@@ -46,8 +46,8 @@ def of_indices(trace: Trace, call: CallIndex, event: GpuIndex, launch: RuntimeIn
     trace.call_tree.children(row)  # wrong
     trace.name_of(trace.calls.source[call])
     trace.name_of(call)  # wrong
-    trace.record(row)
-    trace.record(launch)  # wrong
+    trace.name_of(row)
+    trace.name_of(launch)  # wrong
     Op(trace, call)
     Op(trace, event)  # wrong
     DeviceEvent(trace, event)
