@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
-from ..trace.conventions import KERNEL_CATEGORIES, UNATTACHED_REASONS
+from ..trace.columns import IntColumn, matching
+from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, sums, union
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
@@ -232,9 +232,8 @@ def stream_use(trace: Trace) -> list[StreamUse]:
 
 def device_use(trace: Trace) -> list[DeviceUse]:
     """Busy, idle and overlapped time of every device, and how much of the communication nothing hides."""
-    window, gpu = trace.span, trace.gpu
+    window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
     spans = _gpu_spans(trace)
-    kernels = np.isin(gpu.category, [code for code, name in enumerate(trace.categories) if name in KERNEL_CATEGORIES])
     found = []
     for device in np.unique(gpu.device).tolist():
         mine = gpu.device == device
@@ -347,8 +346,7 @@ def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
 
 def _named(trace: Trace, rows: IntColumn, pattern: re.Pattern[str]) -> IntColumn:
     """Those of the calls whose names have a pattern in them."""
-    wanted = np.array([pattern.search(name) is not None for name in trace.names], np.bool_)
-    return rows[wanted[trace.calls.name[rows]]] if len(rows) else rows
+    return rows[matching(trace.calls.name[rows], trace.names, pattern.search)]
 
 
 def _within(busy: Intervals, span: Span) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from ..trace.tensors import Signature, Tensor, total_bytes
@@ -218,23 +219,17 @@ _UNCOUNTED = Operator(moved=lambda signature: None)
 _BUFFERS = Operator(moved=_buffer_bytes)
 
 
-def _pointwise_outputs(signature: Signature) -> Returned | None:
+def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Returned | None:
     shape = broadcast([tensor.shape for tensor in signature.tensors])
-    return None if shape is None else [shape]
+    return None if shape is None else [shape if dtype is None else Tensor(shape, dtype)]
 
 
 register(POINTWISE, Operator(outputs=_pointwise_outputs))
+register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool")))
 register(NORMALISATIONS, Operator(outputs=lambda signature: [signature.shape(0) or ()]))
 register(WRITES_ONLY, _BUFFERS)
 register(READS_WHAT_IT_WRITES, Operator(moved=_gathered_bytes, values=True))
 
-
-def _compared(signature: Signature) -> Returned | None:
-    shape = broadcast([tensor.shape for tensor in signature.tensors])
-    return None if shape is None else [Tensor(shape, "bool")]
-
-
-register(COMPARISONS, Operator(outputs=_compared))
 register("cat concat concatenate", Operator(outputs=concatenated, values=True))
 for _name, _reduction in REDUCTIONS.items():
     register(_name, Operator(outputs=_reduction.outputs, moved=_reduction.moved, values=True))

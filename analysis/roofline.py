@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn
-from ..trace.conventions import COPY_CATEGORIES
+from ..trace.columns import IntColumn, matching
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
 from ..trace.tables import OP
@@ -129,13 +128,13 @@ def work_of_events(trace: Trace) -> Work:
     gpu, calls = trace.gpu, trace.calls
     count, size = _of_calls(trace)
     innermost = _innermost(calls.parent, count >= 0)
-    launched = np.flatnonzero((gpu.call >= 0) & ~np.isin(gpu.category, _copies(trace)))
+    launched = np.flatnonzero((gpu.call >= 0) & ~trace.is_copy)
     owner = nearest(gpu.call, calls.parent, innermost) if len(calls) else gpu.call
     work = Work(
         np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace),
         gpu.call.copy(), np.zeros(len(gpu), np.int64),
     )  # fmt: skip
-    named = _named_main(trace)
+    named = matching(gpu.name, trace.names, computes_products)
     for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
         call = int(owner[events[0]])
         main = _main(trace, events, trace.names[calls.name[call]], named)
@@ -176,16 +175,6 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
         outer[at] = True
         at = np.unique(parent[at])
     return chosen & ~outer
-
-
-def _copies(trace: Trace) -> list[int]:
-    return [code for code, name in enumerate(trace.categories) if name in COPY_CATEGORIES]
-
-
-def _named_main(trace: Trace) -> Mask:
-    """Which GPU events have the name of a main kernel."""
-    main: Mask = np.array([computes_products(name) for name in trace.names], np.bool_)[trace.gpu.name]
-    return main
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
@@ -229,7 +218,7 @@ def _set_dtypes(trace: Trace, work: Work) -> None:
     of_signature = np.array([*(codes[one.dtype] for one in trace.signatures), 0], np.int32)
     has = work.call >= 0
     work.dtype[has] = of_signature[trace.calls.signature[work.call[has]]]
-    tensor_float = np.array([_TENSOR_FLOAT.search(name) is not None for name in trace.names], np.bool_)[trace.gpu.name]
+    tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
     work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]
 
 

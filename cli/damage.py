@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..trace.printable import printable
 
-__all__ = ["print_warnings", "warn_of_damage"]
+__all__ = ["all_damage", "print_warnings", "warn_of_damage"]
 
 
 class _Damaged(Protocol):
@@ -20,7 +20,12 @@ class _Damaged(Protocol):
 
 def warn_of_damage(read: Iterable[_Damaged]) -> None:
     """Print a warning for each kind of damage of what was read, each once."""
-    print_warnings(dict.fromkeys(sentence for one in read for sentence in one.damage))
+    print_warnings(all_damage(read))
+
+
+def all_damage(read: Iterable[_Damaged]) -> list[str]:
+    """Each kind of damage of what was read, once, in sentences."""
+    return list(dict.fromkeys(sentence for one in read for sentence in one.damage))
 
 
 def print_warnings(sentences: Iterable[str]) -> None:

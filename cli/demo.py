@@ -62,10 +62,12 @@ def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
         events: in the order wanted; those whose launching call is unknown are left out.
 
     Example:
-        >>> print("\\n".join(kernel_tree(trace.kernels[:1])))  # doctest: +SKIP
-          aten::linear [4, 8] [8, 8] [8]
-            aten::addmm [8] [4, 8] [8, 8]
-              | ampere_sgemm_128x64_tn                         113.9 µs
+        >>> print("\\n".join(line[:70] for line in kernel_tree(trace.kernels.matching("gemm")[:1])))
+          ProfilerStep#2
+            ## forward ##
+              aten::linear [4, 8] [8, 8] [8]
+                aten::addmm [8] [4, 8] [8, 8]
+                  | void cutlass::Kernel2<cutlass_80_simt_sgemm_32x128...
     """
     shown: list[int] = []
     for _, group in groupby(events, key=lambda event: event.op.index if event.op else -1):

@@ -12,7 +12,7 @@ from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped, parse_change
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
-from .damage import warn_of_damage
+from .damage import all_damage, warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import add_tables, write_tables
 from .parser import hidden_alias
@@ -80,10 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             for document in documents
         ]  # fmt: skip
     made_of = [documents] if arguments.rank_couple else [[document] for document in documents]
-    plain = [
-        one.to_dict() | {"damage": [sentence for document in of for sentence in document.damage]}
-        for one, of in zip(done, made_of, strict=True)
-    ]
+    plain = [one.to_dict() | {"damage": all_damage(of)} for one, of in zip(done, made_of, strict=True)]
     text = "\n\n".join(_text(one, terminal_width()) for one in done)
     write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
     return 0

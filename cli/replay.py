@@ -25,7 +25,7 @@ from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .damage import warn_of_damage
+from .damage import all_damage, warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import add_tables, write_tables
 from .parser import hidden_alias
@@ -96,10 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.chrome is not None:
         documents, titles = _timelines([result for result, _ in results])
         write_chrome(documents, arguments.chrome, titles)
-    plain = [
-        summary.to_dict() | {"damage": [sentence for one in result.graph.documents for sentence in one.damage]}
-        for result, summary in results
-    ]
+    plain = [summary.to_dict() | {"damage": all_damage(result.graph.documents)} for result, summary in results]
     write_tables(
         arguments, "\n\n".join(summary.to_text(terminal_width()) for _, summary in results), _one_or_all(plain)
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import write_chakra
+from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, comm_attributes, comm_node_type
@@ -53,7 +54,7 @@ def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[S
 def _message(document: Trace, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]) -> Node:
     return Node(
         id=node.id,
-        name="delay" if node.row == DELAY else document.name_of(node.row),
+        name="delay" if node.row == DELAY else document.name_of(Row(node.row)),
         type=NodeType.COMP_NODE if node.comm is None else comm_node_type(node.comm),
         ctrl_deps=[node.caller] if node.caller else [],
         data_deps=[*dict.fromkeys(node.needs)],

@@ -20,6 +20,7 @@ from ..schemas.secrets import mask, warn_of_masks
 from ..schemas.transaction import transaction
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE, TraceFormatError
+from ..trace.index import Column, GpuIndex
 from ..trace.trace import Trace
 from .open import parse_trace
 
@@ -72,7 +73,7 @@ def augment(
     trace = trace.with_tables(replace(trace.tables, gpu=gpu))
     if isinstance(trace.texts, FileRecords):
         start, end = trace.texts.start, trace.texts.end
-        at = gpu.source
+        at: Column[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
             raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {trace.damage[0]}", _WHOLE)

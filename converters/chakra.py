@@ -17,6 +17,7 @@ from ..schemas.communications import comm_rows
 from ..schemas.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
+from ..trace.index import Row
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .chakra_attributes import make, shared
@@ -173,7 +174,7 @@ def _lanes(document: Trace) -> IntColumn:
     return np.where(document.kind == GPU, -1 - document.stream_lane, threads)
 
 
-def _node_type(document: Trace, row: int, comm: Communication | None, memory_nodes: bool) -> NodeType:
+def _node_type(document: Trace, row: Row, comm: Communication | None, memory_nodes: bool) -> NodeType:
     if comm is not None:
         return comm_node_type(comm)
     if document.structural[row]:

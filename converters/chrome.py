@@ -24,6 +24,7 @@ from ..schemas.files import open_output
 from ..trace.columns import IntColumn
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
+from ..trace.index import Row
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .kineto_form import arguments, category, header
@@ -183,7 +184,7 @@ class _Process:
         for at, value in zip(ts.tolist(), values.tolist(), strict=True):
             yield {"ph": "C", "name": name, "pid": pid, "ts": self._us(at), "args": {unit: value}}
 
-    def _slice(self, row: int, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    def _slice(self, row: Row, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
         document = self.document
         ts = int(document.ts[row])
         return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -144,7 +144,7 @@ def collective_times(document: Trace, communicating: IntColumn) -> tuple[IntColu
 
 def calls_collectives(document: Trace) -> npt.NDArray[np.bool_]:
     """Rows that are calls of c10d: where a collective runs on the host, their own time is spent waiting for it."""
-    return np.array([name.startswith("c10d::") for name in document.names], np.bool_)[document.name]
+    return matching(document.name, document.names, lambda name: name.startswith("c10d::"))
 
 
 @dataclass(frozen=True)

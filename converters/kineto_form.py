@@ -11,6 +11,7 @@ import orjson
 from ..schemas.secrets import mask
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
+from ..trace.index import Row
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Record, Trace
 
@@ -37,7 +38,7 @@ def header(document: Trace, zero: int) -> dict[str, Any]:
     return {**fields, "displayTimeUnit": "ms", "baseTimeNanoseconds": zero}
 
 
-def category(document: Trace, row: int) -> str:
+def category(document: Trace, row: Row) -> str:
     """Kineto's category of a row. That of a runtime call is not in an ET+ and follows from the call's name."""
     kind = document.kind[row]
     if kind == GPU:

@@ -25,9 +25,9 @@ from ..schemas.graph_arrays import (
 )  # fmt: skip
 from ..schemas.transaction import make_folder
 from ..trace.columns import IntColumn
-from ..trace.comm_kernels import is_comm_kernel
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
+from ..trace.index import CallIndex, Row
 from ..trace.kinds import CPU, GPU
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
@@ -94,7 +94,7 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
     trace = document
     node = np.full(len(document), -1, np.int64)
     node[rows] = np.arange(len(rows))
-    codes = np.array([_opcode(document, row) for row in rows.tolist()], np.int32)
+    codes = np.array([_opcode(document, Row(row)) for row in rows.tolist()], np.int32)
     feat = _features(document, trace, rows)
     main = np.flatnonzero(feat[:, NODE_NAMES.index("log2 FLOPs")] > 0).astype(np.int32)
     settings = np.zeros((1, len(main), CONFIG_FEATURES), np.float32)
@@ -108,14 +108,14 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
     )  # fmt: skip
 
 
-def _opcode(document: Trace, row: int) -> int:
+def _opcode(document: Trace, row: Row) -> int:
     name = document.name_of(row)
     if document.kind[row] != GPU:
         return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
     category = document.categories[document.category[row]]
     if category in COPY_CATEGORIES:
         return opcodes()[f"<{category}>"]
-    if is_comm_kernel(name):
+    if document.communicates[row]:
         return opcodes()["<kernel communication>"]
     return opcodes()[next((code for code, pattern in _KERNELS if pattern.search(name)), "<kernel other>")]
 
@@ -154,7 +154,7 @@ def _features(document: Trace, trace: Trace, rows: IntColumn) -> npt.NDArray[np.
     known: dict[tuple[int, int], list[float]] = {}
     for i, row in enumerate(rows.tolist()):
         event = event_of.get(row, -1)
-        call = int(trace.gpu.call[event]) if event >= 0 else call_of.get(row, -1)
+        call = trace.gpu.call[event] if event >= 0 else CallIndex(call_of.get(row, -1))
         key = (int(trace.calls.name[call]), int(trace.calls.signature[call])) if call >= 0 else (-1, -1)
         if key not in known:
             signature = trace.signature_of(call) if call >= 0 else None

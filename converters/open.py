@@ -37,8 +37,8 @@ def load(source: Source, *, progress: bool = False) -> Trace:
         TraceFormatError: none of them, or broken beyond recovery.
 
     Example:
-        >>> load("kineto.json.gz").kernels[0]  # doctest: +SKIP
-        <kernel ampere_sgemm_128x64_tn 12.3 µs>
+        >>> load("kineto.json.gz").kernels.matching("gemm")[2]
+        <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
         return read_et(source)

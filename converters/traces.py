@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ..linker.ranks import file_rank
 from ..schemas.job_report import JobReport
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
@@ -16,7 +17,7 @@ __all__ = ["Source", "Traces"]
 
 Source = str | os.PathLike[str] | Trace
 
-_RANK_IN_NAME = re.compile(r"rank[_-]?(\d{1,6})|\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
+_NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
 
 
 class Traces(Mapping[int, Trace]):
@@ -36,10 +37,10 @@ class Traces(Mapping[int, Trace]):
         notes, damage: of the traces that were handed out so far; see `Conversion`.
 
     Example:
-        >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():  # doctest: +SKIP
+        >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():
         ...     print(rank, len(trace.kernels))
-        0 524
-        1 525
+        0 90
+        1 90
     """
 
     def __init__(
@@ -123,5 +124,8 @@ class Traces(Mapping[int, Trace]):
 def _rank_of(trace: Trace, source: Source, position: int) -> int:
     if trace.rank is not None:
         return trace.rank
-    named = _RANK_IN_NAME.search("" if isinstance(source, Trace) else Path(source).name)
-    return int(named[1] or named[2]) if named else position
+    if isinstance(source, Trace):
+        return position
+    path = os.fspath(source)
+    named, numbered = file_rank(path), _NUMBERED.search(Path(path).name)
+    return named if named is not None else int(numbered[1]) if numbered else position

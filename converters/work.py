@@ -17,8 +17,8 @@ def work_attributes(document: Trace) -> dict[int, list[AttributeProto]]:
     known is left out, since 0 would mean a kernel that does nothing.
 
     Example:
-        >>> work_attributes(read_etplus("et_plus.json"))  # doctest: +SKIP
-        {812: [name: "num_ops" int64_val: 137438953472, name: "tensor_size" uint64_val: 100663296], ...}
+        >>> [attribute.name for attribute in next(iter(work_attributes(trace).values()))]
+        ['num_ops', 'tensor_size']
     """
     trace = document
     work = work_of_events(trace)

@@ -78,11 +78,8 @@ def link_many(
     """Link all ranks of a job: `rank_N.etplus.json.gz` for each, and a report on the whole.
 
     A rank that fails is named in the report, and the others are linked all the same. What an earlier run with the same
-    inputs and options has done is kept. ::
-
-        if __name__ == "__main__":  # the workers may import this module
-            batch = link_many("traces/job")
-            print(batch.report.failed)
+    inputs and options has done is kept. A script calls it below `if __name__ == "__main__":`, since the workers may
+    import the script.
 
     Args:
         source: folder with the traces, or its URL where fsspec is installed (s3://, gs://, ...).
@@ -102,6 +99,11 @@ def link_many(
     Raises:
         UsageError: nothing was found to link, or an option that makes no sense.
         TraceFormatError: a manifest that is none.
+
+    Example:
+        >>> batch = link_many("job", "linked", jobs=1)
+        >>> batch.now, batch.complete
+        (2, True)
     """
     if output is not None and not os.fspath(output):
         raise UsageError("the name of the output folder is empty; give a folder")

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
@@ -48,7 +48,7 @@ def comm_of_kernels(
     Returns:
         By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
     """
-    wanted = np.flatnonzero(np.array([is_comm_kernel(name) for name in events.names], np.bool_)[events.name[rows]])
+    wanted = np.flatnonzero(matching(events.name[rows], events.names, is_comm_kernel))
     result: dict[int, dict[str, Any]] = {}
     from_et: dict[int, dict[str, Any]] = {}
     for i, args in zip(wanted.tolist(), events.args_of(rows[wanted]), strict=True):

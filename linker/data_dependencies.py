@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
-from ..trace.columns import IntColumn, distinct
+from ..trace.columns import IntColumn, distinct, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import EtCalls
 from .tensors import MAX_STORAGE, Tensors, tensors_of
@@ -98,7 +98,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
 def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _Flags:
     """Which calls have a name of the pattern."""
-    return np.array([pattern.fullmatch(name) is not None for name in et.names], np.bool_)[et.name[nodes.node]]
+    return matching(et.name[nodes.node], et.names, pattern.fullmatch)
 
 
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:

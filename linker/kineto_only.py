@@ -7,6 +7,7 @@ was launched outside any op, or by nobody in the trace, is below its thread or t
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable, KinetoTrace
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.dtypes import UNKNOWN_DTYPE
 from ..trace.kinds import CERTAIN
-from ..trace.kineto_inputs import NOT_TENSORS, UNKNOWN_DTYPE, concrete_value, is_tensor_list
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
 from .match.result import Match
@@ -32,6 +33,10 @@ _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
 _BLOCK = 1024
 """Nodes whose texts are made at once."""
+_NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
+"""Values of `Input type` for what is not a tensor; "" for None and for what Kineto does not record."""
+_TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
+"""Values of `Input type` for lists of tensors, whose element types Kineto does not record."""
 _NO_TENSORS: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
 
 
@@ -215,15 +220,29 @@ def _inputs(args: bytes) -> dict[str, list[Any]]:
 
 def _value(text: Any, kind: str) -> Any:
     """A number as such, as ETs have it; anything else as Kineto wrote it."""
-    value = concrete_value(text) if isinstance(text, str) and kind in NOT_TENSORS else None
+    value = _concrete_value(text) if isinstance(text, str) and kind in _NOT_TENSORS else None
     return text if value is None else value
+
+
+def _concrete_value(text: str) -> Any:
+    """The value of one of `Concrete Inputs`, which are texts; None for what is neither a number nor a list of them."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None
 
 
 def _type(kind: str, shape: Any) -> str:
     """An argument's type in the ET's spelling."""
-    if kind in NOT_TENSORS:
+    if kind in _NOT_TENSORS:
         return kind or "None"
-    return _list_type(shape) if is_tensor_list(kind, shape) else f"Tensor({kind})"
+    lists = isinstance(shape, list) and any(isinstance(one, list) for one in shape)
+    return _list_type(shape) if lists or kind in _TENSOR_LISTS else f"Tensor({kind})"
 
 
 def _list_type(shape: Any) -> str:

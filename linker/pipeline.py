@@ -117,6 +117,10 @@ def link(
     Raises:
         TraceFormatError: a file that is not what it should be, or of another rank.
         UsageError: an unknown method or iteration, an invalid rank, or files that are named as of two ranks.
+
+    Example:
+        >>> link("et.json.gz", "kineto.json.gz").kernels[0].op.name
+        'aten::addmm'
     """
     options = LinkOptions(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
@@ -165,6 +169,10 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     Args:
         kineto: read with `modules=True` for the module paths of a trace that was recorded with_stack.
         annotation: as in `link`.
+
+    Example:
+        >>> trace_of_kineto(read_kineto("kineto.json.gz")).outputs_recorded
+        False
     """
     calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
     side = host_side(kineto, calls)

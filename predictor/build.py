@@ -23,6 +23,10 @@ def build_graph(document: Trace) -> ReplayGraph:
 
     Raises:
         ConvertError: no row of the document has a time.
+
+    Example:
+        >>> len(build_graph(trace).row) > len(trace)
+        True
     """
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")

@@ -60,9 +60,10 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     Single latencies over 1 ms and gaps over 100 µs are waits for something else, and are left out.
 
     Example:
-        >>> constants = fit_constants(graph)  # doctest: +SKIP
-        >>> constants.launch_latency_ns, constants.gap_ns  # doctest: +SKIP
-        (6500, 1100)
+        >>> from etplus import build_graph
+        >>> constants = fit_constants(build_graph(trace))
+        >>> constants.launch_latency_ns, constants.gap_ns
+        (5971, 1000)
     """
     edges, measured = graph.edges, graph.measured
     count = len(graph)

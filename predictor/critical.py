@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.index import Row
 from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 from .replay import Replay
 
@@ -79,7 +80,7 @@ class _Names:
         if row < 0:
             return BETWEEN
         rank = int(self.graph.rank_of_row[row])
-        return self.graph.documents[rank].name_of(row - int(self.graph.first_row[rank]))
+        return self.graph.documents[rank].name_of(Row(row - int(self.graph.first_row[rank])))
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:

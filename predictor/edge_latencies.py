@@ -15,6 +15,7 @@ from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
+from ..trace.index import CallIndex
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
@@ -171,7 +172,7 @@ def _paths(document: Trace, trace: Trace) -> list[str]:
     """A hash of the names and shapes from the outermost call down to each row; numbers in annotations do not count."""
     labels = [""] * len(document)
     for call, row in enumerate(trace.calls.source.tolist()):
-        signature = trace.signature_of(call)
+        signature = trace.signature_of(CallIndex(call))
         labels[row] = signature.label if signature is not None else ""
     plain = ["".join(c for c in name if not c.isdigit()) for name in document.names]
     order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))

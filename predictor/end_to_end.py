@@ -13,6 +13,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
+from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .base_error import BaseError
@@ -158,7 +159,7 @@ class _Job:
         tasks = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
         event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
         columns = (edges.kind, edges.owner)
-        pieces: dict[int, list[tuple[int, int]]] = {}
+        pieces: dict[Row, list[tuple[int, int]]] = {}
         lag = edges.lag.copy()
         how: dict[int, str] = {}
         for edge, place, name, kind, owner in zip(
@@ -231,7 +232,7 @@ class _Job:
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
         wanted = (edges.kind == (DURATION if kinds else HOST)) & (edges.owner >= 0)
         for edge in np.flatnonzero(wanted).tolist():
-            owner = int(edges.owner[edge])
+            owner = Row(int(edges.owner[edge]))
             if edge in how and (not kinds or document.kind[owner] == GPU):
                 name = kinds.get(owner) or document.name_of(owner)
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
@@ -352,7 +353,7 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
     meetings: list[Mapping[int, int]] = []
     times = [list(job.pricing.times) for job in jobs]
     for met in found:
-        events = {rank: event_of[rank][row] for rank, row in zip(met.rank, met.row, strict=True)}
+        events = {rank: event_of[rank][Row(row)] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):
             times[rank][event] = jobs[rank].transfers.get(row, times[rank][event])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.host_waits import SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
+from ..trace.index import Column, as_column
 from ..trace.trace import Trace
 
 __all__ = ["SYNC_COST_NS", "blocking_copies", "synchronising_calls", "without_waits"]
@@ -58,7 +60,9 @@ def without_waits(trace: Trace) -> Trace:
     return trace.with_tables(tables)
 
 
-def _earlier(at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, rest: IntColumn) -> IntColumn:
+def _earlier(
+    at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, rest: IntColumn
+) -> Column[Any, np.int64]:
     """Times less what their threads had waited by then; waits do not overlap on a thread.
 
     Args:
@@ -73,4 +77,4 @@ def _earlier(at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, 
         begun = np.minimum(over, np.count_nonzero(waits) - 1)  # the one that may be under way
         part = np.clip(at[mine] - begin[waits][begun], 0, rest[waits][begun])
         result[mine] -= ended[over] + np.where(over < np.count_nonzero(waits), part, 0)
-    return result
+    return as_column(result)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
+from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
 from ..trace.steps import family_of, find_marks
 from ..trace.trace import Trace
@@ -47,7 +48,7 @@ class Iterations:
 
     def label(self, index: int) -> str:
         """The name of an iteration's annotation."""
-        return self.document.name_of(int(self.mark[index]))
+        return self.document.name_of(Row(int(self.mark[index])))
 
     @cached_property
     def outliers(self) -> tuple[Outlier, ...]:

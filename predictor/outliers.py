@@ -55,10 +55,6 @@ def find_outliers(document: Trace, of_row: IntColumn, times: IntColumn, labels: 
     Args:
         of_row: int64, the iteration of each row of the document, −1 for none.
         times, labels: of each iteration, ns (int64) and its name.
-
-    Example:
-        >>> [one.iteration for one in find_iterations(document).outliers]  # doctest: +SKIP
-        [0]
     """
     other_work = _other_work(document, of_row, len(times))
     alike = other_work <= _OTHER_WORK

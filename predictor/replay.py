@@ -97,6 +97,13 @@ def replay(
     Args:
         constants: of the one rank, or one of each rank of a coupled graph.
         durations: int64 ns, one entry a document row, instead of the graph's own; see `ReplayGraph.with_durations`.
+
+    Example:
+        >>> from etplus import build_graph, fit_constants
+        >>> graph = build_graph(trace)
+        >>> done = replay(graph, fit_constants(graph))
+        >>> abs(done.error) < 0.01
+        True
     """
     if durations is not None:
         graph = graph.with_durations(durations)

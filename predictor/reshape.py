@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.errors import UsageError
+from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
@@ -232,7 +233,7 @@ def _scaled(trace: Trace, before: Trace) -> Trace:
     """The trace with copies and collectives of new sizes: in proportion to the first tensor of the calls around."""
     sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
     for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
-        call = _above(trace, int(trace.gpu.call[event]))
+        call = _above(trace, trace.gpu.call[event])
         new, old = (one.signature_of(call) if call >= 0 else None for one in (trace, before))
         if new is None or old is None or not old.tensors or not old.tensors[0].numel:
             continue
@@ -246,14 +247,14 @@ def _scaled(trace: Trace, before: Trace) -> Trace:
     return trace.with_tables(replace(trace.tables, gpu=replace(trace.gpu, bytes=sizes, comm=comm)))
 
 
-def _above(trace: Trace, call: int) -> int:
+def _above(trace: Trace, call: CallIndex) -> CallIndex:
     """The innermost call with tensors that is or encloses a call, −1 for none."""
     while call >= 0:
         signature = trace.signature_of(call)
         if signature is not None and signature.tensors:
             return call
-        call = int(trace.calls.parent[call])
-    return -1
+        call = trace.calls.parent[call]
+    return CallIndex(-1)
 
 
 def _underived(
@@ -271,10 +272,10 @@ def _underived(
         own = np.where(calls.kind == OP, document.exclusive[calls.source], 0)
         whole = int(own.sum())
     count, begins, times = Counter[str](), Counter[str](), Counter[str]()
-    for call in np.flatnonzero(unknown).tolist():
-        name = trace.names[calls.name[call]]
+    for index in np.flatnonzero(unknown).tolist():
+        name = trace.names[calls.name[index]]
         count[name] += 1
-        begins[name] += int(first[call])
-        times[name] += int(own[call])
+        begins[name] += int(first[index])
+        times[name] += int(own[index])
     found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
     return tuple(sorted(found, key=lambda one: (not one.first, -one.share, one.op)))

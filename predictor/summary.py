@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.tables import render, rewrap
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
 from ..trace.kinds import GPU
@@ -196,7 +196,7 @@ def summarize(
     lanes = list(_lanes(replay, measured_start, measured_end))
     exposed, measured_exposed = (
         sum(
-            exposed_ns(start[a:b], end[a:b], _communicates(replay, k), _is_kernel(replay, k))
+            exposed_ns(start[a:b], end[a:b], replay.graph.documents[k].communicates, _is_kernel(replay, k))
             for k, (a, b) in enumerate(zip(graph.first_row[:-1], graph.first_row[1:], strict=True))
         )
         for start, end in ((replay.start, replay.end), (measured_start, measured_end))
@@ -254,17 +254,10 @@ def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: Int
     return LaneTime(name, union(replay.start[rows], replay.end[rows]).length, union(start[rows], end[rows]).length)
 
 
-def _communicates(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
-    document = replay.graph.documents[rank]
-    found = np.zeros(len(document), np.bool_)
-    found[list(document.comm)] = True
-    return found
-
-
 def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
     document = replay.graph.documents[rank]
-    kernel = np.array([category in KERNEL_CATEGORIES for category in document.categories], np.bool_)
-    found: npt.NDArray[np.bool_] = kernel[document.category] & document.timed & (document.kind == GPU)
+    kernel = matching(document.category, document.categories, KERNEL_CATEGORIES.__contains__)
+    found: npt.NDArray[np.bool_] = kernel & document.timed & (document.kind == GPU)
     return found
 
 

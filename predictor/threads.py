@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.thread_activity import recently_finished, running_max
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.index import as_column
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .graph import HANDOFF, HOST, ORDER, Edges
@@ -39,8 +40,7 @@ def without_polling(document: Trace) -> tuple[Trace, list[str]]:
     rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
     lane = np.unique(document.thread[rows], return_inverse=True)[1].reshape(-1)
     beside, query = (
-        np.array([pattern.search(name) is not None for name in document.names], np.bool_)[document.name[rows]]
-        & (document.kind[rows] == RUNTIME)
+        matching(document.name[rows], document.names, pattern.search) & (document.kind[rows] == RUNTIME)
         for pattern in (_BESIDE_QUERY, _QUERY)
     )
     polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
@@ -50,7 +50,8 @@ def without_polling(document: Trace) -> tuple[Trace, list[str]]:
         return document, []
     calls = np.count_nonzero(polls[lane])
     note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
-    return replace(document, ts=np.where(idle, -1, document.ts), dur=np.where(idle, 0, document.dur)), [note]
+    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, document.ts), (0, document.dur)))
+    return replace(document, ts=ts, dur=dur), [note]
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:

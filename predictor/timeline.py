@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..trace.index import as_column
 from ..trace.trace import Trace
 from .replay import Replay
 
@@ -22,5 +23,5 @@ def predicted_documents(replay: Replay) -> Iterator[Trace]:
         start, end = replay.start[here], replay.end[here]
         measured = graph.measured[graph.start[here][timed]]
         clock = int((document.ts[timed] - measured).min())  # the same of all rows
-        ts = np.where(timed, np.maximum(start + clock, 0), document.ts)
-        yield replace(document, ts=ts, dur=np.where(timed, end - start, document.dur))
+        ts = as_column(np.where(timed, np.maximum(start + clock, 0), document.ts))
+        yield replace(document, ts=ts, dur=as_column(np.where(timed, end - start, document.dur)))

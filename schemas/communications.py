@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..trace.columns import IntColumn
-from ..trace.comm_kernels import Comm, is_comm_kernel
+from ..trace.columns import IntColumn, matching
+from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
-from ..trace.trace import Trace
+from ..trace.trace import Record, Trace
 from .comm_types import (
     HOST_COLLECTIVE,
     RECV,
@@ -59,14 +59,13 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
     """All communications of a rank in program order (of their launches; on the host of the calls).
 
     Example:
-        >>> [one.peer for one in find_communications(trace) if one.kind == SEND]  # doctest: +SKIP
-        [1, 1]
+        >>> [one.peer for one in find_communications(trace) if one.kind == SEND]
+        []
     """
     rows = comm_rows(trace)
     rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
     groups, world = trace.process_groups, trace.world_size
-    for row in rows.tolist():
-        comm = _with_inputs(trace, row, trace.comm.get(row, Comm()))
+    for row, comm in zip(rows.tolist(), _with_inputs(trace, rows), strict=True):
         kind = collective_type(comm, trace.name_of(row))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         yield FoundComm(
@@ -78,11 +77,8 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
 
 def comm_rows(trace: Trace) -> IntColumn:
     """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
-    on_gpu = np.array([is_comm_kernel(name) for name in trace.names], np.bool_)[trace.name]
-    on_gpu[list(trace.comm)] = True
-    on_host = np.array([HOST_COLLECTIVE.fullmatch(name) is not None for name in trace.names], np.bool_)
-    wanted = ((trace.kind == GPU) & on_gpu) | ((trace.kind == CPU) & on_host[trace.name])
-    return np.flatnonzero(wanted & trace.timed)
+    on_host = (trace.kind == CPU) & matching(trace.name, trace.names, HOST_COLLECTIVE.fullmatch)
+    return np.flatnonzero((trace.communicates | on_host) & trace.timed)
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
@@ -107,22 +103,32 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     return issued
 
 
-def _with_inputs(trace: Trace, row: int, comm: Comm) -> Comm:
-    """What is known of a communication, with what tensors tell where the trace has no metadata of it.
+def _with_inputs(trace: Trace, rows: IntColumn) -> Iterator[Comm]:
+    """What is known of communications, with what tensors tell where the trace has no metadata of one.
 
     Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call around it; of a GPU event
     those that another linker copied to it from its op, else the op's own.
     """
-    if comm.collective is not None or comm.in_nelems is not None:
-        return comm
-    parent = int(trace.parent_row[row])
-    of_parent = _inputs(trace, parent) if parent >= 0 else []
-    if trace.kind[row] == GPU:
-        return with_inputs(comm, _inputs(trace, row) or of_parent, None)
-    called = parent >= 0 and trace.name_of(parent).startswith("c10d::")
-    return with_inputs(comm, _inputs(trace, row), of_parent if called else None)
+    comms = [trace.comm.get(row, Comm()) for row in rows.tolist()]
+    bare = [comm.collective is None and comm.in_nelems is None for comm in comms]
+    lacking = rows[np.array(bare, np.bool_)]
+    parent = trace.parent_row[lacking]
+    around = np.where(parent >= 0, parent, lacking)
+    records = trace.records(np.stack([lacking, around], axis=1).reshape(-1))
+    calls = zip(lacking.tolist(), parent.tolist(), records, records, strict=True)
+    for comm, lacks in zip(comms, bare, strict=True):
+        if not lacks:
+            yield comm
+            continue
+        row, caller, own, called_by = next(calls)
+        inputs, of_caller = _inputs(own), _inputs(called_by) if caller >= 0 else []
+        if trace.kind[row] == GPU:
+            yield with_inputs(comm, inputs or of_caller, None)
+        else:
+            called = caller >= 0 and trace.name_of(caller).startswith("c10d::")
+            yield with_inputs(comm, inputs, of_caller if called else None)
 
 
-def _inputs(trace: Trace, row: int) -> list[Any]:
-    inputs = trace.record(row).get("inputs")
+def _inputs(record: Record) -> list[Any]:
+    inputs = record.get("inputs")
     return [] if inputs is None else input_values(msgspec.json.decode(inputs))

@@ -25,7 +25,9 @@ def damage_of(*traces: _Read) -> tuple[str, ...]:
     ET+ files carry them on in `etplus.damage`, so that whoever reads one knows as well.
 
     Example:
-        >>> damage_of(read_kineto("cut_off.json"))  # doctest: +SKIP
-        ("cut_off.json is broken: 1 × truncated (the file is cut off; an unknown number of records is missing)",)
+        >>> from etplus.schemas.kineto import read_kineto
+        >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}'
+        >>> damage_of(read_kineto(b'{"schemaVersion": 1, "traceEvents": [' + event))
+        ('<bytes> is broken: ...the file is cut off...',)
     """
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)

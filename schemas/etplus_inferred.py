@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.comm_kernels import is_comm_kernel
 from ..trace.conventions import EDGE_KINDS
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
@@ -77,8 +76,7 @@ def _handoffs(document: Trace) -> IntColumn:
 
 
 def _successive_collectives(document: Trace) -> IntColumn:
-    wanted = np.array([is_comm_kernel(name) for name in document.names], np.bool_)
-    rows = np.flatnonzero((document.kind == GPU) & wanted[document.name])
+    rows = np.flatnonzero(document.communicates)
     groups: dict[str | None, int] = {}
     lane = np.full(len(document), -1, np.int64)
     for row in rows.tolist():

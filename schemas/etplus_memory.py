@@ -14,8 +14,10 @@ import orjson
 
 from ..trace.columns import IntColumn, positions
 from ..trace.comm_kernels import Comm
+from ..trace.index import Column, Row, as_column
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
-from ..trace.trace import Record, Trace, threads_of_rows
+from ..trace.relations import parent_rows, threads_of_rows
+from ..trace.trace import Record, Trace
 from ..trace.unattached_events import UnattachedEvents
 from .etplus import EtPlus
 from .secrets import mask
@@ -24,29 +26,23 @@ __all__ = ["document_of"]
 
 
 def document_of(linked: EtPlus) -> Trace:
-    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column.
-
-    Example:
-        >>> document_of(link("et.json.gz", "kineto.json.gz").document).span  # doctest: +SKIP
-        (12000, 99310480)
-    """
+    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column."""
     et, events, numbering = linked.et, linked.events, linked.numbering
     rows = _Rows.of(linked)
     et_row, gpu_row, runtime_row = rows.et, rows.gpu, rows.runtime
     nodes, gpu, runtime = len(et), linked.gpu_row, linked.runtime_row
 
-    def column(of_et: Any, of_gpu: Any, of_runtime: Any, dtype: Any = np.int64) -> npt.NDArray[Any]:
+    def column(of_et: Any, of_gpu: Any, of_runtime: Any, dtype: Any = np.int64) -> Column[Row, Any]:
         values = np.empty(len(rows.kind), dtype)
         values[et_row], values[gpu_row], values[runtime_row] = of_et, of_gpu, of_runtime
-        return values
+        return as_column(values)
 
     ids = column(numbering.node, numbering.gpu, numbering.runtime)
     parent = column(
         _parents(linked), numbering.node[linked.gpu_parent],
         np.where(linked.runtime_parent >= 0, numbering.node[linked.runtime_parent], -1),
     )  # fmt: skip
-    parent_row = positions(ids, parent)
-    parent_row[parent_row == np.arange(len(ids))] = -1
+    parent_row = parent_rows(ids, parent)
     is_linked = linked.kineto_event >= 0
     names, name = _interned(
         et.names, column(et.name, -1, -1), events.names, column(-1, events.name[gpu], events.name[runtime])
@@ -67,14 +63,14 @@ def document_of(linked: EtPlus) -> Trace:
         summary=orjson.loads(orjson.dumps(linked.summary)),
         flat=et.flat,
         texts=_LinkedRecords(linked, rows),
-        kind=rows.kind,
+        kind=as_column(rows.kind),
         structural=column(et.structural, False, False, np.bool_),
         id=ids,
         parent=parent,
         parent_row=parent_row,
-        name=name,
+        name=as_column(name),
         names=_extended(names, unattached.names),
-        category=category,
+        category=as_column(category),
         categories=_extended(categories, unattached.categories),
         ts=column(np.where(is_linked, linked.ts, -1), events.ts[gpu], events.ts[runtime]),
         dur=column(np.where(is_linked, np.maximum(linked.dur, 0), 0), gpu_dur, np.maximum(events.dur[runtime], 0)),

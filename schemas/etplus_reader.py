@@ -16,12 +16,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, StringTable, exact_ns, int_column, positions
+from ..trace.columns import IntColumn, StringTable, exact_ns, int_column, matching, positions
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_NS, STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
-from ..trace.trace import Record, Trace, threads_of_rows
+from ..trace.relations import parent_rows, threads_of_rows
+from ..trace.trace import Record, Trace
 from ..trace.unattached_events import read_unattached
 from .etplus_inferred import infer_edges
 from .files import Blob, Source, load
@@ -321,13 +322,11 @@ class _Reader:
         repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(repeated):
             raise TraceFormatError(self.file, f"id {repeated[0]}", "two nodes have it", _SPOILT)
-        structural = np.array([STRUCTURAL.fullmatch(name) is not None for name in self.names.values], np.bool_)
-        parent_row = positions(ids, columns["parent"])
-        parent_row[parent_row == np.arange(len(ids))] = -1
+        parent_row = parent_rows(ids, columns["parent"])
         tids = StringTable()
         codes = tids.codes(self.runtime_tids)
         thread = threads_of_rows(kind, tid, parent_row, codes, tids.values, same_tids=same_tids)
-        structural = structural[columns["name"]] & (kind == CPU)
+        structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
         return {"structural": structural, "parent_row": parent_row, "thread": thread}
 
     def _edges(self, raw: msgspec.Raw, ids: IntColumn) -> IntColumn:

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, StringTable, int_column, joined_columns
+from ..trace.columns import IntColumn, StringTable, int_column, joined_columns, matching
 from ..trace.conventions import STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
@@ -213,11 +213,10 @@ def _build(
     names = StringTable()
     name = np.concatenate([names.codes(part.names)[part.columns.pop("name")] for part in parts])
     columns = joined_columns([part.columns for part in parts])
-    structural = np.array([STRUCTURAL.fullmatch(name) is not None for name in names.values])
     return ExecutionTrace(
         file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
         before=around[0], after=around[1], texts=texts, name=name, names=names.values,
-        structural=structural[name], losses=document.all_losses(), **columns,
+        structural=matching(name, names.values, STRUCTURAL.fullmatch), losses=document.all_losses(), **columns,
     )  # fmt: skip
 
 

@@ -170,14 +170,16 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     KeyboardInterrupt included. Inside a `transaction` the end is that of the transaction, and the file may not be
     one of its inputs. A file that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time
     stamp, no name: the same input gives the same bytes). "-" is standard output; a device, a pipe or a link's target
-    is written through. ::
-
-        with open_output("numbers.json.gz") as file:
-            file.write(b"[1, 2, 3]")
+    is written through.
 
     Raises:
         UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
         EtplusError: writing failed.
+
+    Example:
+        >>> with open_output("numbers.json.gz") as file:
+        ...     file.write(b"[1, 2, 3]")
+        9
     """
     with transaction() as run:
         target = run.claim(path)

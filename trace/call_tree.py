@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn
+from .index import CallIndex, Column, Positions, as_column, as_positions
 
 __all__ = ["CallTree", "Hierarchy", "levels", "nearest", "nesting", "place_calls"]
 
@@ -23,27 +24,30 @@ class CallTree:
         first: int64, one entry a call and one more: where in `order` its callees begin.
     """
 
-    order: IntColumn
+    order: Positions[int, CallIndex]
     first: IntColumn
 
     @staticmethod
-    def of(parent: IntColumn) -> CallTree:
+    def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
         """The tree of callers, −1 for none."""
         order = np.argsort(parent, kind="stable")
-        return CallTree(order, np.searchsorted(parent[order], np.arange(len(parent) + 1)))
+        return CallTree(as_positions(order), np.searchsorted(parent[order], np.arange(len(parent) + 1)))
 
-    def children(self, call: int) -> IntColumn:
+    def children(self, call: CallIndex) -> Positions[int, CallIndex]:
         """The calls directly below one, ascending."""
-        return self.order[self.first[call] : self.first[call + 1]]
+        first, end = self.first[call], self.first[call + 1]
+        return self.order[first:end]
 
-    def below(self, call: int) -> IntColumn:
+    def below(self, call: CallIndex) -> Positions[int, CallIndex]:
         """A call and all below it, int64."""
-        found = [np.array([call])]
+        found: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
         while len(found[-1]):
-            found.append(np.concatenate([self.children(one) for one in found[-1].tolist()]))
-        return np.concatenate(found)
+            found.append(as_positions(np.concatenate([self.children(one) for one in found[-1].tolist()])))
+        return as_positions(np.concatenate(found))
 
-    def totals(self, parent: IntColumn, values: IntColumn) -> IntColumn:
+    def totals(
+        self, parent: Positions[CallIndex, CallIndex], values: Column[CallIndex, np.int64]
+    ) -> Column[CallIndex, np.int64]:
         """Of each call the sum of the values of it and of all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
@@ -66,8 +70,8 @@ class Hierarchy:
             Row 0 is the empty path (parent −1, name −1).
     """
 
-    top: IntColumn
-    path: IntColumn
+    top: Positions[CallIndex, CallIndex]
+    path: Column[CallIndex, np.int64]
     tree_parent: IntColumn
     tree_name: IntColumn
 
@@ -81,7 +85,7 @@ class Hierarchy:
 
 
 def place_calls(
-    parent: IntColumn, name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
+    parent: Positions[CallIndex, CallIndex], name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
 ) -> Hierarchy:
     """Find every call's topmost operator and module path, level by level from the roots.
 
@@ -107,7 +111,7 @@ def place_calls(
             tree_parent.append(distinct[:, 0])
             tree_name.append(distinct[:, 1])
             known += len(distinct)
-    return Hierarchy(top, path, np.concatenate(tree_parent), np.concatenate(tree_name))
+    return Hierarchy(as_positions(top), as_column(path), np.concatenate(tree_parent), np.concatenate(tree_name))
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntColumn", "StringTable", "distinct", "exact_ns", "int_column", "joined_columns", "positions"]
+__all__ = ["IntColumn", "StringTable", "distinct", "exact_ns", "int_column", "joined_columns", "matching", "positions"]
 
 IntColumn = npt.NDArray[np.int64]
 
@@ -52,6 +52,20 @@ def distinct(values: IntColumn) -> IntColumn:
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def matching(
+    codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
+) -> npt.NDArray[np.bool_]:
+    """Which codes are of values that fit; bool, one entry a code. Each value is looked at once.
+
+    Example:
+        >>> matching(np.array([1, 0, 1]), ["aten::mm", "nccl:recv"], lambda name: name.startswith("nccl:")).tolist()
+        [True, False, True]
+    """
+    wanted = np.fromiter((bool(fits(value)) for value in values), np.bool_, len(values))
+    found: npt.NDArray[np.bool_] = wanted[codes]
+    return found
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from .call_tree import nearest
-from .columns import IntColumn
+from .columns import IntColumn, matching
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
+from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
 from .tensors import Signatures, numbers_matter
@@ -19,35 +22,39 @@ if TYPE_CHECKING:
 
 __all__ = ["device_properties", "tables_of"]
 
-_MODULE = "nn.Module: "
+Index = TypeVar("Index")
+_MODULE = re.compile(r"nn\.Module: ").match
 _ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def tables_of(trace: Trace) -> Tables:
     """The tables of a trace. Nodes that are not linked have no time and are left out."""
-    rows = np.flatnonzero(trace.timed & (trace.kind == CPU))
-    rows = rows[np.argsort(trace.id[rows], kind="stable")]  # ids follow the order of call start
-    position = np.full(len(trace), -1, np.int64)
-    position[rows] = np.arange(len(rows))
-    table = Signatures()
-    gpu_rows = np.flatnonzero(trace.kind == GPU)
-    gpu_rows = gpu_rows[np.argsort(trace.ts[gpu_rows], kind="stable")]
-    runtime_rows = np.flatnonzero(trace.kind == RUNTIME)
-    runtime_rows = runtime_rows[np.argsort(trace.ts[runtime_rows], kind="stable")]
-    runtime_position = np.full(len(trace), -1, np.int64)
-    runtime_position[runtime_rows] = np.arange(len(runtime_rows))
-    runtime = np.full(len(trace), -1, np.int64)
+    call_rows: Positions[CallIndex, Row] = _in_order(trace.timed & (trace.kind == CPU), trace.id)  # ids follow starts
+    runtime_rows: Positions[RuntimeIndex, Row] = _in_order(trace.kind == RUNTIME, trace.ts)
+    gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.kind == GPU, trace.ts)
     source, target, _ = trace.edges_of("launch").T
-    runtime[target] = runtime_position[source]
-    caller = _timed_caller(trace, position)
-    calls = _calls(trace, rows, caller, table)
-    return Tables(
-        table.values, calls, _runtime_calls(trace, runtime_rows, caller, runtime[gpu_rows]),
-        _gpu_events(trace, gpu_rows, caller, runtime[gpu_rows]),
-    )  # fmt: skip
+    launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
+    launcher[target] = _inverse(runtime_rows, len(trace))[source]
+    caller = _timed_caller(trace, _inverse(call_rows, len(trace)))
+    signatures = Signatures()
+    calls = _calls(trace, call_rows, caller, signatures)
+    gpu = _gpu_events(trace, gpu_rows, caller, launcher)
+    return Tables(signatures.values, calls, _runtime_calls(trace, runtime_rows, caller, gpu.runtime), gpu)
 
 
-def _timed_caller(trace: Trace, position: IntColumn) -> IntColumn:
+def _in_order(wanted: npt.NDArray[np.bool_], key: Column[Row, np.int64]) -> Positions[Any, Row]:
+    rows = np.flatnonzero(wanted)
+    return as_positions(rows[np.argsort(key[rows], kind="stable")])
+
+
+def _inverse(rows: Positions[Index, Row], count: int) -> Positions[Row, Index]:
+    """Of every row its position among some rows, −1 for none."""
+    position = np.full(count, -1, np.int64)
+    position[rows] = np.arange(len(rows))
+    return as_positions(position)
+
+
+def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
     """Of every row the position among the calls of its nearest caller that has a time, −1 for none.
 
     A caller of greater id than its own (a file that claims cycles) is none.
@@ -60,48 +67,51 @@ def _timed_caller(trace: Trace, position: IntColumn) -> IntColumn:
     found = nearest(above, above, position[order] >= 0)
     caller = np.full(len(trace), -1, np.int64)
     caller[order] = np.where(found >= 0, position[order][found], -1)
-    return caller
+    return as_positions(caller)
 
 
-def _calls(trace: Trace, rows: IntColumn, caller: IntColumn, table: Signatures) -> Calls:
+def _calls(
+    trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: Signatures
+) -> Calls:
     kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
-    modules = np.array([name.startswith(_MODULE) for name in trace.names], np.bool_)[trace.name[rows]]
-    kind[(kind == ANNOTATION) & modules] = MODULE
+    kind[(kind == ANNOTATION) & matching(trace.name[rows], trace.names, _MODULE)] = MODULE
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
-    wanted = np.array([numbers_matter(name) for name in trace.names], np.bool_)[trace.name[rows[ops]]]
-    signature[ops] = table.from_et(
+    wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
+    signature[ops] = signatures.from_et(
         trace.texts.texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
     )
     return Calls(
-        trace.name[rows], kind, caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
-        signature, rows,
+        trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
+        as_column(signature), rows,
     )  # fmt: skip
 
 
-def _runtime_calls(trace: Trace, rows: IntColumn, caller: IntColumn, launchers: IntColumn) -> RuntimeCalls:
+def _runtime_calls(
+    trace: Trace, rows: Positions[RuntimeIndex, Row], caller: Positions[Row, CallIndex],
+    launchers: Positions[GpuIndex, RuntimeIndex],
+) -> RuntimeCalls:  # fmt: skip
     launches = np.zeros(len(rows), np.bool_)
     launches[launchers[launchers >= 0]] = True
     return RuntimeCalls(
-        trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], launches,
+        trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], as_column(launches),
         rows,
     )  # fmt: skip
 
 
-def _gpu_events(trace: Trace, rows: IntColumn, caller: IntColumn, runtime: IntColumn) -> GpuEvents:
+def _gpu_events(
+    trace: Trace, rows: Positions[GpuIndex, Row], caller: Positions[Row, CallIndex],
+    launcher: Positions[Row, RuntimeIndex],
+) -> GpuEvents:  # fmt: skip
     sizes = np.full(len(rows), -1, np.int64)
-    copies = np.isin(
-        trace.category[rows],
-        [c for c, name in enumerate(trace.categories) if name in COPY_CATEGORIES],
-    )
-    copied = np.flatnonzero(copies)
+    copied = np.flatnonzero(matching(trace.category[rows], trace.categories, COPY_CATEGORIES.__contains__))
     for position, record in zip(copied.tolist(), trace.records(rows[copied]), strict=True):
         sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
     comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
+    call, runtime = caller[rows], launcher[rows]
     return GpuEvents(
         trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
-        trace.stream[rows], caller[rows], runtime,
-        reasons(caller[rows], runtime), sizes, comm, rows,
+        trace.stream[rows], call, runtime, as_column(reasons(call, runtime)), as_column(sizes), comm, rows,
     )  # fmt: skip
 
 

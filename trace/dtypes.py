@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .kineto_inputs import UNKNOWN_DTYPE
+__all__ = ["UNKNOWN_DTYPE", "itemsize", "standard_dtype"]
 
-__all__ = ["itemsize", "standard_dtype"]
-
+UNKNOWN_DTYPE = "unknown"
+"""What ET+ writes for an element type that is not recorded: `Tensor(unknown)`."""
 _BYTES = {
     8: "long double int64 float64 complex<float> complex64 c10::complex<float> uint64 longlong",
     4: "int float int32 float32 uint32 c10::complex<c10::half> complex32 qint32",

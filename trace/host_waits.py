@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from .columns import IntColumn, matching
 
 __all__ = [
     "COPY", "DEVICE_SYNCHRONIZE", "MAX_SKEW_NS", "ROUNDING_NS", "STREAM_WAIT", "SYNCHRONIZE", "blocking_copies",
@@ -39,8 +39,7 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
     >>> named(["cudaLaunchKernel", "cudaStreamSynchronize"], np.array([1, 0]), SYNCHRONIZE).tolist()
     [True, False]
     """
-    wanted = np.array([pattern.search(name) is not None for name in names], np.bool_)
-    return wanted[code] if len(code) else np.zeros(0, np.bool_)
+    return matching(code, names, pattern.search)
 
 
 def blocking_copies(

@@ -35,7 +35,7 @@ class Library:
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
-            [2410000]
+            [3025842]
         """
         from ..analysis.summary import analyse
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..trace.columns import IntColumn
-from ..trace.conventions import PROFILER_STEP
+from .columns import IntColumn
+from .conventions import PROFILER_STEP
+from .index import CallIndex, Positions
 
 __all__ = ["DATA_LOADER", "IterationMarks", "Steps", "enclosing", "family_of", "find_marks"]
 
@@ -67,7 +69,7 @@ class Steps:
         names: those of the profiler's steps ("ProfilerStep#3"), else ordinals from "0".
     """
 
-    call: IntColumn
+    call: Positions[Any, CallIndex]
     start: IntColumn
     end: IntColumn
     names: tuple[str, ...]

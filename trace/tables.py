@@ -10,14 +10,13 @@ import numpy.typing as npt
 from .columns import IntColumn
 from .comm_kernels import Comm
 from .conventions import UNATTACHED_REASONS
+from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column
 from .tensors import Signature
 
 __all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Tables", "reasons"]
 
 OP, ANNOTATION, MODULE = 0, 1, 2
 """Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
-
-Codes = npt.NDArray[np.int32]
 
 _NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
 _OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
@@ -37,14 +36,14 @@ class Calls:
         source: int64, row of the `Trace`.
     """
 
-    name: Codes
-    kind: npt.NDArray[np.int8]
-    parent: IntColumn
-    thread: IntColumn
-    ts: IntColumn
-    end: IntColumn
-    signature: Codes
-    source: IntColumn
+    name: Column[CallIndex, np.int32]
+    kind: Column[CallIndex, np.int8]
+    parent: Positions[CallIndex, CallIndex]
+    thread: Column[CallIndex, np.int64]
+    ts: Column[CallIndex, np.int64]
+    end: Column[CallIndex, np.int64]
+    signature: Column[CallIndex, np.int32]
+    source: Positions[CallIndex, Row]
 
     def __len__(self) -> int:
         return len(self.name)
@@ -63,13 +62,13 @@ class RuntimeCalls:
         source: int64, as in `Calls`.
     """
 
-    name: Codes
-    thread: IntColumn
-    ts: IntColumn
-    end: IntColumn
-    call: IntColumn
-    launches: npt.NDArray[np.bool_]
-    source: IntColumn
+    name: Column[RuntimeIndex, np.int32]
+    thread: Column[RuntimeIndex, np.int64]
+    ts: Column[RuntimeIndex, np.int64]
+    end: Column[RuntimeIndex, np.int64]
+    call: Positions[RuntimeIndex, CallIndex]
+    launches: Column[RuntimeIndex, np.bool_]
+    source: Positions[RuntimeIndex, Row]
 
     def __len__(self) -> int:
         return len(self.name)
@@ -92,26 +91,26 @@ class GpuEvents:
         source: int64, as in `Calls`; −1 for an event that is no row of the `Trace`.
     """
 
-    name: Codes
-    category: Codes
-    ts: IntColumn
-    dur: IntColumn
-    device: IntColumn
-    stream: IntColumn
-    call: IntColumn
-    runtime: IntColumn
-    reason: npt.NDArray[np.int8]
-    bytes: IntColumn
+    name: Column[GpuIndex, np.int32]
+    category: Column[GpuIndex, np.int32]
+    ts: Column[GpuIndex, np.int64]
+    dur: Column[GpuIndex, np.int64]
+    device: Column[GpuIndex, np.int64]
+    stream: Column[GpuIndex, np.int64]
+    call: Positions[GpuIndex, CallIndex]
+    runtime: Positions[GpuIndex, RuntimeIndex]
+    reason: Column[GpuIndex, np.int8]
+    bytes: Column[GpuIndex, np.int64]
     comm: dict[int, Comm]
-    source: IntColumn
+    source: Positions[GpuIndex, Row]
 
     def __len__(self) -> int:
         return len(self.name)
 
     @property
-    def end(self) -> IntColumn:
+    def end(self) -> Column[GpuIndex, np.int64]:
         """int64 ns, ts + dur."""
-        return self.ts + self.dur
+        return as_column(self.ts + self.dur)
 
     def take(self, rows: IntColumn) -> GpuEvents:
         """Those of some positions, in that order."""

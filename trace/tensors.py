@@ -1,11 +1,11 @@
-"""Inputs and outputs of operators, as the ET or Kineto records them: shapes, types, numbers."""
+"""Inputs and outputs of operators, as nodes of the ET record them: shapes, types, numbers."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from .dtypes import itemsize, standard_dtype
 from .errors import UNREADABLE
-from .kineto_inputs import NOT_TENSORS, concrete_value, is_tensor_list
 
 __all__ = ["Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "total_bytes"]
 
@@ -24,7 +23,7 @@ _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,
 """In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
 _NO_TENSOR = "nullptr"
 _NOTHING = b"[]"
-"""Shapes in the `args` of a CPU op of which Kineto has recorded nothing (and no outputs either)."""
+"""Shapes of a node made of a CPU op whose inputs Kineto did not record."""
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 
@@ -127,12 +126,6 @@ class Signature:
         return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
 
 
-class _KinetoArgs(msgspec.Struct, gc=False):
-    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
-    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
-
-
 class _Flat(msgspec.Struct, gc=False):
     inputs: msgspec.Raw = msgspec.Raw(b"")
     input_shapes: msgspec.Raw = msgspec.Raw(b"")
@@ -166,20 +159,6 @@ class Signatures:
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)
 
-    def from_kineto(self, args: Sequence[bytes], wants_values: Sequence[bool]) -> npt.NDArray[np.int32]:
-        """Codes of the signatures in the `args` of CPU ops, −1 where nothing is recorded.
-
-        Args:
-            wants_values: whether numbers matter, and are not to be left out.
-        """
-        keys = (
-            (bytes(one.shapes), bytes(one.types), bytes(one.values) if wanted else b"")
-            if one and bytes(one.shapes) != _NOTHING
-            else (b"",)
-            for one, wanted in zip(_decode_all(args, _KinetoArgs), wants_values, strict=True)
-        )
-        return self._intern(keys, _of_kineto, len(args))
-
     def from_et(
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, flat: bool, outputs_recorded: bool = True
     ) -> npt.NDArray[np.int32]:
@@ -194,20 +173,15 @@ class Signatures:
         keys = _et_keys(texts, wants_values, flat)
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
-        return self._intern(keys, _of_et, len(texts))
+        return np.fromiter(map(self._code, keys), np.int32, len(texts))
 
-    def _intern(
-        self, keys: Iterator[_Key], make: Callable[[_Key], Signature | None], count: int
-    ) -> npt.NDArray[np.int32]:
-        return np.fromiter((self._code(key, make) for key in keys), np.int32, count)
-
-    def _code(self, key: _Key, make: Callable[[_Key], Signature | None]) -> int:
+    def _code(self, key: _Key) -> int:
         code = self._codes.get(key)
         if code is None:
             signature = None
             if key[0]:
                 with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # written by others: anything is possible
-                    signature = make(key)
+                    signature = _signature(key)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
                 self.values.append(signature)
@@ -240,23 +214,7 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
 
 
-def _of_kineto(key: _Key) -> Signature:
-    shapes, types = _decode(key[0], type=list[Any]), _decode(key[1], type=list[str])
-    values = _decode(key[2], type=list[Any]) if key[2] else [None] * len(shapes)
-    if len(values) != len(shapes):
-        values = [None] * len(shapes)
-    return Signature(tuple(_kineto_argument(*one) for one in zip(shapes, types, values, strict=True)))
-
-
-def _kineto_argument(shape: Any, kind: str, value: Any) -> Argument:
-    if kind in NOT_TENSORS:
-        return Argument((), concrete_value(value) if isinstance(value, str) else None)
-    if is_tensor_list(kind, shape):
-        return Argument(tuple(Tensor(leaf, "") for leaf in _leaves(shape)))
-    return Argument((Tensor(_checked(shape), standard_dtype(kind)),))
-
-
-def _of_et(key: _Key) -> Signature:
+def _signature(key: _Key) -> Signature:
     shapes, types = _decode(key[0], type=list[Any]), _decode(key[1], type=list[str])
     values = _decode(key[4], type=list[Any]) if key[4] else [None] * len(shapes)
     if len(values) != len(shapes):
@@ -273,7 +231,7 @@ def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     dtypes = _ELEMENT.findall(kind)  # "" for what is no tensor, which has a place among the shapes, too
     tensors = [bool(dtype) and not dtype.startswith(_NO_TENSOR) for dtype in dtypes]
     if not any(tensors):
-        return Argument((), value)
+        return Argument((), None if value == "" else value)  # "" is what Kineto has for a number that it left out
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
     each = compress(zip(leaves, dtypes, strict=False), tensors)
     return Argument(tuple(Tensor(leaf, standard_dtype(dtype)) for leaf, dtype in each))

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
-from .columns import IntColumn
+from .columns import IntColumn, matching
 from .comm_kernels import Comm, is_comm_kernel
-from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .conventions import COPY_CATEGORIES, EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
 from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
+from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
 from .intervals import Span
-from .kinds import GPU, RUNTIME
+from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
 from .steps import Steps, find_marks
@@ -33,7 +32,7 @@ from .tensors import Signature
 from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops
 
-__all__ = ["Record", "RecordStore", "Trace", "process_groups_of", "threads_of_rows"]
+__all__ = ["Record", "RecordStore", "Trace"]
 
 Record = dict[str, msgspec.Raw]
 """A node as it stands in the file, its values undecoded."""
@@ -94,30 +93,30 @@ class Trace(Library):
     summary: dict[str, Any]
     flat: bool
     texts: RecordStore
-    kind: npt.NDArray[np.int8]
-    structural: npt.NDArray[np.bool_]
-    id: IntColumn
-    parent: IntColumn
-    parent_row: IntColumn
-    name: npt.NDArray[np.int32]
+    kind: Column[Row, np.int8]
+    structural: Column[Row, np.bool_]
+    id: Column[Row, np.int64]
+    parent: Column[Row, np.int64]
+    parent_row: Positions[Row, Row]
+    name: Column[Row, np.int32]
     names: list[str]
-    category: npt.NDArray[np.int32]
+    category: Column[Row, np.int32]
     categories: list[str]
-    ts: IntColumn
-    dur: IntColumn
-    exclusive: IntColumn
-    rf_id: IntColumn
-    fw_parent: IntColumn
-    seq_id: IntColumn
-    scope: IntColumn
-    fw_tid: IntColumn
-    thread: IntColumn
-    link: npt.NDArray[np.int8]
-    stream: IntColumn
-    device: IntColumn
-    correlation: IntColumn
-    kineto_event: IntColumn
-    inter_thread_dep: IntColumn
+    ts: Column[Row, np.int64]
+    dur: Column[Row, np.int64]
+    exclusive: Column[Row, np.int64]
+    rf_id: Column[Row, np.int64]
+    fw_parent: Column[Row, np.int64]
+    seq_id: Column[Row, np.int64]
+    scope: Column[Row, np.int64]
+    fw_tid: Column[Row, np.int64]
+    thread: Column[Row, np.int64]
+    link: Column[Row, np.int8]
+    stream: Column[Row, np.int64]
+    device: Column[Row, np.int64]
+    correlation: Column[Row, np.int64]
+    kineto_event: Column[Row, np.int64]
+    inter_thread_dep: Column[Row, np.int64]
     sync_dep: dict[int, list[int]]
     comm: dict[int, Comm]
     edges: IntColumn
@@ -128,15 +127,14 @@ class Trace(Library):
         return len(self.id)
 
     @cached_property
-    def timed(self) -> npt.NDArray[np.bool_]:
+    def timed(self) -> Column[Row, np.bool_]:
         """Rows that ran at a known time: linked ops, GPU events, runtime calls."""
-        timed: npt.NDArray[np.bool_] = (self.ts >= 0) & ~self.structural
-        return timed
+        return as_column((self.ts >= 0) & ~self.structural)
 
     @cached_property
-    def finish(self) -> IntColumn:
+    def finish(self) -> Column[Row, np.int64]:
         """int64 ns, ts + dur."""
-        return self.ts + self.dur
+        return as_column(self.ts + self.dur)
 
     @cached_property
     def row_span(self) -> Span:
@@ -187,7 +185,7 @@ class Trace(Library):
         """See `Tables`."""
         return self.tables.signatures
 
-    def signature_of(self, call: int) -> Signature | None:
+    def signature_of(self, call: CallIndex) -> Signature | None:
         """What a call (a position in `calls`) was called with, None if that is not recorded."""
         code = int(self.calls.signature[call])
         return self.signatures[code] if code >= 0 else None
@@ -198,7 +196,7 @@ class Trace(Library):
 
         Example:
             >>> [op.name for op in trace.ops[:2]]
-            ['aten::empty', 'aten::uniform_']
+            ['aten::rand', 'aten::empty']
         """
         return Ops(self, np.flatnonzero(self.calls.kind == OP))
 
@@ -210,8 +208,7 @@ class Trace(Library):
     @property
     def kernels(self) -> DeviceEvents:
         """The kernels, in order of their starts."""
-        wanted = np.array([name in KERNEL_CATEGORIES for name in self.categories], np.bool_)
-        return DeviceEvents(self, np.flatnonzero(wanted[self.gpu.category]))
+        return DeviceEvents(self, np.flatnonzero(self.is_kernel))
 
     @property
     def device_events(self) -> DeviceEvents:
@@ -229,31 +226,29 @@ class Trace(Library):
         return CallTree.of(self.calls.parent)
 
     @cached_property
-    def self_ns(self) -> IntColumn:
+    def self_ns(self) -> Column[CallIndex, np.int64]:
         """int64 ns, one entry a call: its duration without the calls directly below it on the same thread."""
         calls = self.calls
         own = calls.end - calls.ts
         inner = np.flatnonzero((calls.parent >= 0) & (calls.thread[calls.parent] == calls.thread))
         np.subtract.at(own, calls.parent[inner], (calls.end - calls.ts)[inner])
-        own_ns: IntColumn = np.maximum(own, 0)
-        return own_ns
+        return as_column(np.maximum(own, 0))
 
     @cached_property
-    def device_ns(self) -> IntColumn:
+    def device_ns(self) -> Column[CallIndex, np.int64]:
         """int64 ns, one entry a call: the durations of the device events launched by it or below it."""
         launched = self.gpu.call >= 0
         direct = np.zeros(len(self.calls), np.int64)
         np.add.at(direct, self.gpu.call[launched], self.gpu.dur[launched])
-        return self.call_tree.totals(self.calls.parent, direct)
+        return self.call_tree.totals(self.calls.parent, as_column(direct))
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
         """Of every call the module path and the operator that it counts to."""
-        named = np.array([_NAMED_REGION.fullmatch(name) is not None for name in self.names], np.bool_)
-        steps = np.array([PROFILER_STEP.fullmatch(name) is not None for name in self.names], np.bool_)
         calls = self.calls
         is_op = calls.kind == OP
-        return place_calls(calls.parent, calls.name, is_op, ~is_op & named[calls.name], steps[calls.name])
+        named, steps = (matching(calls.name, self.names, one.fullmatch) for one in (_NAMED_REGION, PROFILER_STEP))
+        return place_calls(calls.parent, calls.name, is_op, ~is_op & named, steps)
 
     @cached_property
     def steps(self) -> Steps:
@@ -267,29 +262,47 @@ class Trace(Library):
         found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], int(calls.end[own].max(initial=0)))
         marked = rows[found.mark]
         labels = [names[mark] if found.steps else str(k) for k, mark in enumerate(found.mark.tolist())]
-        return Steps(marked, calls.ts[marked], calls.end[marked] if found.encloses else found.end, tuple(labels))
+        end = calls.end[marked] if found.encloses else found.end
+        return Steps(as_positions(marked), calls.ts[marked], end, tuple(labels))
 
     @cached_property
-    def launched_ns(self) -> IntColumn:
+    def launched_ns(self) -> Column[GpuIndex, np.int64]:
         """int64 ns, when each GPU event was launched; its own start where that is not known."""
         gpu = self.gpu
         at = gpu.ts.copy()
-        for which, ts in ((gpu.call, self.calls.ts), (gpu.runtime, self.runtime.ts)):  # the launch itself tells best
-            at[which >= 0] = ts[which[which >= 0]]
+        called, launched = gpu.call >= 0, gpu.runtime >= 0
+        at[called] = self.calls.ts[gpu.call[called]]
+        at[launched] = self.runtime.ts[gpu.runtime[launched]]  # nearer to the launch than the call around it
         return at
 
     @cached_property
-    def step_of_event(self) -> IntColumn:
+    def step_of_event(self) -> Column[GpuIndex, np.int64]:
         """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none."""
-        return self.steps.of(self.launched_ns)
+        return as_column(self.steps.of(self.launched_ns))
 
     @cached_property
-    def is_comm(self) -> npt.NDArray[np.bool_]:
-        """Which GPU events are communication kernels."""
-        named = np.array([is_comm_kernel(name) for name in self.names], np.bool_)
-        communicating = named[self.gpu.name] if len(self.gpu) else np.zeros(0, np.bool_)
+    def communicates(self) -> Column[Row, np.bool_]:
+        """Which rows are communication kernels: by their names, or since the file says what they communicate."""
+        communicating = matching(self.name, self.names, is_comm_kernel)
+        communicating[list(self.comm)] = True
+        return as_column(communicating & (self.kind == GPU))
+
+    @cached_property
+    def is_comm(self) -> Column[GpuIndex, np.bool_]:
+        """Which GPU events are communication kernels, those without a row included; else as `communicates`."""
+        communicating = matching(self.gpu.name, self.names, is_comm_kernel)
         communicating[list(self.gpu.comm)] = True
-        return communicating
+        return as_column(communicating)
+
+    @property
+    def is_kernel(self) -> Column[GpuIndex, np.bool_]:
+        """Which GPU events are kernels, communication included; the others are copies and memsets (`is_copy`)."""
+        return as_column(matching(self.gpu.category, self.categories, KERNEL_CATEGORIES.__contains__))
+
+    @property
+    def is_copy(self) -> Column[GpuIndex, np.bool_]:
+        """Which GPU events are copies and memsets."""
+        return as_column(matching(self.gpu.category, self.categories, COPY_CATEGORIES.__contains__))
 
     @cached_property
     def properties(self) -> Mapping[int, Mapping[str, Any]]:
@@ -311,17 +324,18 @@ class Trace(Library):
             found.update(part.ts.tobytes() + part.end.tobytes())
         return found.digest()
 
-    def name_of(self, row: int) -> str:
+    def name_of(self, row: Row) -> str:
         """A row's name."""
         name: str = self.names[self.name[row]]
         return name
 
-    def record(self, row: int) -> Record:
-        """A row's JSON object, its values undecoded."""
-        return _decode_record(self.texts.texts(np.array([row]))[0])
-
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Those of several rows, decoded one by one."""
+        """The JSON objects of rows (int64, any order), decoded one by one; their values are not.
+
+        Example:
+            >>> [bytes(record["name"]) for record in trace.records(trace.calls.source[:2])]
+            [b'"ProfilerStep#2"', b'"DataLoader"']
+        """
         for at in range(0, len(rows), _RECORDS):
             yield from map(_decode_record, self.texts.texts(rows[at : at + _RECORDS]))
 
@@ -451,7 +465,13 @@ class Trace(Library):
     @property
     def process_groups(self) -> dict[str, list[int]]:
         """Name and ranks of the process groups that Kineto's `distributedInfo` lists."""
-        return process_groups_of(self.distributed_info)
+        listed = self.distributed_info.get("pg_config")
+        groups = {}
+        for group in listed if isinstance(listed, list) else ():
+            ranks = group.get("ranks") if isinstance(group, dict) else None
+            if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+                groups[str(group.get("pg_name"))] = ranks
+        return groups
 
     @property
     def distributed_info(self) -> dict[str, Any]:
@@ -463,42 +483,3 @@ class Trace(Library):
     def _distributed(self, key: str) -> int | None:
         value = self.distributed_info.get(key)
         return value if type(value) is int and 0 <= value < MAX_RANKS else None
-
-
-def threads_of_rows(
-    kind: npt.NDArray[np.int8], tid: IntColumn, parent_row: IntColumn, codes: npt.NDArray[np.integer],
-    tids: Sequence[int | str], *, same_tids: bool,
-) -> IntColumn:  # fmt: skip
-    """The column `thread`: that of a runtime call is the one of most of the ops that call from its Kineto thread.
-
-    Args:
-        kind, tid, parent_row: columns of all rows; `tid` is that of ET nodes.
-        codes: of each runtime call, in row order, the index of its Kineto tid in `tids`.
-        same_tids: ops have Kineto's tids (their nodes were made of the Kineto trace).
-    """
-    thread = np.where(kind == GPU, -1, tid)
-    runtime = np.flatnonzero(kind == RUNTIME)
-    below = parent_row[runtime] >= 0
-    pairs = np.stack([codes[below], thread[parent_row[runtime][below]]], axis=1)
-    threads, first, count = np.unique(pairs, axis=0, return_index=True, return_counts=True)
-    own = itertools.count(-2, -1)
-    known = np.empty(len(tids), np.int64)
-    for code, value in enumerate(tids):
-        votes = np.flatnonzero(threads[:, 0] == code)
-        if len(votes):  # of several with equally many votes the first seen
-            known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
-        else:
-            known[code] = value if same_tids and isinstance(value, int) else next(own)
-    thread[runtime] = known[codes]
-    return thread
-
-
-def process_groups_of(distributed_info: dict[str, Any]) -> dict[str, list[int]]:
-    """Name and ranks of the process groups that a `distributedInfo` lists."""
-    listed = distributed_info.get("pg_config")
-    groups = {}
-    for group in listed if isinstance(listed, list) else ():
-        ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
-            groups[str(group.get("pg_name"))] = ranks
-    return groups

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from .columns import IntColumn, StringTable, positions
 from .comm_kernels import comm_of, is_comm_kernel, size_of_copy
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
+from .index import GpuIndex, Positions, RuntimeIndex, as_column, as_positions
 from .tables import GpuEvents
 from .unattached_events import UnattachedEvents
 
@@ -51,25 +52,25 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
     """Some of the events as columns; their launching calls are known by correlation, where they are in the file."""
     chosen = rows.tolist()
     names, categories = StringTable(trace.names), StringTable(trace.categories)
-    none = np.full(len(rows), -1, np.int64)
+    none = as_positions(np.full(len(rows), -1, np.int64))
     sizes, comm = none.copy(), {}
     for position, row in enumerate(chosen):
         if is_comm_kernel(events.names[row]):
             comm[position] = comm_of(events.args[row], events.names[row])
         elif events.categories[row] in COPY_CATEGORIES:
             sizes[position] = size_of_copy(events.args[row])
+    columns = {key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")}
     return GpuEvents(
-        name=names.codes([events.names[row] for row in chosen]),
-        category=categories.codes([events.categories[row] for row in chosen]),
-        ts=events.ts[rows], dur=events.dur[rows], device=events.device[rows], stream=events.stream[rows],
-        call=none, runtime=_launchers(trace, events.correlation[rows]), reason=events.reason[rows],
-        bytes=sizes, comm=comm, source=none,
+        name=as_column(names.codes([events.names[row] for row in chosen])),
+        category=as_column(categories.codes([events.categories[row] for row in chosen])),
+        call=none, runtime=_launchers(trace, events.correlation[rows]), bytes=sizes, comm=comm, source=none, **columns,
     )  # fmt: skip
 
 
-def _launchers(trace: Trace, correlation: IntColumn) -> IntColumn:
+def _launchers(trace: Trace, correlation: IntColumn) -> Positions[GpuIndex, RuntimeIndex]:
     """Position among the runtime calls of the one with each correlation, −1 for none."""
-    return np.where(correlation > 0, positions(trace.correlation[trace.runtime.source], correlation), -1)
+    launcher = positions(trace.correlation[trace.runtime.source], correlation)
+    return as_positions(np.where(correlation > 0, launcher, -1))
 
 
 def _joined(one: GpuEvents, other: GpuEvents) -> GpuEvents:

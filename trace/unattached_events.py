@@ -10,11 +10,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, int_column
-from ..trace.conventions import MAX_NS
-from ..trace.errors import TraceFormatError
-from .conventions import UNATTACHED_REASONS
-from .errors import UNREADABLE
+from .columns import IntColumn, int_column
+from .conventions import MAX_NS, UNATTACHED_REASONS
+from .errors import UNREADABLE, TraceFormatError
 
 __all__ = ["UnattachedEvents", "read_unattached"]
 

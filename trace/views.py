@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 import numpy as np
 
-from .columns import IntColumn
+from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
+from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES
 from .tables import ANNOTATION, MODULE, OP
 
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
 
 _SHOWN = 8
+Index = TypeVar("Index", CallIndex, GpuIndex)
 _KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}
 
 
 @dataclass(frozen=True)
-class View:
+class View(Generic[Index]):
     """One row of a table of a trace.
 
     Attributes:
@@ -36,16 +38,16 @@ class View:
     """
 
     trace: Trace
-    index: int
+    index: Index
 
 
-class Op(View):
+class Op(View[CallIndex]):
     """A call on the host: an operator, an annotation, or a module's forward.
 
     Example:
         >>> op = trace.ops.named("aten::addmm")[0]
         >>> op.shapes[1], op.parent.name, [kernel.category for kernel in op.kernels]
-        ((8, 32), 'aten::linear', ['kernel'])
+        ((4, 8), 'aten::linear', ['gpu_memset', 'kernel'])
     """
 
     @property
@@ -93,7 +95,7 @@ class Op(View):
     @property
     def parent(self) -> Op | None:
         """The call that it runs in, None for an outermost one."""
-        above = int(self.trace.calls.parent[self.index])
+        above = self.trace.calls.parent[self.index]
         return Op(self.trace, above) if above >= 0 else None
 
     @property
@@ -141,7 +143,7 @@ class Op(View):
         return f"<{self.kind} {self.name}{shapes} {self.duration_ns / 1000:,.1f} µs>"
 
 
-class DeviceEvent(View):
+class DeviceEvent(View[GpuIndex]):
     """Work on a device: a kernel, a copy or a memset."""
 
     @property
@@ -177,7 +179,7 @@ class DeviceEvent(View):
     @property
     def op(self) -> Op | None:
         """The innermost call that launched it, None if that is not known."""
-        call = int(self.trace.gpu.call[self.index])
+        call = self.trace.gpu.call[self.index]
         return Op(self.trace, call) if call >= 0 else None
 
     @property
@@ -196,7 +198,7 @@ class DeviceEvent(View):
         return f"<{self.category} {name} {self.duration_ns / 1000:,.1f} µs>"
 
 
-Row = TypeVar("Row", bound=View)
+Row = TypeVar("Row", bound=View[Any])
 Rows = TypeVar("Rows", bound="_Rows[Any]")
 
 
@@ -232,15 +234,14 @@ class _Rows(Sequence[Row], Generic[Row]):
 
     def named(self: Rows, name: str) -> Rows:
         """Those of exactly this name."""
-        return self._where([one == name for one in self.trace.names])
+        return self._where(lambda one: one == name)
 
     def matching(self: Rows, pattern: str) -> Rows:
         """Those whose name contains a match of a regular expression."""
-        search = re.compile(pattern).search
-        return self._where([search(one) is not None for one in self.trace.names])
+        return self._where(re.compile(pattern).search)
 
-    def _where(self: Rows, wanted: Sequence[bool]) -> Rows:
-        return type(self)(self.trace, self.rows[np.array(wanted, np.bool_)[self._codes()]])
+    def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
+        return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""

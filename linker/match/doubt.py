@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from ...schemas.execution_trace import ExecutionTrace
 from ...schemas.kineto import KinetoTrace
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, matching
 from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import CpuCalls, EtCalls
@@ -18,7 +19,7 @@ from .result import Match
 
 __all__ = ["demote_uncertain"]
 
-_EVALUATE = "autograd::engine::evaluate_function"
+_EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(
@@ -59,8 +60,7 @@ def _doubt_missing_numbers(kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls,
     ours, theirs = nodes.seq[linked], calls.seq[found.call[linked]]
     if not (nodes.seq >= 0).any() or not (calls.seq >= 0).any():
         return found
-    evaluates = np.array([name.startswith(_EVALUATE) for name in kineto.events.names], np.bool_)
-    usual = (ours < 0) & evaluates[calls.name[found.call[linked]]]
+    usual = (ours < 0) & matching(calls.name[found.call[linked]], kineto.events.names, _EVALUATE)
     return _at_most_equivalent(found, linked[((ours < 0) != (theirs < 0)) & ~usual])
 
 

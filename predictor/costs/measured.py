@@ -12,6 +12,7 @@ from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
 from ...analysis.roofline import find_devices, work_of_events
 from ...trace.columns import IntColumn
+from ...trace.index import CallIndex
 from ...trace.tables import OP
 from ...trace.tensors import Signature
 from ...trace.trace import Trace
@@ -110,19 +111,19 @@ class _Callers:
         self._trace = trace
         self._known: dict[tuple[int, int], _Caller] = {}
 
-    def above(self, call: int) -> int:
+    def above(self, call: CallIndex) -> CallIndex:
         """The innermost operator with tensors that is or encloses a call; else the innermost operator; −1 for none."""
-        trace, first = self._trace, -1
+        trace, first = self._trace, CallIndex(-1)
         while call >= 0:
             if trace.calls.kind[call] == OP:
                 first = call if first < 0 else first
                 signature = trace.signature_of(call)
                 if signature is not None and signature.tensors:
                     return call
-            call = int(trace.calls.parent[call])
+            call = trace.calls.parent[call]
         return first
 
-    def of(self, call: int) -> _Caller:
+    def of(self, call: CallIndex) -> _Caller:
         if call < 0:
             return _Caller("", None, None, None)
         trace = self._trace

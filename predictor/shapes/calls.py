@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from ...trace.errors import UNREADABLE
+from ...trace.index import Positions, Row, as_positions
 from ...trace.kinds import CPU
-from ...trace.trace import Trace
+from ...trace.trace import Record, Trace
 from .extents import Extents
 from .layer_rules import LAYER_RULES
 from .tensor_rules import FREE_SIZED, TENSOR_RULES
@@ -81,18 +82,26 @@ class Shapes:
 def shapes_of(document: Trace) -> Shapes:
     """Follow the tensors of a document through its calls and relate their extents by what the operators do."""
     walk = _Walk(document)
-    for row, begins in _events(document):
+    order = _in_order_of_start(document)
+    records = document.records(order)
+    open_records: dict[Row, Record] = {}  # of the calls that have begun and not ended
+    for row, begins in _events(document, order):
         if begins:
-            walk.begin(row)
+            open_records[row] = next(records)
+            walk.begin(row, open_records[row])
         else:
-            walk.end(row)
+            walk.end(row, open_records.pop(row))
     return walk.shapes
 
 
-def _events(document: Trace) -> Iterator[tuple[int, bool]]:
-    """Rows of CPU nodes as they begin and end, callees within their callers; ids follow the order of starts."""
+def _in_order_of_start(document: Trace) -> Positions[int, Row]:
+    """Rows of CPU nodes; ids follow the order of starts."""
     rows = np.flatnonzero(document.kind == CPU)
-    rows = rows[np.argsort(document.id[rows], kind="stable")]
+    return as_positions(rows[np.argsort(document.id[rows], kind="stable")])
+
+
+def _events(document: Trace, rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
+    """Rows of CPU nodes as they begin and end, callees within their callers."""
     place = np.full(len(document) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
     above = place[document.parent_row[rows]].tolist()  # −1 for none: the last entry
@@ -103,10 +112,11 @@ def _events(document: Trace) -> Iterator[tuple[int, bool]]:
     ending = defaultdict[int, list[int]](list)
     for at, end in enumerate(last):
         ending[end].append(at)
-    for at, row in enumerate(rows.tolist()):
+    in_order = rows.tolist()
+    for at, row in enumerate(in_order):
         yield row, True
         for one in reversed(ending[at]):
-            yield int(rows[one]), False
+            yield in_order[one], False
 
 
 @dataclass
@@ -151,7 +161,7 @@ class _Walk:
         self._open: dict[int, _Open] = {}
         self._time = 0
 
-    def begin(self, row: int) -> None:
+    def begin(self, row: Row, record: Record) -> None:
         """The inputs of a call are what they were where they were seen last, or come from outside."""
         self._time += 1
         name = self._document.name_of(row).removeprefix("aten::")
@@ -162,7 +172,7 @@ class _Walk:
         else:
             gathers, parameters = above.gathers, above.parameters
         parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
-        arguments, given = list[Operand](), _arguments(self._document, row, "inputs")
+        arguments, given = list[Operand](), _arguments(self._document, record, "inputs")
         taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
         for position, (tensors, value) in enumerate(given):
             place = _batch_place(name, given) if position == 0 else 0
@@ -179,11 +189,11 @@ class _Walk:
         if name in _DATA and shape and not (backward or parameters):
             self.shapes.votes.append(shape[min(_batch_place(name, given), len(shape) - 1)])
 
-    def end(self, row: int) -> None:
+    def end(self, row: Row, record: Record) -> None:
         """The results of a call are tensors that were seen since it began, or new ones."""
         call = self._open.pop(row)
         results = []
-        for tensors, _ in _arguments(self._document, row, "outputs"):
+        for tensors, _ in _arguments(self._document, record, "outputs"):
             results.append(tuple(self._result(row, one, call) for one in tensors))
         self.shapes.results[row] = tuple(results)
         flat = tuple(shape for one in results for shape in one if shape is not None)
@@ -244,9 +254,8 @@ def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> in
     return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
 
 
-def _arguments(document: Trace, row: int, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+def _arguments(document: Trace, record: Record, side: str) -> list[tuple[list[_Tensor | None], Any]]:
     """Of each argument the tensors, None for undefined ones; and the value of what is none."""
-    record = document.record(row)
     with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others
         if document.flat:
             of = side.removesuffix("s")

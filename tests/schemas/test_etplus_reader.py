@@ -59,10 +59,8 @@ def assert_same(document: Trace, plain: Document) -> None:
     assert found == [p if p in known and p != row["id"] else None for p, row in zip(parents, rows, strict=True)]
     edges = [[int(ids[a]), int(ids[b]), EDGE_KINDS[kind]] for a, b, kind in document.edges.tolist()]
     assert edges == plain["edges"]
-    by_row = {
-        row: {key: json.loads(bytes(raw)) for key, raw in document.record(row).items()} for row in range(len(rows))
-    }
-    assert list(by_row.values()) == rows
+    records = document.records(np.arange(len(document)))
+    assert [{key: json.loads(bytes(raw)) for key, raw in record.items()} for record in records] == rows
     comm = {row: node["comm"] for row, node in enumerate(rows) if "comm" in node}
     assert {row: {f: getattr(one, f) for f in one.__struct_fields__} for row, one in document.comm.items()} == comm
 

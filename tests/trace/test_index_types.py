@@ -1,0 +1,74 @@
+"""The type checker finds an index into one table that is used in another, and accepts right ones."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support import run
+
+PROGRAM = """
+import numpy as np
+from etplus import Trace
+from etplus.trace.index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex
+from etplus.trace.views import DeviceEvent, Op
+
+def of_columns(trace: Trace) -> None:
+    calls, runtime, gpu = trace.calls, trace.runtime, trace.gpu
+    launched = np.flatnonzero(gpu.call >= 0)
+    calls.ts[gpu.call].max()
+    calls.ts[gpu.runtime].max()  # wrong: positions in the runtime calls
+    calls.ts[gpu.call[launched]].max()
+    calls.ts[gpu.runtime[launched]].max()  # wrong: some of them
+    runtime.ts[gpu.runtime].max()
+    runtime.ts[gpu.call].max()  # wrong
+    calls.end[calls.parent] - calls.ts
+    runtime.end[calls.parent] - runtime.ts  # wrong
+    trace.ts[calls.source].min()
+    trace.ts[gpu.call].min()  # wrong: positions in the calls, not rows
+    calls.name[calls.source].min()  # wrong: rows, not positions in the calls
+    trace.parent_row[calls.source[gpu.call]].max()
+    trace.parent_row[gpu.runtime].max()  # wrong
+    calls.kind[np.flatnonzero(calls.ts > 0)].max()
+    trace.self_ns[gpu.call].sum()
+    trace.self_ns[gpu.source].sum()  # wrong
+    trace.step_of_event[launched].max()
+
+def of_indices(trace: Trace, call: CallIndex, event: GpuIndex, launch: RuntimeIndex, row: Row) -> None:
+    trace.signature_of(call)
+    trace.signature_of(event)  # wrong
+    trace.signature_of(trace.gpu.call[event])
+    trace.signature_of(trace.gpu.runtime[event])  # wrong
+    trace.signature_of(trace.gpu.call[call])  # wrong
+    trace.call_tree.children(call).max()
+    trace.call_tree.children(row)  # wrong
+    trace.name_of(trace.calls.source[call])
+    trace.name_of(call)  # wrong
+    trace.name_of(row)
+    trace.name_of(launch)  # wrong
+    Op(trace, call)
+    Op(trace, event)  # wrong
+    DeviceEvent(trace, event)
+    DeviceEvent(trace, call)  # wrong
+    [trace.signature_of(one) for one in trace.gpu.call.tolist()]
+    [trace.signature_of(one) for one in trace.gpu.runtime.tolist()]  # wrong
+
+def of_computed(trace: Trace) -> None:
+    right: Positions[CallIndex, CallIndex] = trace.hierarchy.top
+    wrong: Positions[CallIndex, CallIndex] = trace.gpu.runtime  # wrong
+    own: Column[CallIndex, np.int64] = trace.device_ns
+    other: Column[GpuIndex, np.int64] = trace.device_ns  # wrong
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not installed: pip install 'etplus[lint]'")
+def test_wrong_indices_are_type_errors(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = run("mypy", "--strict", "--cache-dir", tmp_path / "cache", program)
+    found = {int(line) for line in re.findall(r"program\.py:(\d+): error", done.stdout.decode())}
+    wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if "# wrong" in line}
+    assert found == wrong and done.returncode == 1, done.stdout.decode()

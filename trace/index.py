@@ -1,0 +1,87 @@
+"""Types of rows and positions, one for each table of a trace, so that an index into one is not used in another.
+
+They exist for the type checker alone: at run time an index is an `int` and a column an ordinary array. Looking up
+positions in a column of another table gives a `WrongIndex`, which nothing accepts. What numpy computes (by
+`np.flatnonzero`, by arithmetic) is an ordinary array, accepted everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, NewType, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .columns import IntColumn
+
+__all__ = ["CallIndex", "Column", "GpuIndex", "Positions", "Row", "RuntimeIndex", "as_column", "as_positions"]
+
+Row = NewType("Row", int)
+"""Row of a `Trace`."""
+CallIndex = NewType("CallIndex", int)
+"""Position in `Trace.calls`."""
+RuntimeIndex = NewType("RuntimeIndex", int)
+"""Position in `Trace.runtime`."""
+GpuIndex = NewType("GpuIndex", int)
+"""Position in `Trace.gpu`."""
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+if TYPE_CHECKING:
+    from typing import overload
+
+    Index = Row | CallIndex | RuntimeIndex | GpuIndex
+    Source = TypeVar("Source")
+    Target = TypeVar("Target")
+    _Other = TypeVar("_Other")
+
+    class WrongIndex:
+        """What a column gives for an index into another table."""
+
+    class Column(np.ndarray[Any, np.dtype[Scalar]], Generic[Source, Scalar]):
+        """A column of one table: `Column[CallIndex, np.int64]` has one entry a call."""
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, at: Source) -> Any: ...
+        @overload
+        def __getitem__(self, at: Index) -> WrongIndex: ...
+        @overload
+        def __getitem__(self, at: int) -> Any: ...
+        @overload
+        def __getitem__(self, at: Positions[_Other, Source]) -> Column[_Other, Scalar]: ...
+        @overload
+        def __getitem__(self, at: Positions[Any, Any]) -> WrongIndex: ...
+        @overload
+        def __getitem__(self, at: slice | list[int] | npt.NDArray[Any]) -> npt.NDArray[Scalar]: ...
+        def __getitem__(self, at: Any) -> Any: ...
+
+    class Positions(Column[Source, np.int64], Generic[Source, Target]):
+        """A column of positions: `Positions[GpuIndex, CallIndex]` has for each GPU event a position in the calls."""
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, at: Source) -> Target: ...
+        @overload
+        def __getitem__(self, at: Index) -> WrongIndex: ...
+        @overload
+        def __getitem__(self, at: int) -> Target: ...
+        @overload
+        def __getitem__(self, at: Positions[_Other, Source]) -> Positions[_Other, Target]: ...
+        @overload
+        def __getitem__(self, at: Positions[Any, Any]) -> WrongIndex: ...
+        @overload
+        def __getitem__(self, at: slice | list[int] | npt.NDArray[Any]) -> Positions[int, Target]: ...
+        def __getitem__(self, at: Any) -> Any: ...
+        def tolist(self) -> list[Target]: ...  # type: ignore[override]
+
+else:
+    Column = Positions = np.ndarray
+
+
+def as_column(values: npt.NDArray[Scalar]) -> Column[Any, Scalar]:
+    """A computed array as a column of whichever table it is put into."""
+    return cast("Column[Any, Scalar]", values)
+
+
+def as_positions(values: IntColumn) -> Positions[Any, Any]:
+    """Computed positions as a column of whichever table they are put into."""
+    return cast("Positions[Any, Any]", values)
