@@ -1,7 +1,7 @@
 """A simulator of Chakra sets: ranks that run nodes on slots, and meet in collectives on a network.
 
-Independent of the package: `plain_chakra` reads the files, and prices and rules are written anew. A rank issues what has
-all its dependencies behind it, lowest id first, as far as the node's slot is free. There are two sets of slots:
+Independent of the package: `plain_chakra` reads the files, and prices and rules are written anew. A rank issues the
+nodes whose dependencies have ended, lowest id first, as far as their slots are free. There are two sets of slots:
 ASTRA-sim's (one CPU, one GPU computation, one communication) and one with a slot a stream beside the one CPU.
 """
 
