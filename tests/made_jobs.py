@@ -29,8 +29,8 @@ RECORDED = Network(bandwidth=1e6, latency=100)
 
 MAIN, AUTOGRAD = 100, 101
 """Threads. The main thread waits while the autograd thread runs, so that one clock a rank is enough."""
-COMPUTE, COMM, UNSHARD, POST_BACKWARD, MESSAGES = 7, 20, 24, 28, 32
-"""Streams; those of messages to and from rank r: MESSAGES + r."""
+COMPUTE, COMM, UNSHARD, POST_BACKWARD, INTERNAL, MESSAGES = 7, 20, 24, 28, 30, 32
+"""Streams; INTERNAL is NCCL's own, those of messages to and from rank r are MESSAGES + r."""
 
 _LAUNCH_LATENCY, _GAP, _CALL, _RETURN = 6000, 1000, 1500, 2000
 """ns: from a launch to its kernel, between two kernels, of a runtime call, from the device's last end to a
@@ -61,13 +61,21 @@ class _Ready:
     ns: int
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Event:
+    """A CUDA event: when it is reached, on which stream, and the correlation of the call that recorded it."""
+
+    ns: int
+    stream: int
+    correlation: int
+
+
+@dataclass(frozen=True)
 class Work:
-    """A communication that was issued: its number, and when it ends."""
+    """A communication that was issued: its number, and the event behind it."""
 
     seq: int
-    stream: int
-    end: int
+    end: _Event
 
 
 @dataclass
@@ -80,6 +88,7 @@ class Rank:
     thread: int = MAIN
     stream: int = COMPUTE
     events: list[Document] = field(default_factory=list)
+    waits: list[Document] = field(default_factory=list)
     nodes: list[Document] = field(default_factory=list)
     free: dict[int, int] = field(default_factory=dict)
     barrier: dict[int, int] = field(default_factory=dict)
@@ -108,7 +117,7 @@ class Rank:
         self.above.pop()
         args = {"External id": number, "Record function id": number, "Ev Idx": number}
         category = "user_annotation" if annotation else "cpu_op"
-        self._event(category, name, self.thread, begin, self.now, args)
+        self.events.append(_event(category, name, (70_000 + self.rank, self.thread), begin, self.now, args))
 
     @contextlib.contextmanager
     def on(self, *, thread: int = 0, stream: int = 0) -> Iterator[None]:
@@ -150,8 +159,7 @@ class Rank:
 
     def wait_stream(self, source: int, target: int) -> None:
         """`target.wait_stream(source)`: record an event on one stream, let another wait for it."""
-        self._call("cudaEventRecord")
-        self._wait_event(target, self._done(source))
+        self._wait_event(target, self._record(source))
 
     def synchronize(self) -> None:
         """Wait on the host until the device has done everything."""
@@ -189,29 +197,35 @@ class Rank:
         with self.op(f"c10d::{op}", tensors[0], tensors[1]), self.op("record_param_comms", values, [tensors[1]]):
             self.wait_stream(self.stream, stream)
             with self.op(f"nccl:{annotation}", tensors[0], annotation=True):
-                self._call("cudaEventRecord")  # NCCL orders the streams that it captures, within itself
-                self._call("cudaStreamWaitEvent")
+                self._wait_event(INTERNAL, self._record(stream))
                 correlation, launched = self._call("cudaLaunchKernelExC")
                 start = self._start(stream, launched)
                 end = yield _Ready((*key, seq), members, kind, size, start)
                 self._kernel(f"ncclDevKernel_{kernel}(ncclDevComm*)", stream, start, end, correlation, args)
-                self._call("cudaEventRecord")
-                self._call("cudaStreamWaitEvent")
-            self._call("cudaEventRecord")
-        return Work(seq, stream, end)
+                self._wait_event(INTERNAL, self._record(stream))
+            return Work(seq, self._record(stream))
 
     def _call(self, name: str, until: int = 0) -> tuple[int, int]:
         """A runtime call: its correlation and start."""
         correlation, begin = next(self.numbers), self.now
         self.now = max(self.now + _CALL, until)
         args = {"correlation": correlation, **({"External id": self.above[-1]} if self.above else {})}
-        self._event("cuda_runtime", name, self.thread, begin, self.now, args)
+        self.events.append(_event("cuda_runtime", name, (70_000 + self.rank, self.thread), begin, self.now, args))
         self.now += 100
         return correlation, begin
 
-    def _wait_event(self, stream: int, event: int) -> None:
-        self._call("cudaStreamWaitEvent")
-        self.barrier[stream] = max(self.barrier.get(stream, 0), event)
+    def _record(self, stream: int) -> _Event:
+        correlation, _ = self._call("cudaEventRecord")
+        return _Event(self._done(stream), stream, correlation)
+
+    def _wait_event(self, stream: int, event: _Event) -> None:
+        correlation, begin = self._call("cudaStreamWaitEvent")
+        self.barrier[stream] = max(self.barrier.get(stream, 0), event.ns)
+        args = {
+            "cuda_sync_kind": "Stream Wait Event", "stream": stream, "correlation": correlation, "device": self.rank,
+            "context": 1, "wait_on_stream": event.stream, "wait_on_cuda_event_record_corr_id": event.correlation,
+        }  # fmt: skip
+        self.waits.append(_event("cuda_sync", "Stream Wait Event", (self.rank, stream), begin, begin + 100, args))
 
     def _done(self, stream: int) -> int:
         """When all that a stream has to do so far is done."""
@@ -228,16 +242,15 @@ class Rank:
         self.free[stream] = end
         args = {"External id": self.above[-1], "device": self.rank, "stream": stream, "correlation": correlation,
                 **(args or {})}  # fmt: skip
-        self._event("kernel", name, stream, start, end, args, pid=self.rank)
+        self.events.append(_event("kernel", name, (self.rank, stream), start, end, args))
 
-    def _event(
-        self, category: str, name: str, thread: int, start: int, end: int, args: Document, pid: int = 70_000
-    ) -> None:
-        pid = pid + self.rank if pid == 70_000 else pid
-        self.events.append({
-            "ph": "X", "cat": category, "name": name, "pid": pid, "tid": thread, "ts": start / 1000,
-            "dur": (end - start) / 1000, "args": args,
-        })  # fmt: skip
+
+def _event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
+    pid, tid = track
+    return {
+        "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": start / 1000,
+        "dur": (end - start) / 1000, "args": args,
+    }  # fmt: skip
 
 
 _Issue = Generator[_Ready, int, Work]
@@ -273,7 +286,8 @@ class Job:
     def makespan_ns(self, network: Network) -> int:
         """From the first start to the last end of anything on any rank, on a network: the truth."""
         events = [event for rank in self.play(network) for event in rank.events]
-        first, last = min(event["ts"] for event in events), max(event["ts"] + event["dur"] for event in events)
+        first = min(float(event["ts"]) for event in events)
+        last = max(float(event["ts"] + event["dur"]) for event in events)
         return round((last - first) * 1000)
 
     def play(self, network: Network) -> list[Rank]:
@@ -292,25 +306,30 @@ class Job:
                     del asks[r]
         return ranks
 
-    def texts(self) -> list[tuple[bytes, bytes]]:
-        """ET and Kineto trace of each rank, as JSON."""
+    def texts(self, *, waits: bool = False) -> list[tuple[bytes, bytes]]:
+        """ET and Kineto trace of each rank, as JSON.
+
+        Args:
+            waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
+        """
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": self.ranks,
                    "ranks": [*range(self.ranks)]}]  # fmt: skip
         texts = []
         for rank in self.play(RECORDED):
             info = {"backend": "nccl", "rank": rank.rank, "world_size": self.ranks, "pg_count": 1, "pg_config": groups}
-            kineto = kineto_document(sorted(rank.events, key=lambda event: event["ts"]), distributedInfo=info)
+            events = [*rank.events, *(rank.waits if waits else [])]
+            kineto = kineto_document(sorted(events, key=lambda event: event["ts"]), distributedInfo=info)
             root = "[pytorch|profiler|execution_trace|thread]"
             threads = [{"id": 3, "name": root, "parent": 1, "scope": 7, "tid": 2}]
             et = et_document([*threads, *rank.nodes], **recorded_with(kineto))
             texts.append((orjson.dumps(et), orjson.dumps(kineto)))
         return texts
 
-    def write(self, folder: Path) -> list[tuple[Path, Path]]:
-        """Write `rank<N>.et.json` and `rank<N>.kineto.json`; returns their paths."""
+    def write(self, folder: Path, *, waits: bool = False) -> list[tuple[Path, Path]]:
+        """Write `rank<N>.et.json` and `rank<N>.kineto.json`, see `texts`; returns their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
-        for rank, texts in enumerate(self.texts()):
+        for rank, texts in enumerate(self.texts(waits=waits)):
             pair = folder / f"rank{rank}.et.json", folder / f"rank{rank}.kineto.json"
             for path, text in zip(pair, texts, strict=True):
                 path.write_bytes(text)
@@ -378,12 +397,11 @@ def fsdp(rank: Rank, layers: int = _LAYERS) -> Play:
     """Each layer's parameters gathered before it, its gradients scattered after it; streams as in FSDP1."""
     shard = _BYTES // rank.ranks
 
-    def gather(layer: int) -> Generator[_Ready, int, int]:
+    def gather(layer: int) -> Play:
         with rank.on(stream=UNSHARD):
             tensors = [rank.tensor(f"shard{layer}")], [rank.tensor(f"w{layer}")]
             work = yield from rank.collective(ALL_GATHER, shard, *tensors)
             rank.wait(work)
-        return rank.barrier[UNSHARD]
 
     for number in range(_STEPS):
         with _step(rank, number):
