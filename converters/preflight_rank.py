@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.chakra.attributes import MEMBERS
+from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
 from ..schemas.chakra.et_def_pb2 import BoolList, CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import read_chakra
 from ..trace.errors import TraceFormatError
@@ -32,14 +32,6 @@ _MAX_GROUP = 2**31 - 1
 _MIN_ALL_GATHER_BYTES = 4
 _GZIP_MAGIC = b"\x1f\x8b"
 _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
-_SIMULATED = frozenset(
-    {
-        CollectiveCommType.ALL_REDUCE,
-        CollectiveCommType.ALL_GATHER,
-        CollectiveCommType.ALL_TO_ALL,
-        CollectiveCommType.REDUCE_SCATTER,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -271,7 +263,7 @@ def _check_simulated(
     name = CollectiveCommType.Name(op)
     if op == CollectiveCommType.BROADCAST:
         findings.add("replayed-collective", rank, (number,), "node {} is a {}", number, name)
-    elif op not in _SIMULATED:
+    elif op not in SIMULATED_COLLECTIVES:
         findings.add("unsupported-collective", rank, (number,), "node {} is a {}", number, name)
     if dimensions is not None and not any(dimensions.values):
         findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
