@@ -19,7 +19,7 @@ from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .astra_full import keep
 from .astra_gpu_only import fold
-from .astra_nodes import write_nodes
+from .astra_nodes import after_start, write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms
 
@@ -103,11 +103,14 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return replace(agreement, ranks=ranks, groups=groups)
 
 
-def write_astra_sim(document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold") -> Written:
+def write_astra_sim(
+    document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold", skew_ns: int = 0
+) -> Written:
     """Write one rank.
 
     Args:
         comms: from `for_simulator`.
+        skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
         host: "fold" for GPU nodes alone, the host's time as delays between them; "keep" for the host's ops, too.
 
     Raises:
@@ -119,6 +122,8 @@ def write_astra_sim(document: Trace, path: str | os.PathLike[str], comms: RankCo
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
     nodes = (fold if host == "fold" else keep)(document, comms.found)
+    if skew_ns >= 500:
+        nodes = after_start(nodes, (skew_ns + 500) // 1000)
     return Written(write_nodes(document, path, nodes, comms.rank), comms.counts)
 
 

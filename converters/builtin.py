@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +22,10 @@ from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
+from .job_ranks import simulated_ranks
 from .jsonize import write_json
 from .npz import Split, graph_arrays, write_dataset
+from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 
 __all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "GraphOptions", "NpzOptions"]
@@ -52,10 +54,16 @@ class AstraSimOptions:
 
     Attributes:
         host: "fold" the host's time into delays between GPU nodes, or "keep" its ops; see `write_astra_sim`.
+        skew: ranks start as far apart as measured, see `start_skew`; else all at once.
+        renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
+        replicate: so many ranks that all run the one trace, see `replicated`.
         as_prefix: as in `ChakraOptions`.
     """
 
     host: Host = "fold"
+    skew: bool = True
+    renumber_ranks: bool = False
+    replicate: int | None = None
     as_prefix: bool | None = None
 
 
@@ -96,9 +104,10 @@ class Chakra:
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
         """See `write_et`."""
-        found, prefix = _survey(traces, options.as_prefix)
+        found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
+        prefix = _is_prefix(len(found), options.as_prefix)
         write = partial(write_et, memory_nodes=options.memory_nodes)
-        return _write_ranks(traces, path, prefix, agree(found), write)
+        return _write_ranks(traces, path, prefix, agree(found), write, sources={rank: rank for rank in traces})
 
 
 class AstraSim:
@@ -110,12 +119,23 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
-        found, prefix = _survey(traces, options.as_prefix)
-        missing = sorted(set(range(len(found))) - {one.rank for one in found})
-        if missing and len(found) > 1:
-            raise UsageError(f"rank {missing[0]} is missing; ASTRA-sim needs all ranks from 0 on")
-        write = partial(write_astra_sim, host=options.host)
-        return _write_ranks(traces, path, prefix, for_simulator(agree(found)), write, groups=prefix)
+        found: list[RankComms] = []
+        starts: dict[int, RankStart] = {}
+        for rank, trace in traces.items():
+            found.append(survey(trace, rank, traces.unmatched(rank)))
+            if options.skew and len(traces) > 1:
+                starts[rank] = rank_start(trace)
+        ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
+        prefix = _is_prefix(len(ranks.comms), options.as_prefix)
+        skew, notes = start_skew(starts)
+
+        def write(trace: Trace, path: str, comms: RankComms) -> Written:
+            late = skew.get(ranks.sources[comms.rank], 0)
+            return write_astra_sim(trace, path, comms, host=options.host, skew_ns=late)
+
+        agreement = for_simulator(agree(ranks.comms))
+        done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)
+        return replace(done, notes=(*done.notes, *ranks.notes, *notes))
 
 
 class ChakraJson:
@@ -213,13 +233,12 @@ class Npz:
         return Conversion((path,), sum(nodes))
 
 
-def _survey(traces: Traces, as_prefix: bool | None) -> tuple[list[RankComms], bool]:
-    """Read every rank for what ranks have to agree on; and whether the output is a prefix."""
-    found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
-    prefix = len(found) > 1 if as_prefix is None else as_prefix
-    if len(found) > 1 and not prefix:
-        raise UsageError(f"{len(found)} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
-    return found, prefix
+def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
+    """Whether the output of so many ranks is a prefix."""
+    prefix = ranks > 1 if as_prefix is None else as_prefix
+    if ranks > 1 and not prefix:
+        raise UsageError(f"{ranks} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
+    return prefix
 
 
 def _write_ranks(
@@ -229,15 +248,20 @@ def _write_ranks(
     agreement: Agreement,
     write: Callable[..., Written],
     *,
+    sources: Mapping[int, int],
     groups: bool = False,
 ) -> Conversion:
-    """Write a file a rank and, where there are any or with `groups`, the process groups."""
-    paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(traces)}
+    """Write a file a rank and, where there are any or with `groups`, the process groups.
+
+    Args:
+        sources: rank to that of its trace.
+    """
+    paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
     nodes = 0
-    for rank, trace in traces.items():
-        written = write(trace, paths[rank], comms=agreement.ranks[rank])
+    for rank, source in sources.items():
+        written = write(traces[source], paths[rank], comms=agreement.ranks[rank])
         nodes += written.nodes
         counts += written.counts
     files = list(paths.values())

@@ -172,7 +172,7 @@ def test_ranks_together_match(tmp_path: Path) -> None:
         done = convert(documents, tmp_path / host, to="astra-sim", host=host)
         assert done.files == (*(str(tmp_path / f"{host}.{rank}.et") for rank in range(4)),
                               str(tmp_path / f"{host}.comm_groups.json"))  # fmt: skip
-        assert done.notes == ("4 of 8 ranks were given; groups are cut down to these",)
+        assert done.notes[0] == "4 of 8 ranks were given; groups are cut down to these"
         report = check(tmp_path / host, profile="astra-sim")
         assert report.ok
         assert (report.ranks, report.collectives, report.skipped) == (4, 32, ())
