@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_chakra
@@ -24,11 +25,12 @@ from .collectives import Agreement, RankComms, agree, survey
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
 from .job_ranks import simulated_ranks
 from .jsonize import write_json
+from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
 from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 
-__all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "GraphOptions", "NpzOptions"]
+__all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"]
 
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
@@ -65,6 +67,17 @@ class AstraSimOptions:
     renumber_ranks: bool = False
     replicate: int | None = None
     as_prefix: bool | None = None
+
+
+@dataclass(frozen=True)
+class EtPlusOptions:
+    """Options of "etplus".
+
+    Attributes:
+        schema: the layout to lift nodes of an older schema to, see `lifted`; by default that of the input.
+    """
+
+    schema: Literal["1.1.1"] | None = None
 
 
 @dataclass(frozen=True)
@@ -157,14 +170,19 @@ class ChakraJson:
 class EtPlusFile:
     """ET+, of one rank."""
 
-    name, suffixes, options = "etplus", with_gz(".etplus.json"), NoOptions
+    name, suffixes, options = "etplus", with_gz(".etplus.json"), EtPlusOptions
     summary = "a Chakra trace, or an ET+ of another linker, as ET+"
     inputs: Inputs = "one"
 
-    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
-        """See `write_messages`."""
+    def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
+        """See `write_messages` and `lifted`."""
         check_outputs([path])
-        file, metadata, nodes, counts = _messages(traces)
+        if options.schema is None:
+            file, metadata, nodes, counts = _messages(traces)
+        else:
+            (trace,) = traces.values()
+            file, (metadata, nodes, counts) = trace.file, chakra_messages(trace)
+            metadata, nodes = lifted(metadata, nodes)
         return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
 
 
