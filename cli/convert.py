@@ -37,7 +37,7 @@ Without -o there may be two FILEs, the second of which is written and must not e
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = ("host", "memory_nodes", "split", "subtree", "max_nodes")
+_OPTIONS = ("host", "memory_nodes", "skew", "renumber_ranks", "replicate", "schema", "split", "subtree", "max_nodes")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +62,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         const=True,
         help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes",
     )
+    add("--no-skew", dest="skew", action="store_const", const=False,
+        help="astra-sim: start all ranks at once (default: as far apart as measured)")  # fmt: skip
+    add("--renumber-ranks", action="store_const", const=True,
+        help="astra-sim: number the ranks from 0 on in their order, such as 4-7 as 0-3")  # fmt: skip
+    add("--replicate", type=int, metavar="N",
+        help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
     add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
+    add("--schema", choices=("1.1.1",),
+        help="etplus: lift nodes of older schemas to this one's layout, which Chakra's converter reads")  # fmt: skip
     add("--split", choices=("model", "graph"),
         help="npz: what of a dataset stays together; files of a model are MODEL__VARIANT (default: model)")  # fmt: skip
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")

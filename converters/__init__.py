@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..schemas.files import open_output
-    from .builtin import AstraSimOptions, ChakraOptions, GraphOptions, NpzOptions
+    from .builtin import AstraSimOptions, ChakraOptions, EtPlusOptions, GraphOptions, NpzOptions
     from .convert import convert
     from .exporter import Conversion, Exporter, NoOptions
     from .registry import exporters
@@ -20,6 +20,7 @@ __all__ = [
     "AstraSimOptions",
     "ChakraOptions",
     "Conversion",
+    "EtPlusOptions",
     "Exporter",
     "GraphOptions",
     "NoOptions",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("AstraSimOptions", "ChakraOptions", "GraphOptions", "NpzOptions"), ".builtin"),
+    **dict.fromkeys(("AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"), ".builtin"),
     **dict.fromkeys(("Conversion", "Exporter", "NoOptions"), ".exporter"),
     "Traces": ".traces",
     "convert": ".convert",

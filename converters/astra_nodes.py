@@ -16,10 +16,13 @@ from .chakra_attributes import make, shared
 from .collectives import Communication
 from .work import work_attributes
 
-__all__ = ["DELAY", "SimNode", "write_nodes"]
+__all__ = ["DELAY", "START", "SimNode", "after_start", "write_nodes"]
 
 DELAY = -1
 """`SimNode.row` of a node that stands for time in which the host kept the GPU waiting."""
+START = -2
+"""`SimNode.row` of a node that stands for the time until a rank starts."""
+_NAMES = {DELAY: "delay", START: "start skew"}
 
 
 class SimNode(NamedTuple):
@@ -27,7 +30,7 @@ class SimNode(NamedTuple):
 
     Attributes:
         id: from 1 on, rising with the start.
-        row: in the document, or DELAY.
+        row: in the document, DELAY or START.
         micros: how long it runs.
         needs: ids of the nodes that it waits for.
         caller: id of its caller, 0 for none.
@@ -44,6 +47,14 @@ class SimNode(NamedTuple):
     comm: Communication | None = None
 
 
+def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
+    """A node for the time until the rank starts, and the nodes behind it, with ids that are one higher."""
+    yield SimNode(1, START, micros, [])
+    for node in nodes:
+        needs = [number + 1 for number in node.needs] or [1]
+        yield node._replace(id=node.id + 1, needs=needs, caller=node.caller + 1 if node.caller else 0)
+
+
 def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
     """Write a file; returns the number of nodes. Raises as `write_chakra` does."""
     work = work_attributes(document)
@@ -54,7 +65,7 @@ def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[S
 def _message(document: Trace, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]) -> Node:
     return Node(
         id=node.id,
-        name="delay" if node.row == DELAY else document.name_of(Row(node.row)),
+        name=_NAMES[node.row] if node.row < 0 else document.name_of(Row(node.row)),
         type=NodeType.COMP_NODE if node.comm is None else comm_node_type(node.comm),
         ctrl_deps=[node.caller] if node.caller else [],
         data_deps=[*dict.fromkeys(node.needs)],
@@ -67,7 +78,7 @@ def _attributes(
     document: Trace, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]
 ) -> Iterator[AttributeProto]:
     row = node.row
-    if row != DELAY:
+    if row >= 0:
         yield make("node_id", int(document.id[row]))
         yield make("start_ns", int(document.ts[row]))
         yield make("inclusive_ns", int(document.dur[row]))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -19,29 +19,70 @@ from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .astra_full import keep
 from .astra_gpu_only import fold
-from .astra_nodes import write_nodes
+from .astra_nodes import after_start, write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms
 
-__all__ = ["HOSTS", "Host", "for_simulator", "write_astra_sim", "write_groups"]
+__all__ = [
+    "HOSTS",
+    "SUBSTITUTES",
+    "Host",
+    "Substitute",
+    "for_simulator",
+    "write_astra_sim",
+    "write_groups",
+]
 
 Host = Literal["fold", "keep"]
 HOSTS: tuple[str, ...] = get_args(Host)
 
 _LEAST_BYTES = 4
 _BARRIER_BYTES = 1024
-_REPLACED: dict[int, tuple[int, str]] = {
-    Type.REDUCE: (Type.ALL_REDUCE, "reduce run as all-reduce"),
-    Type.GATHER: (Type.ALL_GATHER, "gather run as all-gather"),
-    Type.REDUCE_SCATTER_BLOCK: (Type.REDUCE_SCATTER, "reduce-scatter of blocks run as reduce-scatter"),
-    Type.BARRIER: (Type.ALL_REDUCE, f"barrier run as all-reduce of {_BARRIER_BYTES} bytes"),
+
+
+class Substitute(NamedTuple):
+    """A collective that is simulated in place of one that is not.
+
+    Attributes:
+        kind: one of `SIMULATED_COLLECTIVES`.
+        size: bytes of the original (as in `message_bytes`) and ranks of the group, 2 or more, to bytes.
+        text: what to say of it.
+    """
+
+    kind: int
+    size: Callable[[int, int], int]
+    text: str
+
+
+SUBSTITUTES: dict[int, Substitute] = {
+    Type.BROADCAST: Substitute(
+        Type.ALL_GATHER, lambda size, ranks: _share(size, ranks - 1), "broadcast run as all-gather of as many bytes"
+    ),
+    Type.REDUCE: Substitute(
+        Type.REDUCE_SCATTER,
+        lambda size, ranks: ranks * _share(size, ranks - 1),
+        "reduce run as reduce-scatter of as many bytes",
+    ),
+    Type.GATHER: Substitute(Type.ALL_GATHER, lambda size, ranks: size, "gather run as all-gather"),
+    Type.SCATTER: Substitute(Type.REDUCE_SCATTER, lambda size, ranks: size * ranks, "scatter run as reduce-scatter"),
+    Type.REDUCE_SCATTER_BLOCK: Substitute(
+        Type.REDUCE_SCATTER, lambda size, ranks: size, "reduce-scatter of blocks run as reduce-scatter"
+    ),
+    Type.BARRIER: Substitute(
+        Type.ALL_REDUCE, lambda size, ranks: _BARRIER_BYTES, f"barrier run as all-reduce of {_BARRIER_BYTES} bytes"
+    ),
 }
-_REPLAYED: frozenset[int] = frozenset({Type.SCATTER})
+"""Every other collective to one with as many bytes through the busiest link, the root's.
+
+That is S for a broadcast or reduce of S bytes, and n − 1 times a rank's share for a gather or scatter: the factors of
+"Performance reported by NCCL tests" (doc/PERFORMANCE.md of nccl-tests). ASTRA-sim's ring sends n − 1 times the size of
+an all-gather, and n − 1 times the n-th part of that of a reduce-scatter (`Ring` in astra-sim/system/collective).
+"""
 _NO_PARTNER = "communication of a rank with itself kept as computation of its measured duration"
 _ABSENT = "messages with ranks that were not given, kept as computations of their measured duration"
-_UNKNOWN = "scatter kept as computation of its measured duration"
 _UNEVEN = "all-to-all whose size differs between ranks, given the largest"
 _ENLARGED = f"collectives of under {_LEAST_BYTES} bytes, enlarged"
+_EMPTY = "messages of 0 bytes, given 1 byte"
 
 
 def for_simulator(agreement: Agreement) -> Agreement:
@@ -55,18 +96,21 @@ def for_simulator(agreement: Agreement) -> Agreement:
             if reason:
                 counts[reason] += 1
                 continue
-            found.append(_able(comm, uneven.get((rank, comm.row), 0), counts))
+            found.append(_able(comm, _group_size(comm, comms, agreement), uneven.get((rank, comm.row), 0), counts))
         ranks[rank] = replace(comms, found=tuple(found), counts=counts)
     used = {comm.group for comms in ranks.values() for comm in comms.found}
     groups = {number: of for number, of in agreement.groups.items() if number in used}
     return replace(agreement, ranks=ranks, groups=groups)
 
 
-def write_astra_sim(document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold") -> Written:
+def write_astra_sim(
+    document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold", skew_ns: int = 0
+) -> Written:
     """Write one rank.
 
     Args:
         comms: from `for_simulator`.
+        skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
         host: "fold" for GPU nodes alone, the host's time as delays between them; "keep" for the host's ops, too.
 
     Raises:
@@ -78,6 +122,8 @@ def write_astra_sim(document: Trace, path: str | os.PathLike[str], comms: RankCo
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
     nodes = (fold if host == "fold" else keep)(document, comms.found)
+    if skew_ns >= 500:
+        nodes = after_start(nodes, (skew_ns + 500) // 1000)
     return Written(write_nodes(document, path, nodes, comms.rank), comms.counts)
 
 
@@ -111,22 +157,37 @@ def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
         return _NO_PARTNER
     if comm.group != ALL_RANKS and members is not None and (len(members) < 2 or own.rank not in members):
         return _NO_PARTNER
-    return _UNKNOWN if comm.kind in _REPLAYED else ""
+    return ""
 
 
-def _able(comm: Communication, largest: int, counts: Counter[str]) -> Communication:
+def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> int:
+    """Ranks of a communication's group, 2 where that is not known."""
+    members = agreement.groups.get(comm.group)
+    if members is not None:
+        return len(members)
+    return len(agreement.ranks) if len(agreement.ranks) > 1 else max(own.world or 0, 2)
+
+
+def _share(size: int, parts: int) -> int:
+    return -(-size // parts)
+
+
+def _able(comm: Communication, ranks: int, largest: int, counts: Counter[str]) -> Communication:
     """A communication that the simulator can run, in place of one that it might not."""
     kind, size = comm.kind, comm.size
-    if kind in _REPLACED:
-        counts[_REPLACED[kind][1]] += 1
-        size = _BARRIER_BYTES if kind == Type.BARRIER else size
-        kind = _REPLACED[kind][0]
+    if kind in SUBSTITUTES:
+        substitute = SUBSTITUTES[kind]
+        counts[substitute.text] += 1
+        kind, size = substitute.kind, substitute.size(size, ranks)
     if largest > size:
         counts[_UNEVEN] += 1
         size = largest
     if kind >= 0 and size < _LEAST_BYTES:
         counts[_ENLARGED] += 1
         size = _LEAST_BYTES
+    if kind < 0 and not size:
+        counts[_EMPTY] += 1
+        size = 1
     return replace(comm, kind=kind, size=size)
 
 

@@ -6,9 +6,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_chakra
@@ -22,11 +23,14 @@ from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
+from .job_ranks import simulated_ranks
 from .jsonize import write_json
+from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
+from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 
-__all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "GraphOptions", "NpzOptions"]
+__all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"]
 
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
@@ -52,11 +56,28 @@ class AstraSimOptions:
 
     Attributes:
         host: "fold" the host's time into delays between GPU nodes, or "keep" its ops; see `write_astra_sim`.
+        skew: ranks start as far apart as measured, see `start_skew`; else all at once.
+        renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
+        replicate: so many ranks that all run the one trace, see `replicated`.
         as_prefix: as in `ChakraOptions`.
     """
 
     host: Host = "fold"
+    skew: bool = True
+    renumber_ranks: bool = False
+    replicate: int | None = None
     as_prefix: bool | None = None
+
+
+@dataclass(frozen=True)
+class EtPlusOptions:
+    """Options of "etplus".
+
+    Attributes:
+        schema: the layout to lift nodes of an older schema to, see `lifted`; by default that of the input.
+    """
+
+    schema: Literal["1.1.1"] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,9 +117,10 @@ class Chakra:
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
         """See `write_et`."""
-        found, prefix = _survey(traces, options.as_prefix)
+        found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
+        prefix = _is_prefix(len(found), options.as_prefix)
         write = partial(write_et, memory_nodes=options.memory_nodes)
-        return _write_ranks(traces, path, prefix, agree(found), write)
+        return _write_ranks(traces, path, prefix, agree(found), write, sources={rank: rank for rank in traces})
 
 
 class AstraSim:
@@ -110,12 +132,23 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
-        found, prefix = _survey(traces, options.as_prefix)
-        missing = sorted(set(range(len(found))) - {one.rank for one in found})
-        if missing and len(found) > 1:
-            raise UsageError(f"rank {missing[0]} is missing; ASTRA-sim needs all ranks from 0 on")
-        write = partial(write_astra_sim, host=options.host)
-        return _write_ranks(traces, path, prefix, for_simulator(agree(found)), write, groups=prefix)
+        found: list[RankComms] = []
+        starts: dict[int, RankStart] = {}
+        for rank, trace in traces.items():
+            found.append(survey(trace, rank, traces.unmatched(rank)))
+            if options.skew and len(traces) > 1:
+                starts[rank] = rank_start(trace)
+        ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
+        prefix = _is_prefix(len(ranks.comms), options.as_prefix)
+        skew, notes = start_skew(starts)
+
+        def write(trace: Trace, path: str, comms: RankComms) -> Written:
+            late = skew.get(ranks.sources[comms.rank], 0)
+            return write_astra_sim(trace, path, comms, host=options.host, skew_ns=late)
+
+        agreement = for_simulator(agree(ranks.comms))
+        done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)
+        return replace(done, notes=(*done.notes, *ranks.notes, *notes))
 
 
 class ChakraJson:
@@ -137,14 +170,19 @@ class ChakraJson:
 class EtPlusFile:
     """ET+, of one rank."""
 
-    name, suffixes, options = "etplus", with_gz(".etplus.json"), NoOptions
+    name, suffixes, options = "etplus", with_gz(".etplus.json"), EtPlusOptions
     summary = "a Chakra trace, or an ET+ of another linker, as ET+"
     inputs: Inputs = "one"
 
-    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
-        """See `write_messages`."""
+    def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
+        """See `write_messages` and `lifted`."""
         check_outputs([path])
-        file, metadata, nodes, counts = _messages(traces)
+        if options.schema is None:
+            file, metadata, nodes, counts = _messages(traces)
+        else:
+            (trace,) = traces.values()
+            file, (metadata, nodes, counts) = trace.file, chakra_messages(trace)
+            metadata, nodes = lifted(metadata, nodes)
         return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
 
 
@@ -213,13 +251,12 @@ class Npz:
         return Conversion((path,), sum(nodes))
 
 
-def _survey(traces: Traces, as_prefix: bool | None) -> tuple[list[RankComms], bool]:
-    """Read every rank for what ranks have to agree on; and whether the output is a prefix."""
-    found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
-    prefix = len(found) > 1 if as_prefix is None else as_prefix
-    if len(found) > 1 and not prefix:
-        raise UsageError(f"{len(found)} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
-    return found, prefix
+def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
+    """Whether the output of so many ranks is a prefix."""
+    prefix = ranks > 1 if as_prefix is None else as_prefix
+    if ranks > 1 and not prefix:
+        raise UsageError(f"{ranks} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
+    return prefix
 
 
 def _write_ranks(
@@ -229,15 +266,20 @@ def _write_ranks(
     agreement: Agreement,
     write: Callable[..., Written],
     *,
+    sources: Mapping[int, int],
     groups: bool = False,
 ) -> Conversion:
-    """Write a file a rank and, where there are any or with `groups`, the process groups."""
-    paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(traces)}
+    """Write a file a rank and, where there are any or with `groups`, the process groups.
+
+    Args:
+        sources: rank to that of its trace.
+    """
+    paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
     nodes = 0
-    for rank, trace in traces.items():
-        written = write(trace, paths[rank], comms=agreement.ranks[rank])
+    for rank, source in sources.items():
+        written = write(traces[source], paths[rank], comms=agreement.ranks[rank])
         nodes += written.nodes
         counts += written.counts
     files = list(paths.values())

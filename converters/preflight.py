@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ..schemas.files import load
+from ..schemas.job_ranks import ONE_RANK
 from ..trace.errors import TraceFormatError, UsageError
 from .preflight_comm import Groups, check_groups, compare_ranks
 from .preflight_findings import KINDS, Findings, PreflightReport, Problem, Profile
@@ -87,7 +88,7 @@ def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings:
             findings.add("missing-rank", None, (), "no file of {}; the highest rank is {}", gap, world - 1)
             flaws.append(f"{gap} missing")
     if world == 1:
-        findings.add("single-rank", None, (), "rank 0 is the only one")
+        findings.add("single-rank", None, (), "rank 0 is the only rank; {}", ONE_RANK)
     if flaws:
         findings.skip(f"communications of the ranks were not compared with each other: {', '.join(flaws)}")
     else:

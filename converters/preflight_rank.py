@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.chakra.attributes import MEMBERS
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
+from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
+from ..schemas.chakra.et_def_pb2 import BoolList, CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import read_chakra
 from ..trace.errors import TraceFormatError
 from .ordering import IntArray, find_cycle, issue_order
@@ -23,23 +23,15 @@ __all__ = ["UNKNOWN_RANK", "CommTable", "Graph", "RankFile", "RankScan", "scan"]
 UNKNOWN_RANK = -1
 _SHOWN_OF_A_CYCLE = 8
 _NEEDED: dict[int, tuple[str, ...]] = {
-    NodeType.COMM_COLL_NODE: ("comm_type", "comm_size", "pg_name"),
+    NodeType.COMM_COLL_NODE: ("comm_type", "comm_size"),
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MIN_ALL_GATHER_BYTES = 4
+_GZIP_MAGIC = b"\x1f\x8b"
 _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
-_SIMULATED = frozenset(
-    {
-        CollectiveCommType.ALL_REDUCE,
-        CollectiveCommType.ALL_GATHER,
-        CollectiveCommType.BROADCAST,
-        CollectiveCommType.ALL_TO_ALL,
-        CollectiveCommType.REDUCE_SCATTER,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -136,8 +128,8 @@ def scan(file: RankFile, findings: Findings) -> RankScan:
 
 def _read(file: RankFile, findings: Findings) -> _Columns:
     columns, rank = _Columns(), file.rank
-    if file.path.name.endswith(".gz"):
-        findings.add("gzip", rank, (), "{}", file.path.name)
+    if _is_gzip(file.path):
+        findings.add("gzip", rank, (), "{}: decompress it", file.path.name)
     if file.path.is_file() and not file.path.stat().st_size:
         findings.add("no-nodes", rank, (), "{} is empty", file.path.name)
         columns.flaw = "has no nodes"
@@ -155,6 +147,15 @@ def _read(file: RankFile, findings: Findings) -> _Columns:
         findings.add("no-nodes", rank, (), "{} has metadata only", file.path.name)
         columns.flaw = "has no nodes"
     return columns
+
+
+def _is_gzip(path: Path) -> bool:
+    """Whether a file's content is gzip, whatever its name; readers take only a name in ".gz" for that."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    except OSError:  # reported where it is read
+        return False
 
 
 def _take(node: Node, columns: _Columns, rank: int, findings: Findings) -> None:
@@ -217,13 +218,17 @@ def _comm_row(number: int, kind: int, values: dict[str, Any], rank: int, finding
     for name, text in wrong:
         text = f"node {{}}: {name} is {{!r}}, {text}"
         findings.add("attribute-value", rank, (number,), text, number, values[name])
-    if absent or wrong or any(values[name] is None for name in _NEEDED[kind]):
+    if absent or wrong or any(values[name] is None for name in _NEEDED[kind]) or values.get("pg_name", "") is None:
         return None
     size = values["comm_size"]
     if kind == NodeType.COMM_COLL_NODE:
         op = values["comm_type"]
-        _check_simulated(number, op, size, rank, findings)
-        return kind, op, size, int(values["pg_name"] or 0), -1, 0
+        if "pg_name" not in values:
+            findings.add("no-group", rank, (number,), "node {} has no pg_name", number)
+        _check_simulated(number, op, size, values.get("involved_dim"), rank, findings)
+        return kind, op, size, int(values.get("pg_name") or 0), -1, 0
+    if size == 0:
+        findings.add("empty-message", rank, (number,), "node {} ({}) is of 0 bytes", number, _type_name(kind))
     peer = values["comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"]
     if peer == rank:
         findings.add("self-message", rank, (number,), "node {} is between rank {} and itself", number, rank)
@@ -252,10 +257,16 @@ def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[st
     return wrong
 
 
-def _check_simulated(number: int, op: int, size: int, rank: int, findings: Findings) -> None:
+def _check_simulated(
+    number: int, op: int, size: int, dimensions: BoolList | None, rank: int, findings: Findings
+) -> None:
     name = CollectiveCommType.Name(op)
-    if op not in _SIMULATED:
+    if op == CollectiveCommType.BROADCAST:
+        findings.add("replayed-collective", rank, (number,), "node {} is a {}", number, name)
+    elif op not in SIMULATED_COLLECTIVES:
         findings.add("unsupported-collective", rank, (number,), "node {} is a {}", number, name)
+    if dimensions is not None and not any(dimensions.values):
+        findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
     if op == CollectiveCommType.ALL_GATHER and size < _MIN_ALL_GATHER_BYTES:
         findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from .. import __version__
 from ..schemas.files import progress_bar
+from ..schemas.job_ranks import ONE_RANK
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
@@ -315,6 +316,8 @@ def _more_notes(
     if len(iterations) > 1:
         some = "; ".join(", ".join(one) or "none" for one in sorted(iterations)[:4])
         yield f"the ranks are linked to different iterations ({some}): their times do not belong together"
+    if len(states) == 1:
+        yield f"only rank {next(iter(states))} was linked; {ONE_RANK}"
     references = sorted({one.reference for one in offsets})
     if len(references) > 1:
         yield f"no collective joins all ranks: clock offsets are relative to ranks {', '.join(map(str, references))}"

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RankFacts", "foreign_traces"]
+__all__ = ["ONE_RANK", "RankFacts", "foreign_traces"]
+
+ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
+"""What to do about a job of one rank, wherever it is met."""
 
 _APART_S = 3600
 """Ranks of one job begin to record within this time of each other."""

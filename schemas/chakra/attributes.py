@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .et_def_pb2 import AttributeProto, BoolList
+from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType
 
-__all__ = ["MEMBERS", "attribute"]
+__all__ = ["MEMBERS", "SIMULATED_COLLECTIVES", "attribute"]
 
 MEMBERS = {
     "is_cpu_op": "bool_val",
@@ -32,6 +32,16 @@ MEMBERS = {
 }
 """Attribute name to the member that holds its value. The feeder of mlcommons/chakra reads exactly this member
 and takes whatever lies there if it is another one; ASTRA-sim's takes any integer and throws on the others."""
+
+SIMULATED_COLLECTIVES = frozenset(
+    {
+        CollectiveCommType.ALL_REDUCE,
+        CollectiveCommType.ALL_GATHER,
+        CollectiveCommType.ALL_TO_ALL,
+        CollectiveCommType.REDUCE_SCATTER,
+    }
+)
+"""What ASTRA-sim simulates (`Workload::issue_coll_comm`); it replays broadcasts by their duration, others end it."""
 
 
 def attribute(name: str, value: int | str | bool | Sequence[bool]) -> AttributeProto:

@@ -82,7 +82,7 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
         ["convert", "plus.json", "--out", "out.json", "--to", "chrome"],
         ["convert", "plus.json", "--out", "out.dot", "--to", "dot"],
         ["convert", "plus.json", "--out", "dataset", "--to", "npz"],
-        ["convert", "plus.json", "--out", "sim", "--to", "astra-sim"],
+        ["convert", "plus.json", "--out", "sim", "--to", "astra-sim", "--replicate", "2"],
         ["replay", "plus.json"],
         ["fit", "plus.json", "-o", "model.json", "--no-table"],
     ],

@@ -66,7 +66,7 @@ CASES = {
     "convert": "convert plus.json -o plus.json --to chrome",
     "convert, second input": "convert plus.json plus.0.et -o plus.0.et --to chrome",
     "convert .et": "convert plus.0.et -o plus.0.et --to json",
-    "convert, prefix": "convert plus.0.et -o plus --to astra-sim",
+    "convert, prefix": "convert plus.0.et -o plus --to astra-sim --replicate 2",
     "replay --json": "replay plus.json --json plus.json",
     "replay --chrome": "replay plus.0.et --chrome plus.0.et",
     "fit": "fit plus.json -o plus.json",

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.attributes import SIMULATED_COLLECTIVES
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.kinds import GPU
@@ -170,7 +172,7 @@ def test_ranks_together_match(tmp_path: Path) -> None:
         done = convert(documents, tmp_path / host, to="astra-sim", host=host)
         assert done.files == (*(str(tmp_path / f"{host}.{rank}.et") for rank in range(4)),
                               str(tmp_path / f"{host}.comm_groups.json"))  # fmt: skip
-        assert done.notes == ("4 of 8 ranks were given; groups are cut down to these",)
+        assert done.notes[0] == "4 of 8 ranks were given; groups are cut down to these"
         report = check(tmp_path / host, profile="astra-sim")
         assert report.ok
         assert (report.ranks, report.collectives, report.skipped) == (4, 32, ())
@@ -266,10 +268,34 @@ def test_what_cannot_be_simulated_is_replaced_and_counted(tmp_path: Path) -> Non
     )
     assert check(tmp_path / "t", profile="astra-sim").counts.keys() <= {"message"}
     counts = {text.split(" ")[0]: count for text, count in done.counts.items()}
-    assert counts == {"barrier": 2, "reduce": 2, "gather": 2, "scatter": 2, "collectives": 2, "communication": 1}
+    twice = dict.fromkeys(("barrier", "reduce", "gather", "scatter", "broadcast", "collectives"), 2)
+    assert counts == {**twice, "communication": 1}
     nodes = read_plain(tmp_path / "t.0.et")[1]
     kinds = [(node.value("comm_type"), node.value("comm_size")) for node in nodes if node.type == COLL]
-    assert kinds == [(0, 1024), (0, 1024), (2, 1024), (7, 1024), (5, 1024), (2, 4), (6, 1024)]
+    assert kinds == [(0, 1024), (7, 2048), (2, 1024), (7, 2048), (7, 1024), (2, 1024), (2, 4), (6, 1024)]
+
+
+def ring_bytes(kind: int, size: int, ranks: int) -> int:
+    """What each rank of ASTRA-sim's ring sends: n − 1 messages, of the size or of its n-th part."""
+    steps = {pb.ALL_REDUCE: 2 * (ranks - 1), pb.ALL_GATHER: ranks - 1, pb.REDUCE_SCATTER: ranks - 1}[kind]
+    return steps * (size if kind == pb.ALL_GATHER else size // ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 1000])
+@pytest.mark.parametrize("kind", [pb.BROADCAST, pb.REDUCE, pb.GATHER, pb.SCATTER, pb.REDUCE_SCATTER_BLOCK])
+def test_substitutes_send_as_many_bytes_over_the_busiest_link(kind: int, ranks: int) -> None:
+    """What the root sends or receives: S of a broadcast or reduce, all others' shares of a gather or scatter."""
+    size = 3 * ranks * 1024
+    of_root = {pb.BROADCAST: size, pb.REDUCE: size, pb.REDUCE_SCATTER_BLOCK: (ranks - 1) * size // ranks}
+    given = SUBSTITUTES[kind]
+    sent = ring_bytes(given.kind, given.size(size, ranks), ranks)
+    assert 0 <= sent - of_root.get(kind, (ranks - 1) * size) < ranks
+
+
+def test_every_kind_of_collective_is_simulated_or_has_a_substitute() -> None:
+    assert SIMULATED_COLLECTIVES.isdisjoint(SUBSTITUTES)
+    assert SIMULATED_COLLECTIVES.union(SUBSTITUTES) == set(pb.CollectiveCommType.values())
+    assert {one.kind for one in SUBSTITUTES.values()} <= SIMULATED_COLLECTIVES
 
 
 def tmp_path_document(folder: Path, document: Trace) -> Path:

@@ -331,8 +331,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gpu-pairs/resnet103", "pairs/gpu_shaped_from_cpu"])
 def test_computations_have_the_flops_and_bytes_of_the_analysis(name: str, host: str | None, tmp_path: Path) -> None:
     """`num_ops` and `tensor_size` add up, kernel by kernel, to the table of `etplus analyze`."""
-    options: dict[str, Any] = {"to": "astra-sim", "host": host} if host else {"to": "chakra"}
-    convert(linked(name), tmp_path / "trace.0.et", **options)
+    options: dict[str, Any] = {"to": "astra-sim", "host": host, "replicate": 2} if host else {"to": "chakra"}
+    convert(linked(name), tmp_path / "trace", as_prefix=True, **options)
     _, nodes = read_plain(tmp_path / "trace.0.et")
     found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for node in nodes:

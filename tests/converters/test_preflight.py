@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +19,11 @@ from etplus.converters.preflight import KINDS, PreflightReport, Profile, check
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
+from etplus.schemas.job_ranks import ONE_RANK
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import run as process
 
 Ranks = list[list[pb.Node]]
 GROUPS = {1: [0, 1]}
@@ -189,7 +192,6 @@ HARD = [
     (empty_rank, "no-nodes", "t.1.et has metadata only"),
     (without(1, "comm_type"), "missing-attribute", "COMM_COLL_NODE) has no comm_type"),
     (without(1, "comm_size"), "missing-attribute", "has no comm_size"),
-    (without(1, "pg_name"), "missing-attribute", "has no pg_name"),
     (without(2, "comm_dst"), "missing-attribute", "COMM_SEND_NODE) has no comm_dst"),
     (without(2, "comm_tag"), "missing-attribute", "has no comm_tag"),
     (without(3, "comm_src"), "missing-attribute", "COMM_RECV_NODE) has no comm_src"),
@@ -315,6 +317,15 @@ def to_itself(ranks: Ranks) -> None:
     ranks[0] += [send(7, 0, 6), receive(8, 0, 6)]
 
 
+def empty_messages(ranks: Ranks) -> None:
+    ranks[0].append(send(7, 1, 6, tag=9, size=0))
+    ranks[1].append(receive(7, 0, 6, tag=9, size=0))
+
+
+def in_dimensions(*chosen: bool) -> Callable[[Ranks], None]:
+    return lambda ranks: [edited(nodes[1], "involved_dim", bool_list=pb.BoolList(values=chosen)) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
 def unknown_group(ranks: Ranks) -> None:
     for nodes in ranks:
         nodes.append(coll(7, 6, group="2"))
@@ -335,6 +346,9 @@ def unknown_group(ranks: Ranks) -> None:
         (of_type(pb.ALL_GATHER, 0), "small-all-gather", 2, "node 7 gathers 0 bytes"),
         (uneven, "uneven-collective", 1, "ALL_TO_ALL of 100 bytes on rank 0 (node 7), ALL_TO_ALL of 101 bytes"),
         (to_itself, "self-message", 2, "node 7 is between rank 0 and itself"),
+        (empty_messages, "empty-message", 2, "node 7 (COMM_SEND_NODE) is of 0 bytes"),
+        (in_dimensions(False, False), "no-dimension", 2, "node 2: no value of involved_dim is true"),
+        (in_dimensions(), "no-dimension", 2, "node 2: no value of involved_dim is true"),
         (unknown_group, "group", 2, "group 2 of node 7 is not in the group file"),
     ],
 )
@@ -353,7 +367,33 @@ def test_what_only_astra_sim_does_not_survive(
     assert {problem.level for problem in failed.problems} == {"error"}
 
 
-@pytest.mark.parametrize("op", [pb.BROADCAST, pb.REDUCE_SCATTER, pb.ALL_TO_ALL, pb.ALL_GATHER, pb.ALL_REDUCE])
+def test_a_broadcast_is_replayed_and_not_simulated(tmp_path: Path) -> None:
+    ranks = clean()
+    of_type(pb.BROADCAST)(ranks)
+    prefix = write(tmp_path, ranks, GROUPS)
+    assert check(prefix).counts == {}
+    report = check(prefix, profile="astra-sim")
+    assert report.ok and report.counts == {"replayed-collective": 2}
+
+
+def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
+    """Collectives without pg_name are of all ranks; a version is not needed."""
+    ranks = clean()
+    for nodes in ranks:
+        edited(nodes[4], "pg_name")
+    in_dimensions(False, True)(ranks)
+    prefix = write(tmp_path, ranks, GROUPS)
+    for path in tmp_path.glob("*.et"):
+        whole = path.read_bytes()
+        path.write_bytes(b"\0" + whole[1 + whole[0] :])
+    assert check(prefix, profile="astra-sim").counts == {}
+    report = check(prefix)
+    assert report.ok and report.counts == {"no-version": 2, "no-group": 2}
+    edited(ranks[1][4], "comm_size", int64_val=2048)
+    assert check(write(tmp_path, ranks, GROUPS), profile="astra-sim").counts == {"collective": 1}, "as all ranks' own"
+
+
+@pytest.mark.parametrize("op", [pb.REDUCE_SCATTER, pb.ALL_TO_ALL, pb.ALL_GATHER, pb.ALL_REDUCE])
 def test_simulated_collectives_pass(tmp_path: Path, op: int) -> None:
     ranks = clean()
     of_type(op, 4)(ranks)
@@ -386,6 +426,7 @@ def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path) -> None:
         ({1: [0, 1, 2]}, {"collective": 1, "group": 1}, "group 1 has ranks that do not exist: [2]"),
         ({1: [0, 1, 1]}, {"group": 1}, "lists a rank twice"),
         ({1: [0]}, {"group": 1, "one-rank-group": 1}, "group 1 of node 2 is without the rank"),
+        ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "group 0 is in the group file, but 0 stands for all ranks"),
     ],
 )
 def test_wrong_groups(
@@ -569,7 +610,8 @@ def test_a_rank_of_no_bytes(tmp_path: Path) -> None:
 
 def test_a_single_rank(tmp_path: Path) -> None:
     prefix = write(tmp_path, [[comp(1), coll(2, 1, group="0")]])
-    assert check(prefix).counts == {"single-rank": 1}
+    (problem,) = check(prefix).problems
+    assert (problem.kind, problem.text) == ("single-rank", f"rank 0 is the only rank; {ONE_RANK}")
 
 
 def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
@@ -591,6 +633,15 @@ def test_gzipped_files(tmp_path: Path) -> None:
     assert report.counts == {"group": 1, "gzip": 2}
     write(tmp_path, clean(), GROUPS)
     assert check(tmp_path / "t").counts == {}  # the files without .gz come first
+
+
+def test_a_gzipped_file_without_gz_in_its_name(tmp_path: Path) -> None:
+    prefix = write(tmp_path, clean(), GROUPS)
+    (tmp_path / "t.1.et").write_bytes(gzip.compress((tmp_path / "t.1.et").read_bytes()))
+    report = check(prefix, profile="astra-sim")
+    assert not report.ok and report.counts == {"gzip": 1}
+    (problem,) = report.problems
+    assert (problem.rank, problem.text) == (1, "t.1.et: decompress it")
 
 
 def test_files_instead_of_a_prefix(tmp_path: Path) -> None:
@@ -683,6 +734,18 @@ def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert printed["counts"] == {"cycle": 1}
     assert printed["problems"][0]["nodes"] == list(check(f"{tmp_path}/t.0.et").problems[0].nodes)
     assert set(printed) == {"ok", *PreflightReport.__dataclass_fields__}
+
+
+def test_the_command_finds_what_makes_the_simulator_hang(tmp_path: Path) -> None:
+    ranks = clean()
+    empty_messages(ranks)
+    in_dimensions(False, False)(ranks)
+    prefix = write(tmp_path, ranks, {0: [0, 1], **GROUPS})
+    (tmp_path / "t.0.et").write_bytes(gzip.compress((tmp_path / "t.0.et").read_bytes()))
+    done = process("etplus", "check", prefix, "--profile", "astra-sim", "--json", tmp_path / "report.json")
+    assert done.returncode == 1 and not done.stderr
+    counts = json.loads((tmp_path / "report.json").read_bytes())["counts"]
+    assert counts == {"group": 1, "empty-message": 2, "no-dimension": 2, "gzip": 1}
 
 
 def test_every_kind_of_problem_is_made_by_a_test() -> None:

@@ -1,0 +1,60 @@
+"""ET+ of an older schema in the layout of schema 1.1.1, on the way through Chakra messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
+from .chakra_attributes import make
+from .chakra_nodes import FLAT_TENSORS, TENSOR_KEYS
+
+__all__ = ["LAYOUT_1_1_1", "lifted"]
+
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
+"""What the header of an ET of schema 1.1.1 says."""
+
+_NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
+_decode = msgspec.json.decode
+
+
+def lifted(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
+    """Messages of `chakra_messages` whose way back to ET+ has the layout of schema 1.1.1.
+
+    Schema 1.0.1 has a node's attributes and tensors as fields of the node, 1.0.2 to 1.1.0 have no strides. Strides that
+    were not recorded are empty lists, one for each value. Nodes of schema 1.1.1 stay as they are.
+
+    Example:
+        >>> metadata, nodes, _ = chakra_messages(trace)  # doctest: +SKIP
+        >>> write_messages(trace.file, *lifted(metadata, nodes), "lifted.json")  # doctest: +SKIP
+        1749
+    """
+    texts: dict[str, Any] = {one.name: one.string_val for one in metadata.attr}
+    header = _decode(texts["header"], type=dict[str, msgspec.Raw])
+    header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))
+    texts |= {"header": msgspec.json.encode(header).decode(), "layout": '"attrs"'}
+    attributes = [AttributeProto(name=name, string_val=text) for name, text in texts.items()]
+    return GlobalMetadata(version=metadata.version, attr=attributes), map(_lifted_node, nodes)
+
+
+def _lifted_node(node: Node) -> Node:
+    kinds = {one.name: one for one in node.attr}
+    if "cat" in kinds and kinds["cat"].string_val == "runtime":
+        return node
+    for side in FLAT_TENSORS:
+        if not node.HasField(side):
+            getattr(node, side).CopyFrom(_NO_TENSORS)
+        name = f"{side[:-1]}_strides"
+        if name not in kinds:
+            node.attr.append(make(name, f"[{', '.join(['[]'] * _count(getattr(node, side).values))}]"))
+    return node
+
+
+def _count(values: str) -> int:
+    """How many values a JSON text has, 0 if it is no list."""
+    try:
+        return len(_decode(values, type=list[msgspec.Raw]))
+    except msgspec.ValidationError:
+        return 0

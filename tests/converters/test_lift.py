@@ -1,0 +1,115 @@
+"""ET+ of older schemas lifted to the layout of 1.1.1: the same trace, in the form that Chakra's converter reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from etplus.converters.chakra import write_et
+from etplus.converters.convert import convert
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.trace import Trace
+from etplus_files import cpu, document_of, etplus, linked, normal
+from support import Document, assert_valid, read_json, run, shared_trace
+
+PAIRS = ("gpu-pairs/linear", "gpu-pairs/dlrm.rank0", "gpu-pairs/simple_add", "gpu-pairs/resnet103", "demo/train_cpu")
+COLUMNS = (
+    "id", "ts", "dur", "exclusive", "kind", "thread", "stream", "device", "correlation", "parent", "rf_id", "seq_id",
+    "scope", "fw_parent", "fw_tid", "kineto_event", "inter_thread_dep",
+)  # fmt: skip
+FLAT = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
+SIDES = {
+    "inputs": {"values": "inputs", "shapes": "input_shapes", "types": "input_types"},
+    "outputs": {"values": "outputs", "shapes": "output_shapes", "types": "output_types"},
+}
+
+
+def lift(document: Trace, folder: Path) -> Document:
+    convert(document, folder / "lifted.json", to="etplus", schema="1.1.1")
+    lifted: Document = read_json(folder / "lifted.json")
+    return lifted
+
+
+def assert_layout(lifted: Document) -> None:
+    """What Chakra's `PyTorchNode` takes from every node, and the strides of 1.1.1."""
+    assert lifted["schema"] == "1.1.1-chakra.0.0.4"
+    assert {"pid", "time", "start_ts", "finish_ts"} <= lifted.keys()
+    for node in lifted["nodes"]:
+        assert {"id", "name", "ctrl_deps", "inputs", "outputs", "attrs"} <= node.keys()
+        for side in SIDES:
+            assert [*node[side]] == ["values", "shapes", "types", "strides"]
+            assert len({len(part) for part in node[side].values()}) == 1
+        assert [attr["name"] for attr in node["attrs"]][:7] == [*FLAT]
+
+
+def lowered(node: Document) -> Document:
+    """A lifted node in the layout of 1.0.1."""
+    nested = {"ctrl_deps", "inputs", "outputs", "attrs"}
+    flat = {key: value for key, value in node.items() if key not in nested}
+    tensors = {name: node[side][part] for side, names in SIDES.items() for part, name in names.items()}
+    return {**flat, "parent": node["ctrl_deps"], **tensors, **{one["name"]: one["value"] for one in node["attrs"]}}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_lifted_trace_is_the_same(name: str, tmp_path: Path) -> None:
+    """All rows, edges and communications, and the tensors of all operators, as read back."""
+    lifted = lift(linked(name), tmp_path)
+    assert_valid(lifted)
+    assert_layout(lifted)
+    one, other = document_of(name), read_etplus(tmp_path / "lifted.json")
+    of_one, of_other = np.argsort(one.id), np.argsort(other.id)
+    for column in COLUMNS:
+        assert np.array_equal(getattr(one, column)[of_one], getattr(other, column)[of_other]), column
+    assert [*map(one.name_of, of_one.tolist())] == [*map(other.name_of, of_other.tolist())]
+    edges = [
+        np.column_stack([trace.id[trace.edges[:, 0]], trace.id[trace.edges[:, 1]], trace.edges[:, 2]])
+        for trace in (one, other)
+    ]
+    assert len(edges[0]) and np.array_equal(*edges)
+    by_id = [{int(trace.id[row]): comm for row, comm in trace.comm.items()} for trace in (one, other)]
+    assert by_id[0] == by_id[1]
+    tensors = [sorted((op.start_ns, op.name, op.shapes, op.dtypes) for op in trace.ops) for trace in (one, other)]
+    assert tensors[0] == tensors[1] and any(shapes for _, _, shapes, _ in tensors[0])
+
+
+@pytest.mark.parametrize("name", PAIRS[:3])
+def test_every_field_of_schema_1_0_1_has_its_place(name: str, tmp_path: Path) -> None:
+    given, lifted = linked(name).to_dict(), lift(linked(name), tmp_path)
+    assert given["schema"] == "1.0.1"
+    back = {**lifted, "schema": "1.0.1", "nodes": [*map(lowered, lifted["nodes"])]}
+    assert normal(back) == normal(given)
+
+
+def test_what_has_the_layout_already_stays(tmp_path: Path) -> None:
+    """A trace of 1.1.1 with its strides; lifting twice is lifting once."""
+    et = read_json(shared_trace("et-only/pt2_triton_1.1.1.et.json.gz"))
+    document = {**etplus([]).to_dict(), **et}
+    convert(read_etplus(orjson.dumps(document)), tmp_path / "plain.json", to="etplus")
+    convert(read_etplus(orjson.dumps(document)), tmp_path / "lifted.json", to="etplus", schema="1.1.1")
+    assert (tmp_path / "lifted.json").read_bytes() == (tmp_path / "plain.json").read_bytes()
+    first = lift(linked("gpu-pairs/linear"), tmp_path)
+    assert lift(read_etplus(tmp_path / "lifted.json"), tmp_path) == first
+
+
+def test_strange_inputs_get_no_strides(tmp_path: Path) -> None:
+    lifted = lift(
+        etplus([cpu(3, "op", 0, inputs=7), cpu(4, "op", 2, inputs=[[1], 2], input_shapes=[[], []])]), tmp_path
+    )
+    inputs = {node["id"]: node["inputs"] for node in lifted["nodes"]}
+    assert inputs[3]["strides"] == [] and inputs[4]["strides"] == [[], []]
+
+
+def test_the_command_lifts_from_either_kind_of_file(tmp_path: Path) -> None:
+    linked("gpu-pairs/linear").write(tmp_path / "in.json")
+    write_et(document_of("gpu-pairs/linear"), tmp_path / "in.0.et")
+    for name, output in (("in.json", "a.json"), ("in.0.et", "b.json")):
+        done = run("etplus", "convert", name, "-o", output, "--to", "etplus", "--schema", "1.1.1", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert_layout(read_json(tmp_path / output))
+    assert normal(read_json(tmp_path / "a.json")) == normal(read_json(tmp_path / "b.json"))
+    done = run("etplus", "convert", "in.json", "-o", "c.json", "--to", "etplus", "--schema", "1.0.1", cwd=tmp_path)
+    assert done.returncode == 2 and b"invalid choice: '1.0.1'" in done.stderr
+    done = run("etplus", "convert", "in.json", "-o", "c.et", "--schema", "1.1.1", cwd=tmp_path)
+    assert done.returncode == 2 and b"chakra has no option 'schema'" in done.stderr
