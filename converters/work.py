@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..analysis.roofline import work_of_events
-from ..schemas.chakra.et_def_pb2 import AttributeProto
+from ..trace.columns import IntColumn
 from ..trace.trace import Trace
-from .chakra_attributes import make
 
-__all__ = ["work_attributes"]
+__all__ = ["work_columns"]
 
 
-def work_attributes(document: Trace) -> dict[int, list[AttributeProto]]:
-    """Row of a GPU event to its `num_ops` (FLOPs, int64) and `tensor_size` (bytes moved, uint64), where they are known.
+def work_columns(document: Trace) -> dict[str, IntColumn]:
+    """`num_ops` (FLOPs) and `tensor_size` (bytes moved): int64, one entry a row, −1 where it is not known.
 
     They are those of `etplus analyze`: an operator's FLOPs are at its main kernel, see `work_of_events`. What is not
-    known is left out, since 0 would mean a kernel that does nothing.
+    known gets no attribute, since 0 would mean a kernel that does nothing.
 
     Example:
-        >>> [attribute.name for attribute in next(iter(work_attributes(trace).values()))]
-        ['num_ops', 'tensor_size']
+        >>> work_columns(read_etplus("et_plus.json"))["num_ops"].max()  # doctest: +SKIP
+        137438953472
     """
-    trace = document
-    work = work_of_events(trace)
-    found: dict[int, list[AttributeProto]] = {}
-    for name, column in ("num_ops", work.flops), ("tensor_size", work.bytes):
-        for row, value in zip(trace.gpu.source.tolist(), column.tolist(), strict=True):
-            if value >= 0:
-                found.setdefault(row, []).append(make(name, value))
-    return found
+    work = work_of_events(document)
+    columns = {"num_ops": np.full(len(document), -1, np.int64), "tensor_size": np.full(len(document), -1, np.int64)}
+    columns["num_ops"][document.gpu.source], columns["tensor_size"][document.gpu.source] = work.flops, work.bytes
+    return columns
