@@ -16,7 +16,7 @@ from .lineup import LineUp, line_up
 from .lineup import Sequence as Collectives
 from .rank_communications import Communications, kind_name
 
-__all__ = ["Matched", "match_collectives", "match_messages"]
+__all__ = ["Matched", "match_collectives", "match_messages", "paired"]
 
 Ranks = Mapping[int, Communications]
 Kind = Literal["missing", "size", "order", "type"]
@@ -190,14 +190,28 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[Pair]]:
     return [matched for matched, _ in found], [pair for _, pair in found]
 
 
+def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Positions of the messages on both sides that belong together, in an order that both sides have.
+
+    Args:
+        sent, received: int64, the numbers of the messages from one rank to another in program order, −1 for none.
+            Where both sides number theirs, each anew, equal numbers belong together, else the n-th and the n-th.
+
+    Example:
+        >>> paired(np.array([4, 5, 6]), np.array([5, 6]))
+        (array([1, 2]), array([0, 1]))
+    """
+    if all(len(one) and one.min() >= 0 and len(np.unique(one)) == len(one) for one in (sent, received)):
+        _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+        return left, right
+    both = np.arange(min(len(sent), len(received)))
+    return both, both
+
+
 def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]) -> tuple[Matched, Pair]:
     none = np.zeros(0, np.int64)
     sent, received = both.get(True, none), both.get(False, none)
-    numbers = ranks[source].seq[sent], ranks[target].seq[received]
-    if all(len(one) and one.min() >= 0 and len(np.unique(one)) == len(one) for one in numbers):
-        _, left, right = np.intersect1d(*numbers, assume_unique=True, return_indices=True)
-    else:
-        left = right = np.arange(min(len(sent), len(received)))
+    left, right = paired(ranks[source].seq[sent], ranks[target].seq[received])
     sizes = ranks[source].bytes[sent[left]], ranks[target].bytes[received[right]]
     same = sizes[0] == sizes[1]
     odd = (source, np.delete(sent, left[same])), (target, np.delete(received, right[same]))

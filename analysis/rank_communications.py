@@ -18,7 +18,6 @@ __all__ = ["COLUMNS", "UNKNOWN", "Communications", "communications", "kind_name"
 COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end")
 UNKNOWN: Final = 1000
 """In place of a CollectiveCommType: a collective of an unknown kind."""
-_MAX_SEQ = 2**62
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,9 @@ def communications(document: Trace, *, unknown: bool = False) -> Communications:
             continue
         kind = UNKNOWN if one.kind is None else one.kind
         group = groups.setdefault(one.group, len(groups))
-        size, seq = -1 if one.bytes is None else one.bytes, one.seq if 0 <= one.seq < _MAX_SEQ else -1
+        size = -1 if one.bytes is None else one.bytes
         start, end = int(document.ts[one.row]), int(document.finish[one.row])
-        rows.append((int(document.id[one.row]), kind, size, group, one.peer, seq, start, end))
+        rows.append((int(document.id[one.row]), kind, size, group, one.peer, one.seq, start, end))
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table[:, -2:] += document.base_time_ns
     return Communications(tuple(groups), *np.ascontiguousarray(table.T))
