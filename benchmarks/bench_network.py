@@ -1,9 +1,9 @@
 """Response to another network: the replay, the converted set in the tests' simulator, and the truth where it is known.
 
-    python benchmarks/bench_network.py [--traces FOLDER] [--rules streams]
+    python benchmarks/bench_network.py [--traces FOLDER]
 
 Every job is replayed (`etplus replay --network`) and converted for ASTRA-sim, and the set is run by the simulator of
-`tests/simulator.py`, on rings of 25 GB/s and 5 µs, of ten times, a tenth and a hundredth of that bandwidth, and as
+`tests/simulator.py` with its slots, on rings of 25 GB/s and 5 µs, of ten times, a tenth and a hundredth of that bandwidth, and as
 measured. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
 they would really take. Differences are those to the truth, or of the simulator to the replay.
 """
@@ -65,7 +65,7 @@ def subjects(traces: Path, folder: Path) -> Iterator[Subject]:
         yield Subject(f"made {name}, {job.ranks} ranks", [link(*pair) for pair in job.write(folder / name)], job)
 
 
-def rows(subject: Subject, folder: Path, *, streams: bool) -> Iterator[Row]:
+def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     """As measured, then on each network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
@@ -76,13 +76,13 @@ def rows(subject: Subject, folder: Path, *, streams: bool) -> Iterator[Row]:
     made = subject.made
     yield Row(
         None, made and made.makespan_ns(RECORDED) / 1e6, replay(graph, constants).makespan_ns / 1e6,
-        job_makespan_ns(job, streams=streams) / 1e6,
+        job_makespan_ns(job) / 1e6,
     )  # fmt: skip
     for factor in FACTORS:
         bandwidth = BASE * factor
         network = SimulatedNetwork(bandwidth, LATENCY_NS)
         replayed = replay(on_network(graph, Network(bandwidth, LATENCY_NS)), constants)
-        simulated = job_makespan_ns(job, network, streams=streams, world=world)
+        simulated = job_makespan_ns(job, network, world=world)
         truth = made and made.makespan_ns(network) / 1e6
         yield Row(bandwidth, truth, replayed.makespan_ns / 1e6, simulated / 1e6)
 
@@ -91,7 +91,6 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
-    parser.add_argument("--rules", choices=["astra-sim", "streams"], default="astra-sim", help="slots of the simulator")
     arguments = parser.parse_args()
     print("| job | GB/s | truth ms | replay ms | simulator ms | replay − truth % | simulator − truth % |"
           " simulator − replay % |")  # fmt: skip
@@ -101,7 +100,7 @@ def main() -> None:
         for k, subject in enumerate(subjects(arguments.traces, Path(folder))):
             inside = Path(folder) / str(k)
             inside.mkdir()
-            for row in rows(subject, inside, streams=arguments.rules == "streams"):
+            for row in rows(subject, inside):
                 off = [_percent(row.replayed, row.truth), _percent(row.simulated, row.truth),
                        _percent(row.simulated, row.replayed)]  # fmt: skip
                 worst = {key: max(value, abs(one or 0)) for (key, value), one in zip(worst.items(), off, strict=True)}
