@@ -3,8 +3,8 @@
     python benchmarks/bench_network.py [--traces FOLDER]
 
 Every job is replayed (`etplus replay --network`) and converted for ASTRA-sim, and the set is run by the simulator of
-`tests/simulator.py` with its slots, on rings of 25 GB/s and 5 µs, of ten times, a tenth and a hundredth of that bandwidth, and as
-measured. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
+`tests/simulator.py`: as measured, then on rings of 25 GB/s and 5 µs, ten times, a tenth and a hundredth of that
+bandwidth. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
 they would really take. Differences are those to the truth, or of the simulator to the replay.
 """
 

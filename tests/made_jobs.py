@@ -438,7 +438,7 @@ def pipeline(rank: Rank, layers: int = 2, microbatches: int = 4) -> Play:
         works = []
         for batch in range(microbatches if wanted else 0):
             work = yield from rank.receive(peer, _BYTES, rank.tensor(f"{name} {batch}"))
-            works.append(work)  # noqa: PERF401 (comprehensions cannot yield)
+            works.append(work)
         return works
 
     for number in range(_STEPS):
