@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus.predictor.network import Network, on_network
@@ -28,8 +30,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from made_jobs import JOBS, RECORDED, Job  # noqa: E402
+from simulator import ChakraSet, job_makespan_ns, read_set  # noqa: E402
 from simulator import Network as SimulatedNetwork  # noqa: E402
-from simulator import job_makespan_ns, read_set  # noqa: E402
 
 TRACES = ROOT.parent / "shared" / "traces"
 BASE, LATENCY_NS = 25.0, 5000.0
@@ -65,14 +67,22 @@ def subjects(traces: Path, folder: Path) -> Iterator[Subject]:
         yield Subject(f"made {name}, {job.ranks} ranks", [link(*pair) for pair in job.write(folder / name)], job)
 
 
+def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
+    """The set of ASTRA-sim; of one rank its file alone, though the simulator would want those of the others."""
+    if len(traces) > 1:
+        convert(traces, prefix, to="astra-sim")
+    else:
+        comms = for_simulator(agree([survey(traces[0], 0)])).ranks[0]
+        write_astra_sim(traces[0], f"{prefix}.0.et", comms)
+    return read_set(prefix)
+
+
 def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     """As measured, then on each network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = couple(graphs) if len(graphs) > 1 else graphs[0]
-    prefix = folder / "set"
-    convert(subject.traces, prefix, to="astra-sim", as_prefix=True)
-    job, world = read_set(prefix), subject.traces[0].world_size
+    job, world = converted(subject.traces, folder / "set"), subject.traces[0].world_size
     made = subject.made
     yield Row(
         None, made and made.makespan_ns(RECORDED) / 1e6, replay(graph, constants).makespan_ns / 1e6,
