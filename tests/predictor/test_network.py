@@ -161,6 +161,14 @@ def test_a_group_of_one_rank_takes_no_time() -> None:
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 20
 
 
+def test_one_trace_in_a_program() -> None:
+    trace, text = waiting().document(), "bandwidth=10,latency=5us"
+    assert trace.replay(network=text).makespan_ns == alone(build_graph(trace), parse_network(text)).makespan_ns
+    assert trace.replay("comm*2", network=text).makespan_ns == trace.replay(network=text).makespan_ns + 630_000
+    with pytest.raises(UsageError, match="--network"):
+        trace.replay(network="fast")
+
+
 @cache
 def made(name: str, folder: Path) -> tuple[ReplayGraph, tuple[Constants, ...]]:
     """A made job, coupled; what waits for what is recorded."""
