@@ -37,6 +37,7 @@ Host = Literal["fold", "keep"]
 HOSTS: tuple[str, ...] = get_args(Host)
 
 _LEAST_BYTES = 4
+_MAX_GBPS = 1e9
 _BARRIER_BYTES = 1024
 
 
@@ -104,27 +105,39 @@ def for_simulator(agreement: Agreement) -> Agreement:
 
 
 def write_astra_sim(
-    document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold", skew_ns: int = 0
+    document: Trace,
+    path: str | os.PathLike[str],
+    comms: RankComms,
+    *,
+    host: Host = "fold",
+    skew_ns: int = 0,
+    roofline: float | None = None,
 ) -> Written:
     """Write one rank.
 
     Args:
         comms: from `for_simulator`.
         skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
+        roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
+            `tensor_size`, see `roofline_work`.
         host: "fold" for GPU nodes alone, the host's time as delays between them; "keep" for the host's ops, too.
 
     Raises:
-        UsageError: an unknown `host`, or the file cannot be written.
+        UsageError: an unknown `host`, a `roofline` that is no bandwidth, or the file cannot be written.
         ConvertError: the document has no times, or its edges form a cycle.
     """
     if host not in HOSTS:
         raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
+    if roofline is not None and not 0 < roofline < _MAX_GBPS:
+        raise UsageError(
+            f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
+        )
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
     nodes = (fold if host == "fold" else keep)(document, comms.found)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
-    return Written(write_nodes(document, path, nodes, comms.rank), comms.counts)
+    return Written(write_nodes(document, path, nodes, comms.rank, roofline), comms.counts)
 
 
 def write_groups(agreement: Agreement, prefix: str) -> list[str]:

@@ -10,26 +10,47 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from ..schemas.chakra.encode import (
+    CTRL_DEPS,
+    DURATION,
+    ID,
+    NAME,
+    START,
+    TYPE,
+    Block,
+    Cells,
+    byte_rows,
+    dependency_rows,
+    field_cells,
+    messages,
+    text_field,
+)  # fmt: skip
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
-from ..schemas.chakra.stream import write_chakra
+from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
 from ..schemas.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
-from ..trace.kinds import GPU, RUNTIME
+from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Trace
-from .chakra_attributes import make, shared
+from .chakra_attributes import encoded, make, numbers, shared
 from .chakra_nodes import describe
 from .collectives import Communication, RankComms, agree, survey
 from .dependencies import Dependencies, dependencies
 from .host import host_rows, host_work
-from .work import work_attributes
+from .work import work_columns
 
-__all__ = ["CHAKRA_VERSION", "Written", "chakra_messages", "comm_attributes", "comm_node_type", "rounded", "write_et"]
+__all__ = [
+    "CHAKRA_VERSION", "COMP", "ROWS", "Written", "chakra_messages", "comm_attributes", "comm_node_type", "rounded",
+    "write_et",
+]  # fmt: skip
 
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
+ROWS = 4096
+"""Nodes that are encoded at once."""
+COMP = NodeType.Value("COMP_NODE")
 _LEFT_OUT = "dependencies by order of threads and streams left out, since edges contradict them"
 
 
@@ -67,14 +88,20 @@ def write_et(
         ConvertError: the document's edges form a cycle, or a node is too large for the format.
         UsageError: the file cannot be written.
     """
-    metadata, nodes, counts = chakra_messages(document, comms=comms, memory_nodes=memory_nodes)
-    return Written(write_chakra(path, metadata, nodes), counts)
+    blocks, counts = _blocks(document, comms=comms, memory_nodes=memory_nodes)
+    return Written(write_blocks(path, _metadata(document), blocks), counts)
 
 
-def chakra_messages(
+def chakra_messages(document: Trace) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
+    """The messages of `write_et`, the nodes' made block by block, and what was given up."""
+    blocks, counts = _blocks(document)
+    return _metadata(document), messages_of(blocks), counts
+
+
+def _blocks(
     document: Trace, *, comms: RankComms | None = None, memory_nodes: bool = False
-) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
-    """The messages of `write_et`, the nodes' made one by one, and what was given up."""
+) -> tuple[Iterator[Block], Counter[str]]:
+    """The nodes, encoded as they are asked for, and what was given up."""
     if comms is None:
         rank = document.rank or 0
         comms = agree([survey(document, rank)]).ranks[rank]
@@ -82,42 +109,97 @@ def chakra_messages(
     counts = Counter(comms.counts)
     if needs.left_out:
         counts[_LEFT_OUT] = needs.left_out
-    return _metadata(document), _nodes(document, needs, comms, memory_nodes), counts
+    columns = _columns(document, needs, comms, memory_nodes)
+    spans = range(0, len(needs.order), ROWS)
+    return (_block(document, needs.order[at : at + ROWS], columns) for at in spans), counts
 
 
-def _nodes(document: Trace, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> Iterator[Node]:
-    talks = {comm.row: comm for comm in comms.found}
-    work = work_attributes(document)
-    durations = _durations(document)
-    micros = rounded(durations, _lanes(document), np.where(document.ts >= 0, document.ts, 0))
-    ids = document.id
-    for row, record in zip(needs.order.tolist(), document.records(needs.order), strict=True):
-        attributes, inputs, outputs = describe(document, row, record)
-        source, kinds = needs.of(row)
-        comm = talks.get(row)
-        node = Node(
-            id=int(ids[row]),
-            name=document.name_of(row),
-            type=_node_type(document, row, comm, memory_nodes),
-            ctrl_deps=[int(ids[document.parent_row[row]])] if document.parent_row[row] >= 0 else [],
-            data_deps=ids[source].tolist(),
-            inputs=inputs,
-            outputs=outputs,
-            duration_micros=int(micros[row]),
-        )
-        on_host = comm is None and bool(document.kind[row] != GPU)
-        node.attr.append(shared("is_cpu_op", on_host))
-        node.attr.extend(attributes)
-        node.attr.extend(_time_attributes(document, row, int(durations[row]), node))
-        if comm is not None:
-            node.attr.extend(comm_attributes(comm, comms.rank))
-        elif node.type == NodeType.COMP_NODE:
-            node.attr.extend(work.get(row, ()))
-        if len(kinds):
-            node.attr.append(make("data_dep_kinds", kinds.tolist()))
-        if document.parent[row] >= 0 and document.parent_row[row] < 0:
-            node.attr.append(make("call_parent", int(document.parent[row])))
-        yield node
+@dataclass(frozen=True)
+class _Columns:
+    """What nodes are made of beside the columns of their document; the arrays have one entry a row.
+
+    Attributes:
+        needs: what each row waits for.
+        names: encoded names, by code.
+        type: int64, NodeType.
+        duration, micros: int64, what a row itself does, in ns and in whole µs.
+        work: int64, see `work_columns`; only of computations.
+        comms: encoded attributes of the rows that communicate.
+    """
+
+    needs: Dependencies
+    names: list[bytes]
+    type: IntColumn
+    duration: IntColumn
+    micros: IntColumn
+    work: dict[str, IntColumn]
+    comms: dict[int, bytes]
+
+
+def _columns(document: Trace, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> _Columns:
+    kind, duration = _node_types(document, comms, memory_nodes), _durations(document)
+    return _Columns(
+        needs=needs,
+        names=[text_field(NAME, name.encode()) for name in document.names],
+        type=kind,
+        duration=duration,
+        micros=rounded(duration, _lanes(document), np.where(document.ts >= 0, document.ts, 0)),
+        work={name: np.where(kind == COMP, values, -1) for name, values in work_columns(document).items()},
+        comms={comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found},
+    )
+
+
+def _block(document: Trace, rows: IntColumn, columns: _Columns) -> Block:
+    """Some nodes; those of a kind are encoded together."""
+    nodes = np.empty(len(rows), object)
+    for kind in (CPU, GPU, RUNTIME):
+        at = np.flatnonzero(document.kind[rows] == kind)
+        if len(at):
+            nodes[at] = _nodes(document, kind, rows[at], columns)
+    return Block(len(nodes), b"".join(nodes.tolist()))
+
+
+def _nodes(document: Trace, kind: int, rows: IntColumn, columns: _Columns) -> list[bytes]:
+    """Nodes of a kind, their fields and attributes in the order in which a file has them."""
+    counts, sources, kinds = columns.needs.of_rows(rows)
+    ends = np.cumsum(counts)
+    edges = [tuple(kinds[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
+    ts, parent, parent_row = document.ts[rows], document.parent[rows], document.parent_row[rows]
+    comms = [columns.comms.get(row, b"") for row in rows.tolist()]
+    tensors, attributes = describe(document, kind, rows)
+    return messages(
+        byte_rows([field_cells(ID, document.id[rows])]),
+        [columns.names[code] for code in document.name[rows].tolist()],
+        byte_rows([
+            field_cells(TYPE, columns.type[rows]),
+            field_cells(CTRL_DEPS, document.id[parent_row], parent_row >= 0),
+        ]),
+        dependency_rows(document.id[sources], counts),
+        byte_rows([
+            field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
+            field_cells(DURATION, columns.micros[rows]),
+        ]),
+        *tensors,
+        [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
+        *attributes,
+        byte_rows(_times(document, kind, rows, columns.duration[rows])),
+        comms,
+        byte_rows([numbers(name, values[rows], values[rows] >= 0) for name, values in columns.work.items()]),
+        [shared("data_dep_kinds", those) if those else b"" for those in edges],
+        byte_rows([numbers("call_parent", parent, (parent >= 0) & (parent_row < 0))]),
+    )  # fmt: skip
+
+
+def _times(document: Trace, kind: int, rows: IntColumn, duration: IntColumn) -> list[Cells]:
+    """Exact times; those that equal `duration_ns` are left out."""
+    ts, dur, exclusive = document.ts[rows], document.dur[rows], document.exclusive[rows]
+    timed = ts >= 0
+    return [
+        numbers("duration_ns", duration),
+        numbers("start_ns", ts, timed),
+        numbers("inclusive_ns", dur, timed & (dur != duration)),
+        numbers("exclusive_ns", exclusive, timed & (exclusive != duration) & (kind != RUNTIME)),
+    ]
 
 
 def comm_node_type(comm: Communication) -> NodeType:
@@ -130,14 +212,14 @@ def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
     """What readers need to know of a communication."""
     if comm.kind >= 0:
         return [
-            shared("comm_type", comm.kind),
+            make("comm_type", comm.kind),
             make("comm_size", comm.size),
-            shared("pg_name", str(comm.group)),
+            make("pg_name", str(comm.group)),
         ]
     source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
     return [
-        shared("comm_src", source),
-        shared("comm_dst", target),
+        make("comm_src", source),
+        make("comm_dst", target),
         make("comm_tag", comm.tag),
         make("comm_size", comm.size),
     ]
@@ -173,29 +255,16 @@ def _lanes(document: Trace) -> IntColumn:
     return np.where(document.kind == GPU, -1 - document.stream_lane, threads)
 
 
-def _node_type(document: Trace, row: int, comm: Communication | None, memory_nodes: bool) -> NodeType:
-    if comm is not None:
-        return comm_node_type(comm)
-    if document.structural[row]:
-        return NodeType.METADATA_NODE
-    if memory_nodes and document.categories[document.category[row]] in COPY_CATEGORIES:
-        to_host = "DtoH" in document.name_of(row) or "Device -> Host" in document.name_of(row)
-        return NodeType.MEM_STORE_NODE if to_host else NodeType.MEM_LOAD_NODE
-    return NodeType.COMP_NODE
-
-
-def _time_attributes(document: Trace, row: int, duration: int, node: Node) -> Iterator[AttributeProto]:
-    """Exact times; those that equal `duration_ns` are left out."""
-    yield make("duration_ns", duration)
-    ts, dur, exclusive = (int(column[row]) for column in (document.ts, document.dur, document.exclusive))
-    if ts < 0:
-        return
-    node.start_time_micros = (ts + 500) // 1000
-    yield make("start_ns", ts)
-    if dur != duration:
-        yield make("inclusive_ns", dur)
-    if exclusive != duration and document.kind[row] != RUNTIME:
-        yield make("exclusive_ns", exclusive)
+def _node_types(document: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:
+    kind = np.where(document.structural, NodeType.Value("METADATA_NODE"), COMP)
+    if memory_nodes:
+        copies = np.array([category in COPY_CATEGORIES for category in document.categories], np.bool_)
+        to_host = np.array(["DtoH" in name or "Device -> Host" in name for name in document.names], np.bool_)
+        memory = np.where(to_host[document.name], NodeType.Value("MEM_STORE_NODE"), NodeType.Value("MEM_LOAD_NODE"))
+        kind = np.where(copies[document.category] & ~document.structural, memory, kind)
+    for comm in comms.found:
+        kind[comm.row] = comm_node_type(comm)
+    return kind
 
 
 def _metadata(document: Trace) -> GlobalMetadata:

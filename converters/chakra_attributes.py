@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..schemas.chakra.attributes import MEMBERS, attribute
-from ..schemas.chakra.et_def_pb2 import AttributeProto, Int32List, Int64List
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["OWN_MEMBERS", "make", "shared", "values_of"]
+from ..schemas.chakra.attributes import MEMBERS, attribute
+from ..schemas.chakra.encode import Cells, attribute_cells
+from ..schemas.chakra.et_def_pb2 import AttributeProto, Int32List, Int64List, Node
+from ..trace.columns import IntColumn
+
+__all__ = ["OWN_MEMBERS", "encoded", "make", "numbers", "shared", "values_of"]
 
 OWN_MEMBERS = {
     "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
@@ -52,10 +57,25 @@ def make(name: str, value: Any) -> AttributeProto:
     return AttributeProto(name=name, **{member: value})
 
 
+def encoded(*attributes: AttributeProto) -> bytes:
+    """Attributes as `Node` has them in its wire format.
+
+    Example:
+        >>> encoded(make("stream", 7))
+        b'R\\n\\n\\x06streamH\\x07'
+    """
+    return Node(attr=attributes).SerializeToString()
+
+
 @lru_cache(maxsize=1 << 14)
-def shared(name: str, value: int | str | bool) -> AttributeProto:
-    """The same for values that many nodes have. The message must not be changed."""
-    return make(name, value)
+def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
+    """One attribute, encoded, of a value that many nodes have; a text may be given as UTF-8."""
+    return encoded(make(name, value))
+
+
+def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
+    """A numeric attribute of many nodes, see `attribute_cells`."""
+    return attribute_cells(make(name, 0), values, present)
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import EDGE_KINDS
-from .chakra_nodes import ET_ATTRIBUTES
+from .chakra_records import ET_ATTRIBUTES
 
 __all__ = ["foreign_kinds", "foreign_record"]
 

@@ -1,158 +1,160 @@
-"""What an ET+ node says, as attributes and texts of a Chakra node: typed where readers want it, the rest as JSON."""
+"""What ET+ nodes say, as encoded parts of Chakra nodes: typed where readers want it, the rest as JSON."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from operator import attrgetter
+from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET
 
-from ..schemas.chakra.et_def_pb2 import AttributeProto, IOInfo
-from ..trace.kinds import CPU, GPU, RUNTIME
+from ..schemas.chakra.encode import INPUTS, OUTPUTS, byte_rows, io_info
+from ..trace.columns import IntColumn
+from ..trace.kinds import CPU, RUNTIME
 from ..trace.trace import Record, Trace
-from .chakra_attributes import make, shared
+from .chakra_attributes import encoded, make, numbers, shared
+from .chakra_records import (
+    ET_ATTRIBUTES,
+    EVENT_NUMBERS,
+    FLAT_TENSORS,
+    FURTHER_ATTRIBUTES,
+    form_of,
+    read_records,
+)  # fmt: skip
 
-__all__ = ["ET_ATTRIBUTES", "FLAT_TENSORS", "TENSOR_KEYS", "describe"]
+__all__ = ["describe"]
 
-ET_ATTRIBUTES = {
-    "rf_id": ("uint64", 0),
-    "fw_parent": ("uint64", 0),
-    "seq_id": ("int64", -1),
-    "scope": ("uint64", 0),
-    "tid": ("uint64", 0),
-    "fw_tid": ("uint64", 0),
-    "op_schema": ("string", ""),
-}
-"""Attributes of every ET node, in the order of the `attrs` layout: their types, and the values for "none"."""
-TENSOR_KEYS = ("values", "shapes", "types")
-FLAT_TENSORS = {
-    "inputs": ("inputs", "input_shapes", "input_types"),
-    "outputs": ("outputs", "output_shapes", "output_types"),
-}
-"""Keys of the flat layout for what TENSOR_KEYS are inside `inputs` and `outputs` of the other layout."""
+Parts = list[list[bytes]]
+"""Parts of messages, see `messages`: each has an entry for each row."""
+Further = dict[int, Record]
+"""By row, the fields that no attribute has a place for."""
 
-_VALUE = {"uint64": r"\d+", "int64": r"-?\d+", "string": r'"(?:[^"\\]|\\.)*"'}
-_USUAL_ATTRS = re.compile(
-    r"\s*\[\s*"
-    + r"\s*,\s*".join(
-        rf'\{{\s*"name"\s*:\s*"{name}"\s*,\s*"type"\s*:\s*"{kind}"\s*,\s*"value"\s*:\s*({_VALUE[kind]})\s*\}}'
-        for name, (kind, _) in ET_ATTRIBUTES.items()
-    )
-    + r"\s*(?:,(.*))?\]\s*",
-    re.DOTALL,
-)
-_EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
-_MEASURED = ("id", "name", "ts", "dur", "inclusive_dur", "exclusive_dur")
-_NUMBERS = ("rf_id", "fw_parent", "seq_id", "scope", "fw_tid")
-_NONE = msgspec.Raw(b"null")
-
-_decode_tensors = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_str = msgspec.json.Decoder(str).decode
+_NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
+_SIDES = {"inputs": INPUTS, "outputs": OUTPUTS}
 _encode = msgspec.json.Encoder().encode
+_further_of = attrgetter(*FURTHER_ATTRIBUTES)
 
 
-def describe(document: Trace, row: int, record: Record) -> tuple[list[AttributeProto], IOInfo | None, IOInfo | None]:
-    """Attributes, inputs and outputs that hold all of a row but its dependencies, name and times.
+def describe(document: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
+    """All of rows of a kind but their dependencies, names and times.
 
-    Args:
-        record: the row's fields, used up.
+    Returns:
+        parts of the messages (see `messages`): inputs and outputs; and attributes.
     """
-    for key in _MEASURED:
-        record.pop(key, None)
-    kind = document.kind[row]
-    attributes = _event_attributes(document, row, record)
+    records, unusual = read_records(form_of(kind, flat=document.flat), document.texts.texts(rows))
+    further = {at: dict(fields) for at, fields in unusual.items()}
+    event = [numbers(name, getattr(document, name)[rows], _given(records, name)) for name in EVENT_NUMBERS]
     if kind == RUNTIME:
-        attributes += [shared("cat", "runtime"), shared("kineto_tid", _text(record.pop("tid")))]
-        attributes.append(shared("tid", int(document.thread[row])))
-        record.pop("parent")
-        return attributes + _further(record), None, None
-    attributes += _gpu_attributes(document, row, record) if kind == GPU else _cpu_attributes(document, row, record)
-    attributes += _et_attributes(document, row, record)
-    inputs, outputs = (_tensors(record, side, attributes) for side in FLAT_TENSORS)
-    record.pop("parent" if document.flat else "ctrl_deps", None)
-    return attributes + _further(record), inputs, outputs
+        tensors: Parts = []
+        attributes = [_of_calls(document, rows, records)]
+    else:
+        linked = _of_ops(document, rows, records) if kind == CPU else _of_gpu(document, rows, records, further)
+        tensors, strides = _flat_tensors(records, further) if document.flat else _tensors(records)
+        attributes = [linked, *_et_attributes(document, kind, rows, records), *strides]
+    rest = [encoded(make("et_fields", _encode(further[at]))) if at in further else b"" for at in range(len(rows))]
+    return tensors, [byte_rows(event), *attributes, rest]
 
 
-def _event_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
-    attributes = []
-    for name in _EVENT_NUMBERS:
-        value = int(getattr(document, name)[row])
-        if name in record and bytes(record[name]) == b"%d" % value:
-            del record[name]
-            attributes.append(make(name, value) if name == "kineto_event" else shared(name, value))
-    return attributes
+def _given(records: Sequence[Any], name: str) -> npt.NDArray[np.bool_]:
+    """Which records have a field."""
+    return np.fromiter((value is not UNSET for value in map(attrgetter(name), records)), np.bool_, len(records))
 
 
-def _gpu_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
-    attributes = [shared("cat", document.categories[document.category[row]])]
-    del record["cat"]
-    attributes += [make(name, _text(record.pop(name))) for name in ("args", "comm") if name in record]
-    comm = document.comm.get(row)
-    expected = {"ph": b'"X"', "pg_name": _encode(comm.pg_name) if comm else None}
-    for name, value in expected.items():
-        if name in record and bytes(record[name]) == value:
-            del record[name]
-    return attributes
+def _of_calls(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
+    """What only runtime calls have."""
+    threads = document.thread[rows].tolist()
+    return [
+        shared("cat", "runtime") + _text("kineto_tid", call.tid) + shared("tid", thread)
+        for call, thread in zip(records, threads, strict=True)
+    ]
 
 
-def _cpu_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
-    attributes = []
-    if _text(record.get("link", _NONE)).startswith('"'):
-        attributes.append(shared("link", _decode_str(record.pop("link"))))
-    if record.pop("inter_thread_dep", None) is not None and document.inter_thread_dep[row] >= 0:
-        attributes.append(make("inter_thread_dep", int(document.inter_thread_dep[row])))
-    if record.pop("sync_dep", None) is not None and row in document.sync_dep:
-        attributes.append(make("sync_dep", document.sync_dep[row]))
-    return attributes
+def _of_ops(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
+    """What linking added to ops."""
+    found = [b"" if op.link is UNSET else shared("link", op.link) for op in records]
+    waits_for = document.inter_thread_dep[rows]
+    for i in np.flatnonzero((waits_for >= 0) & _given(records, "inter_thread_dep")).tolist():
+        found[i] += encoded(make("inter_thread_dep", int(waits_for[i])))
+    for i, row in enumerate(rows.tolist()):
+        if row in document.sync_dep and records[i].sync_dep is not UNSET:
+            found[i] += encoded(make("sync_dep", document.sync_dep[row]))
+    return found
 
 
-def _et_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
+def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
+    """What only GPU events have; `further` gets a `pg_name` that `comm` does not say."""
+    for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
+        comm = document.comm.get(row)
+        if event.pg_name is not UNSET and (comm is None or comm.pg_name != event.pg_name):
+            further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
+    categories = document.category[rows].tolist()
+    return [
+        shared("cat", document.categories[category]) + _text("args", event.args) + _text("comm", event.comm)
+        for category, event in zip(categories, records, strict=True)
+    ]
+
+
+def _et_attributes(document: Trace, kind: int, rows: IntColumn, records: Sequence[Any]) -> Parts:
     """The ET's own attributes; on a GPU event, where all are "none", only if another linker gave it others."""
-    values: dict[str, int | str] = {name: int(getattr(document, name)[row]) for name in _NUMBERS}
-    values["tid"] = int(document.thread[row]) if document.kind[row] == CPU else 0
-    values["op_schema"], more = _take_flat(record, values) if document.flat else _take_listed(record, values)
-    plain = document.kind[row] == GPU and values == {name: none for name, (_, none) in ET_ATTRIBUTES.items()}
-    attributes = [] if plain else [shared(name, values[name]) for name in ET_ATTRIBUTES]
-    return attributes + ([shared("et_attrs", f"[{more.strip()}]")] if more is not None else [])
+    columns = {name: getattr(document, name)[rows] for name in _NUMBERS if name != "tid"}
+    columns["tid"] = document.thread[rows] if kind == CPU else np.zeros(len(rows), np.int64)
+    schemas = np.full(len(rows), ET_ATTRIBUTES["op_schema"][1], object)
+    for name in ET_ATTRIBUTES:
+        at = np.flatnonzero(_given(records, name if document.flat else "attrs"))
+        value_of = attrgetter(name if document.flat else f"attrs.{name}.value")
+        values = list(map(value_of, (records[i] for i in at.tolist())))
+        (schemas if name == "op_schema" else columns[name])[at] = values
+    present = np.full(len(rows), kind == CPU) | (schemas != ET_ATTRIBUTES["op_schema"][1])
+    for name in _NUMBERS:
+        present |= columns[name] != ET_ATTRIBUTES[name][1]
+    texts = [shared("op_schema", schema) for schema in schemas.tolist()]
+    return [
+        byte_rows([numbers(name, columns[name], present) for name in _NUMBERS]),
+        [text if there else b"" for text, there in zip(texts, present.tolist(), strict=True)],
+        *([] if document.flat else [[_further_attributes(node.attrs) for node in records]]),
+    ]
 
 
-def _take_flat(record: Record, values: dict[str, int | str]) -> tuple[str, None]:
-    for name, value in values.items():
-        if name in record and _text(record[name]) == str(value):
-            del record[name]
-    schema = _text(record.get("op_schema", _NONE)).startswith('"')
-    return _decode_str(record.pop("op_schema")) if schema else "", None
+def _further_attributes(attrs: Any) -> bytes:
+    """The list of what follows on the usual ones, if anything does."""
+    if attrs is UNSET or attrs.further_0 is UNSET:
+        return b""
+    given: Iterator[Any] = takewhile(lambda text: text is not UNSET, _further_of(attrs))
+    return shared("et_attrs", b"[%b]" % b", ".join(given))
 
 
-def _take_listed(record: Record, values: dict[str, int | str]) -> tuple[str, str | None]:
-    """Take `attrs` out of the fields if it is as PyTorch writes it: its op_schema, and the text of what follows."""
-    usual = _USUAL_ATTRS.fullmatch(_text(record.get("attrs", _NONE)))
-    if usual is None or any(usual[at] != str(values[name]) for at, name in enumerate(ET_ATTRIBUTES, 1) if at < 7):
-        return "", None
-    del record["attrs"]
-    return _decode_str(usual[7]), usual[8]
+def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
+    """Inputs and outputs, and their strides."""
+    tensors, strides = [], []
+    for name, tag in _SIDES.items():
+        sides = [getattr(node, name) for node in records]
+        tensors.append([
+            b"" if side is UNSET else io_info(tag, bytes(side.values), bytes(side.shapes), bytes(side.types))
+            for side in sides
+        ])  # fmt: skip
+        strides.append([b"" if side is UNSET else _text(f"{name[:-1]}_strides", side.strides) for side in sides])
+    return tensors, strides
 
 
-def _tensors(record: Record, side: str, attributes: list[AttributeProto]) -> IOInfo | None:
-    """Take `inputs` or `outputs` out of the fields, if they are as in one of the layouts."""
-    given = _text(record.get(side, _NONE))
-    if given.startswith("{"):
-        inside = _decode_tensors(given)
-        if set(inside) == {*TENSOR_KEYS, "strides"}:
-            attributes.append(shared(f"{side[:-1]}_strides", _text(inside.pop("strides"))))
-        elif set(inside) != set(TENSOR_KEYS):
-            return None
-        del record[side]
-        return IOInfo(**{key: _text(inside[key]) for key in TENSOR_KEYS})
-    keys = FLAT_TENSORS[side]
-    if not all(key in record for key in keys):
-        return None
-    return IOInfo(**{key: _text(record.pop(flat)) for key, flat in zip(TENSOR_KEYS, keys, strict=True)})
+def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Parts]:
+    """Inputs and outputs; `further` gets those that are not complete."""
+    tensors = []
+    for name, tag in _SIDES.items():
+        part = []
+        for i, node in enumerate(records):
+            texts = {key: text for key in FLAT_TENSORS[name] if (text := getattr(node, key)) is not UNSET}
+            complete = len(texts) == len(FLAT_TENSORS[name])
+            part.append(io_info(tag, *map(bytes, texts.values())) if complete else b"")
+            if texts and not complete:
+                further.setdefault(i, {}).update(texts)
+        tensors.append(part)
+    return tensors, []
 
 
-def _further(record: Record) -> list[AttributeProto]:
-    return [make("et_fields", _encode(record).decode("utf-8", "replace"))] if record else []
-
-
-def _text(raw: msgspec.Raw) -> str:
-    """JSON as text; bytes that are not UTF-8 become U+FFFD."""
-    return bytes(raw).decode("utf-8", "replace")
+def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
+    """An attribute of JSON text, if the record has it."""
+    return b"" if json is UNSET else shared(name, bytes(json))

@@ -23,7 +23,7 @@ from ..trace.errors import TraceFormatError
 from ..trace.trace import Trace
 from .chakra_attributes import values_of
 from .chakra_foreign import foreign_kinds, foreign_record
-from .chakra_nodes import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from .chakra_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 
 __all__ = ["etplus_chunks", "read_et", "write_etplus", "write_messages"]
 

@@ -46,10 +46,12 @@ class Dependencies:
     kinds: IntColumn
     left_out: int
 
-    def of(self, row: int) -> tuple[IntColumn, IntColumn]:
-        """Rows that a row waits for, and the kinds."""
-        a, b = self.first[row], self.first[row + 1]
-        return self.source[a:b], self.kinds[a:b]
+    def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+        """How many rows each of some rows waits for; which, one row after the other; and the kinds."""
+        first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
+        before = np.cumsum(counts) - counts
+        at = np.arange(counts.sum()) + np.repeat(first - before, counts)
+        return counts, self.source[at], self.kinds[at]
 
 
 def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:

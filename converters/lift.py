@@ -9,7 +9,7 @@ import msgspec
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 from .chakra_attributes import make
-from .chakra_nodes import FLAT_TENSORS, TENSOR_KEYS
+from .chakra_records import FLAT_TENSORS, TENSOR_KEYS
 
 __all__ = ["LAYOUT_1_1_1", "lifted"]
 

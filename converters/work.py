@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..analysis.roofline import work_of_events
-from ..schemas.chakra.et_def_pb2 import AttributeProto
+from ..trace.columns import IntColumn
 from ..trace.trace import Trace
-from .chakra_attributes import make
 
-__all__ = ["work_attributes"]
+__all__ = ["roofline_work", "work_columns"]
+
+_MAX_BYTES = 2.0**62
 
 
-def work_attributes(document: Trace) -> dict[int, list[AttributeProto]]:
-    """Row of a GPU event to its `num_ops` (FLOPs, int64) and `tensor_size` (bytes moved, uint64), where they are known.
+def work_columns(document: Trace) -> dict[str, IntColumn]:
+    """`num_ops` (FLOPs) and `tensor_size` (bytes moved): int64, one entry a row, −1 where it is not known.
 
     They are those of `etplus analyze`: an operator's FLOPs are at its main kernel, see `work_of_events`. What is not
-    known is left out, since 0 would mean a kernel that does nothing.
+    known gets no attribute, since 0 would mean a kernel that does nothing.
 
     Example:
-        >>> work_attributes(read_etplus("et_plus.json"))  # doctest: +SKIP
-        {812: [name: "num_ops" int64_val: 137438953472, name: "tensor_size" uint64_val: 100663296], ...}
+        >>> work_columns(read_etplus("et_plus.json"))["num_ops"].max()  # doctest: +SKIP
+        137438953472
     """
-    trace = document
-    work = work_of_events(trace)
-    found: dict[int, list[AttributeProto]] = {}
-    for name, column in ("num_ops", work.flops), ("tensor_size", work.bytes):
-        for row, value in zip(trace.gpu.source.tolist(), column.tolist(), strict=True):
-            if value >= 0:
-                found.setdefault(row, []).append(make(name, value))
-    return found
+    work = work_of_events(document)
+    columns = {"num_ops": np.full(len(document), -1, np.int64), "tensor_size": np.full(len(document), -1, np.int64)}
+    columns["num_ops"][document.gpu.source], columns["tensor_size"][document.gpu.source] = work.flops, work.bytes
+    return columns
+
+
+def roofline_work(
+    flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
+) -> tuple[IntColumn, IntColumn]:
+    """`num_ops` and `tensor_size` for all nodes of a roofline simulation, which ends at one without them.
+
+    Such a simulation takes max(FLOPs / peak, bytes / bandwidth) for a node. Where FLOPs are not known a node is bound
+    by its bytes; where these are not known either it gets the bytes that take its measured duration.
+
+    Args:
+        flops, size: −1 where they are not known.
+        micros: measured durations, µs; 0 counts as 1 ns, as in a replay.
+        bandwidth: of the device's memory in the simulation, GB/s (bytes a ns).
+
+    Example:
+        >>> [column.tolist() for column in roofline_work(*np.array([[64, -1, -1], [24, 8, -1], [3, 3, 3]]), 2.0)]
+        [[64, 1, 1], [24, 8, 6000]]
+    """
+    measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
+    known = size > 0
+    return np.where(known, np.maximum(flops, 1), 1), np.where(known, size, measured)

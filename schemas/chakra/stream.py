@@ -12,13 +12,10 @@ from isal import igzip, isal_zlib
 from ...trace.errors import ConvertError, TraceFormatError
 from ..files import open_output
 from ..transaction import protect
+from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import GlobalMetadata, Node
 
-__all__ = ["MAX_MESSAGE_BYTES", "read_chakra", "write_chakra"]
-
-MAX_MESSAGE_BYTES = 16 << 20
-"""Longest message that is read or written. A length beyond it is taken for damage, not for a request for
-memory: a hostile message can take some forty times its own size once it is parsed."""
+__all__ = ["MAX_MESSAGE_BYTES", "messages_of", "read_chakra", "write_blocks", "write_chakra"]
 
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"  # no .et starts so: 0x8b would be a field of GlobalMetadata that does not exist
@@ -59,6 +56,16 @@ def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[Node]:
             problem = f"{len(body)} bytes that are no Chakra node"
             raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again")
         yield node
+
+
+def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
+    """The nodes of blocks as messages."""
+    for block in blocks:
+        at = 0
+        while at < len(block.data):
+            start, length = _length(block.data, at)
+            at = start + length
+            yield Node.FromString(block.data[start:at])
 
 
 def _parse(message: Message, body: bytes) -> bool:
@@ -123,7 +130,12 @@ def _read(stream: IO[bytes], size: int, name: str, place: str) -> bytes:
 
 
 def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node]) -> int:
-    """Write an .et file, gzipped if its name ends in ".gz"; it appears whole or not at all.
+    """Write messages as an .et file; see `write_blocks`, which raises the same."""
+    return write_blocks(path, metadata, (Block(1, delimited(node.SerializeToString())) for node in nodes))
+
+
+def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks: Iterable[Block]) -> int:
+    """Write an .et file of encoded nodes, gzipped if its name ends in ".gz"; it appears whole or not at all.
 
     Returns:
         the number of nodes.
@@ -136,24 +148,12 @@ def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: 
         raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")
     count = 0
     with open_output(path) as file:
-        batch = bytearray(_delimited(metadata))
-        for count, node in enumerate(nodes, 1):  # noqa: B007 (the count is the result)
-            batch += _delimited(node)
+        batch = bytearray(delimited(metadata.SerializeToString()))
+        for block in blocks:
+            count += block.nodes
+            batch += block.data
             if len(batch) >= _BLOCK:
                 file.write(batch)
                 batch = bytearray()
         file.write(batch)
     return count
-
-
-def _delimited(message: Message) -> bytes:
-    body: bytes = message.SerializeToString()
-    length = len(body)
-    if length > MAX_MESSAGE_BYTES:
-        raise ConvertError(f"a message of {length} bytes; no more than {MAX_MESSAGE_BYTES} can be written")
-    prefix = bytearray()
-    while length >= 0x80:
-        prefix.append(length & 0x7F | 0x80)
-        length >>= 7
-    prefix.append(length)
-    return bytes(prefix) + body

@@ -1,0 +1,180 @@
+"""ET+ nodes and runtime calls as typed records: the fields that a Chakra node has a place for, and the others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from ..trace.errors import UNREADABLE
+from ..trace.kinds import CPU, GPU, RUNTIME
+from ..trace.trace import Record
+
+__all__ = [
+    "ET_ATTRIBUTES", "EVENT_NUMBERS", "FLAT_TENSORS", "FURTHER_ATTRIBUTES", "TENSOR_KEYS", "FlatNode", "Node",
+    "RuntimeCall", "Tensors", "form_of", "read_records",
+]  # fmt: skip
+
+ET_ATTRIBUTES = {
+    "rf_id": ("uint64", 0),
+    "fw_parent": ("uint64", 0),
+    "seq_id": ("int64", -1),
+    "scope": ("uint64", 0),
+    "tid": ("uint64", 0),
+    "fw_tid": ("uint64", 0),
+    "op_schema": ("string", ""),
+}
+"""Attributes of every ET node, in the order of the `attrs` layout: their types, and the values for "none"."""
+EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
+TENSOR_KEYS = ("values", "shapes", "types")
+FLAT_TENSORS = {
+    "inputs": ("inputs", "input_shapes", "input_types"),
+    "outputs": ("outputs", "output_shapes", "output_types"),
+}
+"""Keys of the flat layout for what TENSOR_KEYS are inside `inputs` and `outputs` of the other layout."""
+
+FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
+"""Fields of `EtAttributes` for what follows on ET_ATTRIBUTES; PyTorch 2.8 writes three more."""
+
+_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Text = Raw | UnsetType
+_TYPES: dict[str, Any] = {"uint64": _UInt, "int64": _Int, "string": str}
+
+R = TypeVar("R", bound="_Timed")
+
+
+class _Timed(Struct, gc=False, forbid_unknown_fields=True):
+    """What every record has: fields that columns of the trace hold, and numbers that it may lack."""
+
+    id: _Text = UNSET
+    name: _Text = UNSET
+    ts: _Text = UNSET
+    dur: _Text = UNSET
+    inclusive_dur: _Text = UNSET
+    exclusive_dur: _Text = UNSET
+    stream: _Int | UnsetType = UNSET
+    device: _Int | UnsetType = UNSET
+    correlation: _Int | UnsetType = UNSET
+    kineto_event: _Int | UnsetType = UNSET
+
+
+class RuntimeCall(_Timed):
+    """A runtime or driver call."""
+
+    tid: _Text = UNSET
+    parent: _Text = UNSET
+
+
+class Tensors(Struct, gc=False, forbid_unknown_fields=True):
+    """Inputs or outputs, as JSON."""
+
+    values: Raw
+    shapes: Raw
+    types: Raw
+    strides: _Text = UNSET
+
+
+def _attribute(name: str, kind: str) -> type[Struct]:
+    fields = [("type", Literal[kind]), ("value", _TYPES[kind])]
+    return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
+
+
+EtAttributes: Any = msgspec.defstruct(
+    "EtAttributes",
+    [
+        *((name, _attribute(name, kind)) for name, (kind, _) in ET_ATTRIBUTES.items()),
+        *((name, _Text, UNSET) for name in FURTHER_ATTRIBUTES),
+    ],
+    array_like=True,
+    gc=False,
+    forbid_unknown_fields=True,
+)
+"""`attrs` as PyTorch writes them: those of ET_ATTRIBUTES in this order, then others."""
+
+
+class Node(_Timed):
+    """A node of the `attrs` layout."""
+
+    ctrl_deps: _Text = UNSET
+    inputs: Tensors | UnsetType = UNSET
+    outputs: Tensors | UnsetType = UNSET
+    attrs: EtAttributes | UnsetType = UNSET
+
+
+class FlatNode(_Timed):
+    """A node of schema 1.0.1."""
+
+    parent: _Text = UNSET
+    inputs: _Text = UNSET
+    input_shapes: _Text = UNSET
+    input_types: _Text = UNSET
+    outputs: _Text = UNSET
+    output_shapes: _Text = UNSET
+    output_types: _Text = UNSET
+    rf_id: _Int | UnsetType = UNSET
+    fw_parent: _Int | UnsetType = UNSET
+    seq_id: _Int | UnsetType = UNSET
+    scope: _Int | UnsetType = UNSET
+    tid: _Int | UnsetType = UNSET
+    fw_tid: _Int | UnsetType = UNSET
+    op_schema: str | UnsetType = UNSET
+
+
+_OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
+    CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
+    GPU: [
+        ("cat", _Text, UNSET), ("ph", Literal["X"] | UnsetType, UNSET), ("args", _Text, UNSET),
+        ("comm", _Text, UNSET), ("pg_name", str | None | UnsetType, UNSET),
+    ],
+}  # fmt: skip
+"""What only ops and only GPU events have."""
+_FORMS: dict[tuple[int, bool], type[Any]] = {
+    (kind, base is FlatNode): msgspec.defstruct(
+        base.__name__, fields, bases=(base,), gc=False, forbid_unknown_fields=True
+    )
+    for kind, fields in _OF_KIND.items()
+    for base in (Node, FlatNode)
+}
+
+
+def form_of(kind: int, *, flat: bool) -> type[Any]:
+    """The class of records of a kind of rows in a layout: a `RuntimeCall`, `Node` or `FlatNode`."""
+    return RuntimeCall if kind == RUNTIME else _FORMS[kind, flat]
+
+
+def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
+    """Read JSON objects as records; bytes that are not UTF-8 become U+FFFD.
+
+    Returns:
+        the records; and by position the fields of an object that its record has no place for, undecoded.
+
+    Example:
+        >>> (call,), further = read_records(RuntimeCall, [b'{"correlation": 7, "color": "red"}'])
+        >>> call.correlation, further
+        (7, {0: {'color': Raw(b'"red"')}})
+    """
+    try:
+        return msgspec.json.decode(_utf8(b"[" + b",".join(texts) + b"]"), type=list[form]), {}  # type: ignore[valid-type]
+    except UNREADABLE:
+        read = [_read_one(form, _utf8(text)) for text in texts]
+    return [record for record, _ in read], {at: further for at, (_, further) in enumerate(read) if further}
+
+
+def _read_one(form: type[R], text: bytes) -> tuple[R, Record]:
+    with contextlib.suppress(*UNREADABLE):
+        return msgspec.json.decode(text, type=form), {}
+    further, known = msgspec.json.decode(text, type=Record), {}
+    for field in msgspec.structs.fields(form):
+        if field.name in further:
+            with contextlib.suppress(*UNREADABLE):
+                known[field.name] = msgspec.json.decode(further[field.name], type=field.type)
+                del further[field.name]
+    return form(**known), further
+
+
+def _utf8(text: bytes) -> bytes:
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()

@@ -1,0 +1,190 @@
+"""Chakra nodes in protobuf's wire format, encoded by columns: one array operation a field of thousands of nodes.
+
+A field is a tag, then a varint, or a length and so many bytes (https://protobuf.dev/programming-guides/encoding). The
+bytes equal those of `Node.SerializeToString`: fields in the order of their numbers, and numbers that are 0 left out
+but where they are a member of a oneof. Tags are taken from messages that protobuf itself serialized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn
+from ...trace.errors import ConvertError
+from .et_def_pb2 import AttributeProto, IOInfo, Node
+
+__all__ = [
+    "CTRL_DEPS", "DURATION", "ID", "INPUTS", "MAX_MESSAGE_BYTES", "NAME", "OUTPUTS", "START", "TYPE", "Block", "Cells",
+    "attribute_cells", "byte_rows", "delimited", "dependency_rows", "field_cells", "io_info", "messages", "text_field",
+]  # fmt: skip
+
+MAX_MESSAGE_BYTES = 16 << 20
+"""Longest message that is read or written. A length beyond it is taken for damage, not for a request for
+memory: a hostile message can take some forty times its own size once it is parsed."""
+
+_BITS = 7
+_MORE = 0x80
+"""Set in all bytes of a varint but the last."""
+_SHORT = 1 << 14
+ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
+START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)
+"""Examples for `field_cells`."""
+_EXAMPLES: tuple[dict[str, Any], ...] = ({"name": "x"}, {"inputs": IOInfo()}, {"outputs": IOInfo()})
+_ATTRIBUTE = Node(attr=[AttributeProto()]).SerializeToString()
+_DATA_DEPS = Node(data_deps=[1]).SerializeToString()[:1]
+NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)
+"""Tags of fields of `Node`."""
+_VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for field in ("values", "shapes", "types"))
+
+
+class Block(NamedTuple):
+    """Some nodes as a file has them: how many, and their messages, each behind its length."""
+
+    nodes: int
+    data: bytes
+
+
+class Cells(NamedTuple):
+    """A field of n nodes.
+
+    Attributes:
+        content: uint8 (n, width), the field's bytes, left-aligned or with gaps.
+        used: bool (n, width), which of them a node has.
+    """
+
+    content: npt.NDArray[np.uint8]
+    used: npt.NDArray[np.bool_]
+
+
+def varints(values: IntColumn) -> Cells:
+    """int64 values as varints; a negative one has the ten bytes of its 64-bit two's complement.
+
+    Example:
+        >>> byte_rows([varints(np.array([1, 300]))])
+        [b'\\x01', b'\\xac\\x02']
+    """
+    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
+    width = max(-(-int(bits.max(initial=0)).bit_length() // _BITS), 1)
+    rest = bits[:, None] >> (_BITS * np.arange(width, dtype=np.uint64))
+    used = rest > 0
+    used[:, 0] = True
+    content = (rest & np.uint64(_MORE - 1)).astype(np.uint8)
+    content[:, :-1] |= used[:, 1:].astype(np.uint8) * np.uint8(_MORE)
+    return Cells(content, used)
+
+
+def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
+    """A number in `Node`, or the only element of a list of numbers.
+
+    Args:
+        example: has nothing but this field, with the value 1.
+        values: int64.
+        present: which nodes have the field; by default those whose value is not 0.
+    """
+    head = example.SerializeToString()[:-1]
+    return _headed(head, varints(values), values != 0 if present is None else present, len(head) - 1)
+
+
+def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
+    """A numeric attribute.
+
+    Args:
+        example: the attribute with the value 0.
+        values: int64.
+        present: which nodes have it, all by default.
+    """
+    head = _ATTRIBUTE + example.SerializeToString()[:-1]
+    everywhere = np.ones(len(values), np.bool_)
+    return _headed(head, varints(values), everywhere if present is None else present, len(_ATTRIBUTE) - 1)
+
+
+def _headed(head: bytes, number: Cells, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
+    """A number behind constant bytes; the one at `length_at`, unless it is a tag alone (0), becomes the length."""
+    content = np.empty((len(present), len(head) + number.content.shape[1]), np.uint8)
+    content[:, : len(head)] = np.frombuffer(head, np.uint8)
+    content[:, len(head) :] = number.content
+    if length_at:
+        content[:, length_at] = len(head) - length_at - 1 + np.count_nonzero(number.used, axis=1)
+    used = np.empty(content.shape, np.bool_)
+    used[:, : len(head)] = present[:, None]
+    used[:, len(head) :] = number.used & present[:, None]
+    return Cells(content, used)
+
+
+def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
+    """The bytes of each node: those of its fields, one after the other."""
+    used = np.concatenate([one.used for one in cells], axis=1)
+    flat = np.concatenate([one.content for one in cells], axis=1)[used].tobytes()
+    return _cut(flat, np.count_nonzero(used, axis=1))
+
+
+def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
+    """The field `data_deps` of each node.
+
+    Args:
+        values: int64, those of all nodes, one node after the other.
+        counts: int64, how many each node has.
+    """
+    number = varints(values)
+    before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
+    ends = np.cumsum(counts)
+    packed = _cut(number.content[number.used].tobytes(), before[ends] - before[ends - counts])
+    return [_DATA_DEPS + length_delimited(one) if one else b"" for one in packed]
+
+
+def _cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
+    ends = np.cumsum(sizes)
+    return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= _MORE:
+        encoded.append(value & (_MORE - 1) | _MORE)
+        value >>= _BITS
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_LENGTHS = [_varint(value) for value in range(_SHORT)]
+
+
+def length_delimited(content: bytes) -> bytes:
+    """A content behind its length."""
+    size = len(content)
+    return (_LENGTHS[size] if size < _SHORT else _varint(size)) + content
+
+
+def text_field(tag: bytes, text: bytes) -> bytes:
+    """A text in UTF-8; absent where it is empty."""
+    return tag + length_delimited(text) if text else b""
+
+
+def io_info(tag: bytes, values: bytes, shapes: bytes, types: bytes) -> bytes:
+    """A field of `Node` that is an `IOInfo`, of texts in UTF-8 that are not empty."""
+    text = length_delimited
+    return tag + text(b"%b%b%b%b%b%b" % (_VALUES, text(values), _SHAPES, text(shapes), _TYPES, text(types)))
+
+
+def delimited(message: bytes) -> bytes:
+    """A message behind its length.
+
+    Raises:
+        ConvertError: it is longer than `MAX_MESSAGE_BYTES`.
+    """
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise ConvertError(f"a message of {len(message)} bytes; no more than {MAX_MESSAGE_BYTES} can be written")
+    return length_delimited(message)
+
+
+def messages(*parts: Sequence[bytes]) -> list[bytes]:
+    """Nodes, each behind its length, of their parts in the order of the fields; a part has an entry for each node.
+
+    Raises:
+        ConvertError: a node is longer than `MAX_MESSAGE_BYTES`.
+    """
+    return [delimited(b"".join(fields)) for fields in zip(*parts, strict=True)]
