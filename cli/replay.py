@@ -16,6 +16,7 @@ from ..converters.chrome import write_chrome
 from ..predictor.base_error import BaseError
 from ..predictor.edge_latencies import step_range
 from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
+from ..predictor.network import on_network, parse_network
 from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
 from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
@@ -45,6 +46,7 @@ examples:
   etplus replay et_plus.json
   etplus replay et_plus.json --what-if 'kernel:name~gemm*0.5' --chrome t.json
   etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
+  etplus replay job/ --network bandwidth=25,latency=5us
   etplus replay et_plus.json --steps 3
 
 A Chakra trace has to be one that etplus wrote. Of a Kineto trace alone its own
@@ -60,6 +62,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
     add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks as one: collectives wait for the last rank")
+    add("--network", metavar="SPEC",
+        help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
+        "halving-doubling; several traces are the ranks of one job")  # fmt: skip
     add("--steps", metavar="A-B",
         help="predict these iterations (from 0: 3, 2-5, or all), each from the times of the others")  # fmt: skip
     hidden_alias(parser, "--predict-iteration", "--steps")
@@ -72,8 +77,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print; returns the exit status."""
     what_ifs = [parse_what_if(text) for text in arguments.what_if]
-    if arguments.steps is not None and (what_ifs or arguments.rank_couple or arguments.chrome is not None):
-        raise UsageError("--steps cannot be combined with --what-if, --rank-couple or --chrome")
+    network = None if arguments.network is None else parse_network(arguments.network)
+    if arguments.steps is not None and (what_ifs or network or arguments.rank_couple or arguments.chrome is not None):
+        raise UsageError("--steps cannot be combined with --what-if, --network, --rank-couple or --chrome")
     inputs = find_inputs(arguments)
     check_outputs([arguments.json, arguments.output, arguments.chrome], input_files(inputs))
     graphs = [_graph(trace) for trace in read_inputs(inputs)]
@@ -83,15 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
         plain = [_held_dict(of, one) for of in held for one in of.iterations]
         write_tables(arguments, _held_text(held, terminal_width()), _one_or_all(plain))
         return 0
-    jobs = [couple(graphs)] if arguments.rank_couple else graphs
+    coupled = arguments.rank_couple or (network is not None and len(graphs) > 1)
+    changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     results = []
-    for graph in jobs:
-        constants = [fit_constants(one) for one in graphs] if arguments.rank_couple else fit_constants(graph)
-        before = replay(graph, constants)
-        if what_ifs:
+    for graph in [couple(graphs)] if coupled else graphs:
+        constants = [fit_constants(one) for one in graphs] if coupled else fit_constants(graph)
+        before = after = replay(graph, constants)
+        if changes:
             BaseError.of(before).refuse(", ".join(one.file for one in graph.documents), force=arguments.force)
-        after = replay(apply_what_ifs(graph, what_ifs, constants), constants) if what_ifs else before
-        summary = summarize(after, constants, before=before if what_ifs else None, what_ifs=arguments.what_if)
+            priced = graph if network is None else on_network(graph, network)
+            after = replay(apply_what_ifs(priced, what_ifs, constants), constants)
+        summary = summarize(after, constants, before=before if changes else None, what_ifs=changes)
         results.append((after, summary))
     if arguments.chrome is not None:
         documents, titles = _timelines([result for result, _ in results])

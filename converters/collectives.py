@@ -6,6 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from ..analysis.matching import paired
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
 from ..trace.trace import Trace
@@ -175,12 +178,9 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 
 
 def _aligned(own: list[int], other: list[int]) -> list[int]:
-    """Ordinals of messages, those first whose number the other side has too."""
-    common = set(own) & set(other)
-    if -1 in own or len(set(own)) < len(own) or not common:
-        return list(range(len(own)))
-    order = sorted(range(len(own)), key=lambda i: (own[i] not in common, i))
-    ordinals = [0] * len(own)
-    for ordinal, i in enumerate(order):
-        ordinals[i] = ordinal
-    return ordinals
+    """Ordinals of messages by their numbers, those first that the other side has too."""
+    left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
+    ordinals = np.empty(len(own), np.int64)
+    ordinals[np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])] = np.arange(len(own))
+    found: list[int] = ordinals.tolist()
+    return found

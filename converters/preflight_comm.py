@@ -1,4 +1,8 @@
-"""Pre-flight checks over all ranks: process groups, matching collectives and messages, deadlocks."""
+"""Pre-flight checks over all ranks: process groups, matching collectives and messages, deadlocks.
+
+Files are matched as simulators match them, the k-th with the k-th, and by nothing that the writer of the files uses: a
+check that shared its matcher (`analysis.matching`) could not find its errors.
+"""
 
 from __future__ import annotations
 

@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from .. import __version__
+from ..analysis.clocks import clock_offsets, stragglers, synchronising
+from ..analysis.matching import match_collectives, match_messages
 from ..schemas.files import progress_bar
 from ..schemas.job_ranks import ONE_RANK
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
-from .job.clocks import clock_offsets, stragglers, synchronising
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.foreign import foreign_ranks
-from .job.matching import match_collectives, match_messages
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
@@ -288,7 +288,7 @@ def _report(
         mismatches=tuple(mismatches),
         stragglers=tuple(table),
         longest_waits=tuple(waits),
-        messages=tuple(match_messages(own)),
+        messages=tuple(match_messages(own)[1]),
         notes=(*pairing.notes, *notes, *_more_notes(linked, foreign, offsets)),
     )
     return report, by_rank

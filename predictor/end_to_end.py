@@ -26,7 +26,7 @@ from .model_file import FittedModel
 from .outliers import Outlier
 from .overhead_model import overhead_model, overhead_model_of_ranks
 from .pricing import Pricing
-from .ranks import couple, match_collectives
+from .ranks import couple, find_meetings
 from .replay import build_graph, replay
 from .reshape import BatchChange, Reshaped, with_batch
 
@@ -347,11 +347,10 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
     for rank in range(len(jobs)):
         mine = (joint.row >= joint.first_row[rank]) & (joint.row < joint.first_row[rank + 1])
         begin.append(float(joint.measured[mine].min()))
-    found, _ = match_collectives(documents)
     event_of = [{row: event for event, row in enumerate(job.trace.gpu.source.tolist())} for job in jobs]
     meetings: list[Mapping[int, int]] = []
     times = [list(job.pricing.times) for job in jobs]
-    for met in found:
+    for met in find_meetings(documents).found:
         events = {rank: event_of[rank][row] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):

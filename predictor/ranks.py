@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..analysis.clocks import clock_offsets, synchronising
+from ..analysis.matching import Matched, match_collectives, match_messages
+from ..analysis.rank_communications import UNKNOWN, communications
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
+from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph import COMM, DURATION, Edges, ReplayGraph
 from .order import renumbered, topological
 from .replay import Replay, replay
 
-__all__ = ["Meeting", "couple", "match_collectives", "replay_ranks"]
+__all__ = ["Meeting", "Meetings", "couple", "find_meetings", "replay_ranks"]
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """One collective of several ranks.
+    """One collective of several ranks, or a message.
 
     Attributes:
         rank: indices of the graphs. row: of each, the row of its kernel in its document.
-        transfer_ns: what the collective takes when all are ready: the least duration over the ranks.
+        transfer_ns: what it takes when all are ready: the least duration over the ranks.
     """
 
     rank: tuple[int, ...]
     row: tuple[int, ...]
     transfer_ns: int
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Where ranks meet.
+
+    Attributes:
+        found: what several ranks have alike on their devices.
+        begin_ns: of each document, from the first start on any rank to its own, by one clock.
+        notes: sentences on what does not match.
+    """
+
+    found: tuple[Meeting, ...]
+    begin_ns: tuple[int, ...]
+    notes: tuple[str, ...]
 
 
 def replay_ranks(graphs: Sequence[ReplayGraph], constants: Sequence[Constants] | None = None) -> Replay:
@@ -58,8 +77,8 @@ def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     if len(graphs) < 2:
         raise UsageError("coupling ranks takes the files of two ranks or more")
     documents = [graph.document for graph in graphs]
-    meetings, notes = match_collectives(documents)
-    offset = _offsets(documents, meetings)
+    joined = find_meetings(documents)
+    meetings, offset = joined.found, joined.begin_ns
     shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # a rank's own beginning is the common one
     first_row = np.cumsum([0, *(len(document) for document in documents)])
     start, end = (
@@ -78,10 +97,9 @@ def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     number[order] = np.arange(len(order))
     start, end = (np.where(of >= 0, number[of], -1) for of in (start, end))
     row = np.concatenate([row, np.full(len(meetings), -1)])[order]
-    notes += [f"{document.file}: {note}" for document, graph in zip(documents, graphs, strict=True)
-              for note in graph.notes]  # fmt: skip
+    own_notes = [f"{one.file}: {note}" for one, graph in zip(documents, graphs, strict=True) for note in graph.notes]
     edges = renumbered(edges, number)
-    return ReplayGraph(tuple(documents), row, start, end, measured[order], edges, None, tuple(notes))
+    return ReplayGraph(tuple(documents), row, start, end, measured[order], edges, None, (*joined.notes, *own_notes))
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:
@@ -116,74 +134,51 @@ def _meet(
     return Edges.joined([ready, done]), met_at
 
 
-def _offsets(documents: Sequence[Trace], meetings: Sequence[Meeting]) -> list[int]:
-    """ns from the common beginning to each rank's own.
+def find_meetings(documents: Sequence[Trace]) -> Meetings:
+    """Which kernels of the ranks are one communication, matched as `etplus batch` does; and how the clocks differ.
 
-    Clocks of the ranks are taken as they are, and then set right by the median difference of the ends of collectives
-    to those of the first rank that has any.
+    Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
     """
-    begin = [document.base_time_ns + document.span[0] for document in documents]
-    late: list[list[int]] = [[] for _ in documents]
-    for m in meetings:
-        ends = [documents[r].base_time_ns + int(documents[r].finish[row]) for r, row in zip(m.rank, m.row, strict=True)]
-        for r, at in zip(m.rank, ends, strict=True):
-            late[r].append(at - ends[0])
-    begin = [at - (int(np.median(off)) if off else 0) for at, off in zip(begin, late, strict=True)]
-    return [at - min(begin) for at in begin]
+    given = [document.rank for document in documents]
+    known = None not in given and len(set(given)) == len(given)
+    index = {rank: k for k, rank in enumerate(given if known else range(len(documents))) if rank is not None}
+    comms = {rank: communications(documents[k], unknown=True) for rank, k in index.items()}
+    collectives, counts, _ = match_collectives(comms)
+    messages, pairs = match_messages(comms)
+    found, rows = list[Meeting](), [_row_of_node(document) for document in documents]
+    for matched, count in zip(collectives, counts, strict=True):
+        sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
+        found += _meetings(documents, rows, index, matched, np.flatnonzero(sure))
+    for matched in messages:
+        found += _meetings(documents, rows, index, matched, np.arange(len(matched.kind)))
+    offsets = {one.rank: one.offset_ns for one in clock_offsets(synchronising(collectives) or collectives)}
+    begin = [documents[k].base_time_ns + documents[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
+    notes = [
+        f"{count.collectives - count.matched} of {count.collectives} collectives of "
+        f"{f'group {count.name}' if count.name else 'all ranks'} are not coupled: not all ranks have them alike"
+        for count in counts
+        if count.matched < count.collectives
+    ]
+    apart = sum(pair.unmatched_sends + pair.unmatched_receives + 2 * pair.other_size for pair in pairs)
+    notes += [f"{apart} sends and receives without a partner are not coupled"] * (apart > 0)
+    return Meetings(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
 
 
-def match_collectives(documents: Sequence[Trace]) -> tuple[list[Meeting], list[str]]:
-    """Which kernels of the ranks are one collective: by process group and sequence number, else by order in the group.
-
-    Returns:
-        the meetings; and sentences on groups that could not be matched.
-    """
-    groups: dict[Hashable, dict[int, list[int]]] = {}
-    for rank, document in enumerate(documents):
-        rows = sorted(document.comm, key=lambda row: (int(document.ts[row]), row))
-        for row in rows:
-            if document.timed[row]:
-                groups.setdefault(_group(document, row), {}).setdefault(rank, []).append(row)
-    meetings, notes = [], []
-    for group, members in groups.items():
-        if len(members) < 2:
-            continue
-        named = {rank: _numbered(documents[rank], rows) for rank, rows in members.items()}
-        if any(named_rows is None for named_rows in named.values()):
-            counts = {len(rows) for rows in members.values()}
-            if len(counts) > 1:
-                notes.append(f"collectives of group {group!r} are not coupled: {sorted(counts)} of them in the ranks")
-                continue
-            named = {rank: dict(enumerate(rows)) for rank, rows in members.items()}
-        meetings += _meetings(documents, {rank: of for rank, of in named.items() if of is not None})
-    return meetings, notes
+def _row_of_node(document: Trace) -> dict[int, int]:
+    """Rows of communications on the device, by the id of the node."""
+    rows = np.flatnonzero(document.kind == GPU)
+    return dict(zip(document.id[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _group(document: Trace, row: int) -> Hashable:
-    comm = document.comm[row]
-    name = comm.pg_name or ""
-    ranks = comm.pg_ranks or document.process_groups.get(name)
-    pair = (comm.src_rank, comm.dst_rank) if comm.collective in ("send", "recv") else None
-    return name, None if ranks is None else tuple(ranks), pair
-
-
-def _numbered(document: Trace, rows: Sequence[int]) -> dict[int, int] | None:
-    """Sequence number to row, None if they have none or one twice."""
-    numbers: dict[int, int] = {}
-    for row in rows:
-        seq = document.comm[row].seq
-        if seq is None or seq in numbers:
-            return None
-        numbers[seq] = row
-    return numbers
-
-
-def _meetings(documents: Sequence[Trace], named: dict[int, dict[int, int]]) -> list[Meeting]:
+def _meetings(
+    documents: Sequence[Trace], rows: Sequence[dict[int, int]], index: dict[int, int], matched: Matched, at: IntColumn
+) -> list[Meeting]:
+    """Those of some matched communications that are on the devices of two ranks or more."""
+    ranks = [index[rank] for rank in matched.ranks]
     meetings = []
-    for number in sorted(set().union(*named.values())):
-        met = {rank: rows[number] for rank, rows in named.items() if number in rows}
-        kinds = {documents[rank].comm[row].collective for rank, row in met.items()} - {"send", "recv"}
-        if len(met) > 1 and len(kinds) <= 1:
-            least = min(int(documents[rank].dur[row]) for rank, row in met.items())
+    for nodes in matched.node[at].tolist() if len(set(ranks)) > 1 else ():
+        met = {k: rows[k][node] for k, node in zip(ranks, nodes, strict=True) if node in rows[k]}
+        if len(met) > 1:
+            least = min(int(documents[k].dur[row]) for k, row in met.items())
             meetings.append(Meeting(tuple(met), tuple(met.values()), least))
     return meetings

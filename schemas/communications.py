@@ -28,6 +28,8 @@ from .comm_types import (
 
 __all__ = ["FoundComm", "comm_rows", "find_communications", "issue_times"]
 
+_MAX_SEQ = 2**62
+
 
 @dataclass(frozen=True)
 class FoundComm:
@@ -72,7 +74,7 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
         yield FoundComm(
             row=row, kind=kind, peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
             bytes=None if kind is None else message_bytes(comm, kind), group=group_of(comm, groups, world),
-            seq=-1 if comm.seq is None else comm.seq,
+            seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
         )  # fmt: skip
 
 

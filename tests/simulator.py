@@ -1,7 +1,7 @@
 """A simulator of Chakra sets: ranks that run nodes on slots, and meet in collectives on a network.
 
-Independent of the package: `plain_chakra` reads the files, and prices and rules are written anew. A rank issues what has
-all its dependencies behind it, lowest id first, as far as the node's slot is free. There are two sets of slots:
+Independent of the package: `plain_chakra` reads the files, and prices and rules are written anew. A rank issues the
+nodes whose dependencies have ended, lowest id first, as far as their slots are free. There are two sets of slots:
 ASTRA-sim's (one CPU, one GPU computation, one communication) and one with a slot a stream beside the one CPU.
 """
 
@@ -105,26 +105,35 @@ def makespan_ns(nodes: list[PlainNode]) -> int:
     return max((end for _, end in schedule(nodes).values()), default=0)
 
 
-def job_makespan_ns(job: ChakraSet, network: Network | None = None, *, streams: bool = False) -> int:
-    """When the last node of all ranks ends."""
-    return max(end for times in simulate(job, network, streams=streams).values() for _, end in times.values())
+def job_makespan_ns(
+    job: ChakraSet, network: Network | None = None, *, streams: bool = False, world: int | None = None
+) -> int:
+    """When the last node of all ranks ends; see `simulate`."""
+    ranks = simulate(job, network, streams=streams, world=world)
+    return max(end for times in ranks.values() for _, end in times.values())
 
 
 def simulate(
-    job: ChakraSet, network: Network | None = None, *, streams: bool = False, length: Length = _measured
+    job: ChakraSet,
+    network: Network | None = None,
+    *,
+    streams: bool = False,
+    length: Length = _measured,
+    world: int | None = None,
 ) -> dict[int, Times]:
     """Simulate a job.
 
-    The k-th collective of a group on one rank is the k-th on the others, a message is its send and the receive of the
-    same ranks, tag and size in order. The transfer begins when all ranks have issued theirs; until its end each rank's
-    slot is taken.
+    The k-th collective of a group on one rank is the k-th on the others; the transfer begins when all ranks have issued
+    theirs, and until its end each rank's slot is taken. A message is its send and the receive of the same ranks, tag
+    and size in order; the transfer begins with the send, and a receive ends at the earliest with it.
 
     Args:
         network: what transfers take; None for the least of the lengths on the ranks.
         streams: a slot a stream in place of ASTRA-sim's slots.
         length: of a node, in ns, by itself; 0 counts as 1.
+        world: number of ranks of the group of all ranks, where not all are given.
     """
-    return _Job(job, network, streams, length).run()
+    return _Job(job, network, streams, length, world).run()
 
 
 @dataclass
@@ -142,8 +151,11 @@ class _Rank:
 class _Job:
     """All ranks while they run."""
 
-    def __init__(self, job: ChakraSet, network: Network | None, streams: bool, length: Length) -> None:
+    def __init__(
+        self, job: ChakraSet, network: Network | None, streams: bool, length: Length, world: int | None
+    ) -> None:
         self.groups, self.network, self.streams, self.length = job.groups, network, streams, length
+        self.world = world
         self.ranks = {rank: _state(nodes) for rank, nodes in job.ranks.items()}
         self.times: dict[int, Times] = {rank: {} for rank in job.ranks}
         self.running: list[tuple[int, int, int]] = []  # end, rank, node
@@ -193,13 +205,27 @@ class _Job:
                 self._end(rank, node, now, now + self.length(node))
                 continue
             key = self._key(rank, node)
-            present = self.meetings[key, state.met[key]]
+            present = self.meetings[key, state.met[key, node.type]]
+            state.met[key, node.type] += 1
             present[rank] = now, node
-            state.met[key] += 1
+            if node.type == SEND:
+                self._end(rank, node, now, now + self._transfer_ns([node], 2))
             if present.keys() >= members & self.ranks.keys():
-                transfer = self._transfer_ns([one for _, one in present.values()], len(members))
-                for one, (issued, its) in present.items():
-                    self._end(one, its, issued, now + transfer)
+                self._meet(present, len(members))
+
+    def _meet(self, present: dict[int, tuple[int, PlainNode]], ranks: int) -> None:
+        """All sides of a communication have been issued: those that wait for it end."""
+        nodes = [node for _, node in present.values()]
+        last = max(issued for issued, _ in present.values())
+        sent = [issued for issued, node in present.values() if node.type == SEND]
+        if nodes[0].type == COLL:
+            everybody = not int(nodes[0].value("pg_name") or 0)
+            end = last + self._transfer_ns(nodes, self.world or ranks if everybody else ranks)
+        else:
+            end = max(last, *(issued + self._transfer_ns(nodes, 2) for issued in sent))
+        for rank, (issued, node) in present.items():
+            if node.type != SEND:
+                self._end(rank, node, issued, end)
 
     def _end(self, rank: int, node: PlainNode, start: int, end: int) -> None:
         self.times[rank][node.id] = start, max(end, start + 1)

@@ -88,3 +88,11 @@ def test_the_table_of_replay_errors(tmp_path: Path) -> None:
     (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())
     text = execute("replay_table.py", "--traces", tmp_path)
     assert "| train_cpu | 3 |" in text and "largest makespan error 0.000%" in text
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_networks_prints_truth_replay_and_simulator(tmp_path: Path) -> None:
+    text = execute("bench_network.py", "--traces", tmp_path)
+    rows = [line for line in text.splitlines() if line.startswith("| made")]
+    assert len(rows) == 4 * 5 and all(row.count("|") == 9 for row in rows)
+    assert text.splitlines()[-1].startswith("largest differences: replay − truth")

@@ -41,25 +41,29 @@ class Library:
 
         return analyse(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
 
-    def replay(self, *what_ifs: str) -> Replay:
+    def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
         """Predict the timeline, with changes if any are given; see docs/replay.md for their grammar.
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
+            network: such as "bandwidth=25,latency=5us", what communications are priced on first.
 
         Raises:
             ConvertError: no row of the trace has a time.
-            UsageError: a change that is not understood.
+            UsageError: a change that is not understood, or nothing to price on a network.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
+        from ..predictor.network import on_network, parse_network
         from ..predictor.replay import build_graph, fit_constants, replay
         from ..predictor.whatif import apply_what_ifs, parse_what_if
 
         graph = build_graph(cast("Trace", self))
         constants = fit_constants(graph)
+        if network is not None:
+            graph = on_network(graph, parse_network(network))
         return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
 
     def critical_path(self, *what_ifs: str) -> CriticalPath:

@@ -19,6 +19,7 @@ import numpy as np
 import orjson
 
 from ... import __version__
+from ...analysis.rank_communications import COLUMNS, Communications, communications
 from ...schemas.comm_types import Group
 from ...schemas.files import load, open_output
 from ...schemas.job_report import RankResult
@@ -26,7 +27,6 @@ from ...schemas.transaction import transaction
 from ...trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
 from ...trace.trace import Trace
 from ..pipeline import link
-from .communications import COLUMNS, Communications, communications
 from .storage import Folder, is_url, open_folder
 
 __all__ = ["RankState", "RankTask", "link_rank", "set_clock_offset", "write_bytes"]

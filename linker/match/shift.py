@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...analysis.shortest_edit import Calls
 from ...trace.columns import IntColumn
 from ..calls import CpuCalls, EtCalls
-from .align import Calls
 from .candidate_alignments import CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import Match
 from .threads import place_threads

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...analysis.shortest_edit import Calls
 from ...trace.columns import IntColumn
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ..calls import CpuCalls, EtCalls
-from .align import Calls
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment
 from .result import REASONS, Match
 

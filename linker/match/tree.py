@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...analysis.shortest_edit import Calls, shortest_edit
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn
 from ...trace.kinds import EQUIVALENT
 from ..calls import CpuCalls, EtCalls
-from .align import Calls, shortest_edit
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 

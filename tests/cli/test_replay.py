@@ -8,7 +8,9 @@ import orjson
 import pytest
 from etplus.converters.convert import convert
 from etplus.linker import link
-from support import fixture_pair, read_json, run
+from made_jobs import JOBS
+from simulator import Network
+from support import call, fixture_pair, read_json, run
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +105,38 @@ def test_help_shows_the_grammar_and_an_example() -> None:
     text = run("etplus", "replay", "--help").stdout.decode()
     assert "kernel:name~gemm*0.5" in text and "etplus replay et_plus.json" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_ranks_on_another_network(tmp_path: Path) -> None:
+    """A folder of ranks is one job, without an option that says so; a rank by itself finds the others ready."""
+    paths = JOBS["ddp"].write(tmp_path / "job", waits=True)
+    spec = ("--network", "bandwidth=2.5,latency=5us")
+    done = run("etplus", "replay", tmp_path / "job", *spec, "--json", "-")
+    told = orjson.loads(done.stdout)
+    truth = JOBS["ddp"].makespan_ns(Network(2.5, 5000))
+    assert done.returncode == 0 and len(told["files"]) == 4
+    assert told["what_if"]["changes"] == ["network bandwidth=2.5,latency=5us"]
+    assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] == pytest.approx(truth, rel=0.001)
+    assert told["what_if"]["before_ns"] == pytest.approx(told["makespan_ns"]["measured"], rel=0.001)
+    assert any(note.startswith("36 communications priced") for note in told["notes"])
+    slower = orjson.loads(call("replay", tmp_path / "job", *spec, "--what-if", "comm*2", "--json", "-").stdout)
+    assert slower["makespan_ns"]["predicted"] > truth and len(slower["what_if"]["changes"]) == 2
+    alone = run("etplus", "replay", paths[0][1], *spec)
+    lines = alone.stdout.decode().splitlines()
+    assert alone.returncode == 0 and max(map(len, lines)) <= 80
+    assert any("network bandwidth=2.5,latency=5us" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--network", "bandwidth=fast"], "--network 'bandwidth=fast': give a bandwidth over 0; for example"),
+        (["--network", "bandwidth=25"], "train_cpu.kineto.json.gz: no communication with a known kind, size and group"),
+        (["--network", "bandwidth=25", "--steps", "all"], "--steps cannot be combined with --what-if, --network"),
+    ],
+)
+def test_networks_that_say_nothing(options: list[str], says: str, tmp_path: Path) -> None:
+    _, kineto = fixture_pair("demo/train_cpu")
+    done = run("etplus", "replay", kineto, *options, "-o", tmp_path / "out.txt")
+    errors = done.stderr.decode().splitlines()
+    assert done.returncode == 2 and len(errors) == 1 and says in errors[0] and not (tmp_path / "out.txt").exists()

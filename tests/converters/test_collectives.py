@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.converters.collectives import agree, survey
-from etplus.linker.job.communications import communications
+from etplus.analysis.rank_communications import communications
+from etplus.converters.collectives import RankComms, agree, survey
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
 from etplus.schemas.communications import comm_rows
@@ -111,6 +111,34 @@ def test_groups_by_name_ranks_and_size() -> None:
     assert [comm.group for comm in agreement.ranks[0].found] == [0, 0, 0, 0, 1, 2, 12, 3]
     assert agreement.groups == {1: [0, 1], 2: [0, 2], 12: [0, 3]}
     assert agreement.names == {1: "dp", 2: "tp", 3: "unknown", 12: "12"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "tags"),
+    [
+        ([1, 2, 3], [1, 2, 3], ([0, 1, 2], [0, 1, 2])),
+        ([1, 2, 3], [2, 3], ([2, 0, 1], [0, 1])),
+        ([1, 2, 3], [3, 2, 1], ([0, 1, 2], [2, 1, 0])),
+        ([1, 1, 2], [2, 1, 1], ([0, 1, 2], [0, 1, 2])),
+        ([None, 1], [1, 2], ([0, 1], [0, 1])),
+        ([10**30, 1], [1, 2], ([0, 1], [0, 1])),
+    ],
+)
+def test_tags_follow_numbers(
+    sent: list[int | None], received: list[int | None], tags: tuple[list[int], list[int]]
+) -> None:
+    """Equal numbers get equal tags, what only one rank has comes last; without numbers on both the order counts."""
+
+    def rank(number: int, name: str, numbers: list[int | None]) -> RankComms:
+        comm = {"collective": name, "bytes": 8, "src_rank": 0, "dst_rank": 1}
+        kernels = [
+            gpu(10 + at, KERNEL, 10.0 * at, 5, comm={**comm, "seq": seq}, pg_name=None)
+            for at, seq in enumerate(numbers)
+        ]
+        return survey(etplus([cpu(3, "op", 0, 500), *kernels], rank=number, world_size=2), number)
+
+    agreement = agree([rank(0, "send", sent), rank(1, "recv", received)])
+    assert tuple([comm.tag for comm in agreement.ranks[number].found] for number in (0, 1)) == tags
 
 
 def test_gloo_runs_on_the_host() -> None:

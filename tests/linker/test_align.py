@@ -7,15 +7,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from etplus.linker.match.align import (
-    Alignment,
-    Calls,
-    align_at_anchors,
-    align_from,
-    occurrences,
-    shortest_edit,
-    unique_anchors,
-)
+from etplus.analysis.shortest_edit import Calls, shortest_edit
+from etplus.linker.match.align import Alignment, align_at_anchors, align_from, occurrences, unique_anchors
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from etplus.linker.match.align import Calls
+from etplus.analysis.shortest_edit import Calls
 from etplus.linker.match.candidate_alignments import (
     DISAGREE,
     NAMES,

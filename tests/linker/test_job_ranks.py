@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from etplus.analysis.clocks import clock_offsets, stragglers, synchronising
+from etplus.analysis.matching import match_collectives, match_messages
+from etplus.analysis.rank_communications import COLUMNS, Communications, communications
 from etplus.converters.collectives import survey
 from etplus.linker import link
-from etplus.linker.job.clocks import clock_offsets, stragglers, synchronising
-from etplus.linker.job.communications import COLUMNS, Communications, communications
-from etplus.linker.job.matching import match_collectives, match_messages
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
 from etplus.schemas.job_report import Mismatch
@@ -190,14 +190,16 @@ def test_messages_are_paired() -> None:
         return rank_of([(kind, size, 100) for size in sizes], peer=[peer] * len(sizes), **numbers)
 
     ranks = {0: messages(SEND, 1, [8, 16, 24]), 1: messages(RECV, 0, [8, 17])}
-    (pair,) = match_messages(ranks)
+    (matched,), (pair,) = match_messages(ranks)
+    assert (matched.ranks, matched.node.tolist(), matched.bytes.tolist()) == ((0, 1), [[100, 100]], [8])
     assert (pair.source, pair.target, pair.matched, pair.bytes, pair.other_size) == (0, 1, 1, 8, 1)
     assert (pair.unmatched_sends, pair.unmatched_receives) == (1, 0)
     assert pair.nodes == ((0, 101), (0, 102), (1, 101))
     numbered = {0: messages(SEND, 1, [8, 16, 24], [1, 2, 3]), 1: messages(RECV, 0, [16, 24], [2, 3])}
-    (pair,) = match_messages(numbered)
+    (matched,), (pair,) = match_messages(numbered)
+    assert matched.node.tolist() == [[101, 100], [102, 101]]
     assert (pair.matched, pair.bytes, pair.nodes) == (2, 40, ((0, 100),))
-    assert match_messages({0: messages(SEND, 5, [8])}) == [], "the other rank is not at hand"
+    assert match_messages({0: messages(SEND, 5, [8])}) == ([], []), "the other rank is not at hand"
 
 
 @pytest.mark.parametrize("name", ["gpu-pairs/dlrm.rank0", "cpu-pairs/ddp_one.rank1", "gpu-pairs/resnet103"])

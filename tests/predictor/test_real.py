@@ -9,7 +9,7 @@ import pytest
 from etplus.linker import link
 from etplus.predictor.critical import resource_bounds
 from etplus.predictor.graph import LINK_KINDS
-from etplus.predictor.ranks import couple, match_collectives
+from etplus.predictor.ranks import couple, find_meetings
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.summary import Summary, summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
@@ -96,8 +96,8 @@ def test_launch_latencies_are_those_of_the_devices(name: str, latency_us: tuple[
 def test_ranks_of_a_job_wait_for_each_other() -> None:
     graphs = [paired(f"dlrm.rank{k}") for k in range(4)]
     constants = [fit_constants(graph) for graph in graphs]
-    meetings, notes = match_collectives([graph.document for graph in graphs])
-    assert len(meetings) == 8 and all(m.rank == (0, 1, 2, 3) for m in meetings) and not notes
+    joined = find_meetings([graph.document for graph in graphs])
+    assert len(joined.found) == 8 and all(m.rank == (0, 1, 2, 3) for m in joined.found) and not joined.notes
     joint = couple(graphs)
     summary = summarize(replay(joint, constants), constants)
     assert abs(summary.error) <= MAKESPAN and summary.start_error <= STARTS

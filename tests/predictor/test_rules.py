@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from etplus.predictor.constants import fit_constants
 from etplus.predictor.graph import QUEUE
-from etplus.predictor.ranks import couple
+from etplus.predictor.ranks import couple, find_meetings
 from etplus.predictor.replay import build_graph, replay
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
 from synthetic import Timeline, after, ends, starts
 
 
@@ -220,15 +221,15 @@ def test_threads_hand_over() -> None:
     assert after(graph, "cpu*0").makespan_ns == 0
 
 
-def rank(number: int, launch: int, start: int, dur: int, seq: int = 3) -> Timeline:
+def rank(number: int, launch: int, start: int, dur: int, seq: int = 3, *, group: str = "0", world: int = 2) -> Timeline:
     """A rank that launches an all-reduce after an op of that length and then works for 20."""
-    trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
+    trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": world})
     if launch:
         trace.op("before", 0, launch)
     trace.op("reduce", launch, 5)
     call = trace.call("cudaLaunchKernel", launch, 5)
     comm = {"Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float",
-            "Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": seq}  # fmt: skip
+            "Group size": 2, "Process Group Name": group, "Process Group Ranks": "[0, 1]", "Seq": seq}  # fmt: skip
     trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", start, dur, call, stream=20, **comm)
     trace.op("after", launch + 5, 20)
     return trace
@@ -266,16 +267,47 @@ def test_clocks_of_ranks_are_set_by_their_collectives() -> None:
     assert replay(couple(graphs), [fit_constants(graph) for graph in graphs]).makespan_ns == 100_000
 
 
+def twice(number: int, seqs: tuple[int, int] = (3, 4), groups: tuple[str, str] = ("0", "0"), world: int = 2) -> Trace:
+    """A rank with two all-reduces on one stream, 10–100 and 210–300."""
+    trace = rank(number, 0, 10, 90, seqs[0], group=groups[0], world=world)
+    for event in rank(number, 200, 210, 90, seqs[1], group=groups[1], world=world).events:
+        later = {"correlation": 2} if "correlation" in event["args"] else {}
+        trace.events.append({**event, "args": {**event["args"], **later}})
+    return trace.document()
+
+
 def test_collectives_in_contradicting_orders_are_refused() -> None:
-    ranks = [rank(0, 0, 10, 90), rank(1, 0, 10, 90)]
-    for trace, numbers in zip(ranks, ((3, 4), (4, 3)), strict=True):
-        first, second = rank(0, 0, 10, 90, numbers[0]), rank(0, 200, 210, 90, numbers[1])
-        trace.events = first.events + [
-            {**event, "args": {**event["args"], **({"correlation": 2} if "correlation" in event["args"] else {})}}
-            for event in second.events
-        ]
+    """Of two groups; within a group the order on the device is the order."""
+    documents = [twice(0, (3, 4), ("5", "6"), world=3), twice(1, (4, 3), ("6", "5"), world=3)]
     with pytest.raises(UsageError, match="contradicting orders"):
-        couple([build_graph(trace.document()) for trace in ranks])
+        couple([build_graph(document) for document in documents])
+    joined = find_meetings([twice(number, seqs) for number, seqs in enumerate(((3, 4), (4, 3)))])
+    assert len(joined.found) == 2 and len({met.row for met in joined.found}) == 2 and not joined.notes
+
+
+def test_ranks_meet_in_what_they_have_alike() -> None:
+    """Rank 1 lacks the first of two, which the numbers tell; the other one is coupled, and a note counts the first."""
+    one = rank(1, 200, 210, 90, 4)
+    joined = find_meetings([twice(0), one.document()])
+    (met,) = joined.found
+    assert met.rank == (0, 1) and met.transfer_ns == 90_000
+    assert twice(0).ts[met.row[0]] == 210_000
+    assert joined.notes == ("1 of 2 collectives of all ranks are not coupled: not all ranks have them alike",)
+
+
+def test_messages_meet() -> None:
+    """A send and its receive, by another kind of kernel argument; each rank waits for the other."""
+
+    def talking(number: int, name: str, start: int) -> Trace:
+        trace = rank(number, 0, 10, 20, world=3)
+        comm = {"Collective name": name, "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float", "Group size": 2,
+                "Process Group Name": "0", "Src Rank": 0, "Dst Rank": 1}  # fmt: skip
+        call = trace.call("cudaLaunchKernel", 50, 5)
+        trace.gpu("ncclDevKernel_SendRecv", start, 100 - start, call, stream=30, **comm)
+        return trace.document()
+
+    joined = find_meetings([talking(0, "send", 60), talking(1, "recv", 90)])
+    assert [met.transfer_ns for met in joined.found] == [20_000, 10_000]
 
 
 def launching(kernels: list[float], host: list[float], limit: int) -> tuple[Timeline, float]:

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.job_report import ClockOffset, Lateness, Wait
-from ...trace.columns import IntColumn
-from .communications import kind_name
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.job_report import ClockOffset, Lateness, Wait
+from ..trace.columns import IntColumn
 from .matching import Matched
+from .rank_communications import kind_name
 
 __all__ = ["clock_offsets", "stragglers", "synchronising"]
 
@@ -37,7 +37,8 @@ def synchronising(matched: Sequence[Matched]) -> list[Matched]:
     for one in matched:
         rows = np.flatnonzero(np.isin(one.kind, _SYNCHRONISING))
         if len(rows) and len(one.ranks) > 1:
-            columns = {key: getattr(one, key)[rows] for key in ("position", "kind", "bytes", "start", "end")}
+            keys = ("position", "kind", "bytes", "node", "start", "end")
+            columns = {key: getattr(one, key)[rows] for key in keys}
             found.append(replace(one, **columns))
     return found
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...trace.columns import IntColumn
-from ..match.align import Calls, shortest_edit
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..trace.columns import IntColumn
+from .shortest_edit import Calls, shortest_edit
 
 __all__ = ["LineUp", "Sequence", "line_up"]
 

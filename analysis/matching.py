@@ -9,14 +9,14 @@ from typing import Literal
 
 import numpy as np
 
-from ...schemas.comm_types import SEND, WORLD, Group
-from ...schemas.job_report import GroupCounts, Mismatch, Pair
-from ...trace.columns import IntColumn
-from .communications import Communications, kind_name
+from ..schemas.comm_types import SEND, WORLD, Group
+from ..schemas.job_report import GroupCounts, Mismatch, Pair
+from ..trace.columns import IntColumn
 from .lineup import LineUp, line_up
 from .lineup import Sequence as Collectives
+from .rank_communications import Communications, kind_name
 
-__all__ = ["Matched", "match_collectives", "match_messages"]
+__all__ = ["Matched", "match_collectives", "match_messages", "paired"]
 
 Ranks = Mapping[int, Communications]
 Kind = Literal["missing", "size", "order", "type"]
@@ -24,13 +24,14 @@ Kind = Literal["missing", "size", "order", "type"]
 
 @dataclass(frozen=True)
 class Matched:
-    """The collectives that all ranks of a group have alike.
+    """The collectives that all ranks of a group have alike; or the messages from one rank to another.
 
     Attributes:
-        group: its name.
-        ranks: (r,) the ranks.
+        group: its name; of messages "".
+        ranks: (r,) the ranks; of messages the sender and the receiver.
         position: int64 (n,), place in the order of the group.
         kind, bytes: int64 (n,), of the lowest rank.
+        node: int64 (n, r), ids.
         start, end: int64 (n, r), wall-clock ns by each rank's own clock.
     """
 
@@ -39,6 +40,7 @@ class Matched:
     position: IntColumn
     kind: IntColumn
     bytes: IntColumn
+    node: IntColumn
     start: IntColumn
     end: IntColumn
 
@@ -55,13 +57,7 @@ def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], l
         ups = {rank: line_up(common, own) for rank, own in sequences.items()}
         whole = np.flatnonzero(np.all([up.at >= 0 for up in ups.values()], axis=0))
         column = np.stack([rows[rank][up.at[whole]] for rank, up in ups.items()], axis=1)
-        times = [
-            np.stack([getattr(ranks[rank], key)[column[:, i]] for i, rank in enumerate(members)], axis=1)
-            for key in ("start", "end")
-        ]
-        lowest = ranks[members[0]]
-        kind, size = lowest.kind[column[:, 0]], lowest.bytes[column[:, 0]]
-        matched.append(Matched(group[0], members, whole, kind, size, *times))
+        matched.append(_matched(ranks, group[0], members, whole, column))
         case = _Case(group[0], members, ranks, sequences, common, ups)
         extras = list(case.extras())
         mismatches += [*case.deviations(), *extras]
@@ -70,6 +66,16 @@ def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], l
         total = len(common) + len(extras)
         counts.append(GroupCounts(group[0], members, absent, total, len(whole), dict(sorted(kinds.items()))))
     return matched, counts, mismatches
+
+
+def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntColumn, rows: IntColumn) -> Matched:
+    """What matches, by its rows on each rank, int64 (n, r)."""
+    lowest = ranks[members[0]]
+    columns = [
+        np.stack([getattr(ranks[rank], key)[rows[:, i]] for i, rank in enumerate(members)], axis=1)
+        for key in ("node", "start", "end")
+    ]
+    return Matched(group, members, position, lowest.kind[rows[:, 0]], lowest.bytes[rows[:, 0]], *columns)
 
 
 def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:
@@ -168,7 +174,7 @@ class _Case:
         return f"{kind_name(int(one.kind[own]))} of {told} at {own}"
 
 
-def match_messages(ranks: Ranks) -> list[Pair]:
+def match_messages(ranks: Ranks) -> tuple[list[Matched], list[Pair]]:
     """Match the n-th message from one rank to another that was sent with the n-th received; by number if there is one.
 
     Messages to and from ranks that are not given are left out.
@@ -180,21 +186,37 @@ def match_messages(ranks: Ranks) -> list[Pair]:
             for peer in np.unique(comms.peer[rows]).tolist():
                 key = (rank, peer) if kind == SEND else (peer, rank)
                 ends[key][kind == SEND] = rows[comms.peer[rows] == peer]
-    return [_pair(ranks, *key, both) for key, both in sorted(ends.items()) if ranks.keys() >= set(key)]
+    found = [_pair(ranks, *key, both) for key, both in sorted(ends.items()) if ranks.keys() >= set(key)]
+    return [matched for matched, _ in found], [pair for _, pair in found]
 
 
-def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]) -> Pair:
+def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Positions of the messages on both sides that belong together, in an order that both sides have.
+
+    Args:
+        sent, received: int64, the numbers of the messages from one rank to another in program order, −1 for none.
+            Where both sides number theirs, each anew, equal numbers belong together, else the n-th and the n-th.
+
+    Example:
+        >>> paired(np.array([4, 5, 6]), np.array([5, 6]))
+        (array([1, 2]), array([0, 1]))
+    """
+    if all(len(one) and one.min() >= 0 and len(np.unique(one)) == len(one) for one in (sent, received)):
+        _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+        return left, right
+    both = np.arange(min(len(sent), len(received)))
+    return both, both
+
+
+def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]) -> tuple[Matched, Pair]:
     none = np.zeros(0, np.int64)
     sent, received = both.get(True, none), both.get(False, none)
-    numbers = ranks[source].seq[sent], ranks[target].seq[received]
-    if all(len(one) and one.min() >= 0 and len(np.unique(one)) == len(one) for one in numbers):
-        _, left, right = np.intersect1d(*numbers, assume_unique=True, return_indices=True)
-    else:
-        left = right = np.arange(min(len(sent), len(received)))
+    left, right = paired(ranks[source].seq[sent], ranks[target].seq[received])
     sizes = ranks[source].bytes[sent[left]], ranks[target].bytes[received[right]]
     same = sizes[0] == sizes[1]
     odd = (source, np.delete(sent, left[same])), (target, np.delete(received, right[same]))
-    return Pair(
+    rows = np.stack([sent[left[same]], received[right[same]]], axis=1)
+    return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), Pair(
         source, target, matched=int(same.sum()), bytes=int(np.maximum(sizes[0][same], 0).sum()),
         unmatched_sends=len(sent) - len(left), unmatched_receives=len(received) - len(right),
         other_size=int((~same).sum()),

@@ -1,21 +1,23 @@
-"""The communications of one rank as columns, taken from the ET+ document that `link` made."""
+"""The communications of one rank as columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from ...schemas.chakra.et_def_pb2 import CollectiveCommType
-from ...schemas.comm_types import RECV, SEND, Group
-from ...schemas.communications import find_communications
-from ...trace.columns import IntColumn
-from ...trace.trace import Trace
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.comm_types import RECV, SEND, Group
+from ..schemas.communications import find_communications
+from ..trace.columns import IntColumn
+from ..trace.trace import Trace
 
-__all__ = ["COLUMNS", "Communications", "communications", "kind_name"]
+__all__ = ["COLUMNS", "UNKNOWN", "Communications", "communications", "kind_name"]
 
 COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end")
-_MAX_SEQ = 2**62
+UNKNOWN: Final = 1000
+"""In place of a CollectiveCommType: a collective of an unknown kind."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Communications:
     Attributes:
         groups: the process groups.
         node: int64, id in the ET+.
-        kind: int64, a CollectiveCommType, SEND or RECV.
+        kind: int64, a CollectiveCommType, UNKNOWN, SEND or RECV.
         bytes: int64, as in `message_bytes`, −1 if unknown.
         group: int64, index in `groups`.
         peer: int64, the other rank of a message, −1 for collectives.
@@ -49,18 +51,25 @@ class Communications:
 
 def kind_name(kind: int) -> str:
     """ "ALL_REDUCE" and so on; "SEND", "RECV"."""
-    return {SEND: "SEND", RECV: "RECV"}.get(kind) or CollectiveCommType.Name(kind)
+    return {SEND: "SEND", RECV: "RECV", UNKNOWN: "COLLECTIVE"}.get(kind) or CollectiveCommType.Name(kind)
 
 
-def communications(document: Trace) -> Communications:
-    """Find the communications of a rank; those of an unknown kind, and messages without a peer, are left out."""
+def communications(document: Trace, *, unknown: bool = False) -> Communications:
+    """Find the communications of a rank; messages without a peer are left out.
+
+    Args:
+        unknown: take in those of an unknown kind, too.
+    """
     groups: dict[Group, int] = {}
     rows = []
-    for one in filter(lambda found: found.understood, find_communications(document)):
+    for one in find_communications(document):
+        if not one.understood and (one.kind is not None or not unknown):
+            continue
+        kind = UNKNOWN if one.kind is None else one.kind
         group = groups.setdefault(one.group, len(groups))
-        size, seq = -1 if one.bytes is None else one.bytes, one.seq if 0 <= one.seq < _MAX_SEQ else -1
+        size = -1 if one.bytes is None else one.bytes
         start, end = int(document.ts[one.row]), int(document.finish[one.row])
-        rows.append((int(document.id[one.row]), one.kind, size, group, one.peer, seq, start, end))
+        rows.append((int(document.id[one.row]), kind, size, group, one.peer, one.seq, start, end))
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table[:, -2:] += document.base_time_ns
     return Communications(tuple(groups), *np.ascontiguousarray(table.T))

@@ -1,0 +1,124 @@
+"""Response to another network: the replay, the converted set in the tests' simulator, and the truth where it is known.
+
+    python benchmarks/bench_network.py [--traces FOLDER] [--rules streams]
+
+Every job is replayed (`etplus replay --network`) and converted for ASTRA-sim, and the set is run by the simulator of
+`tests/simulator.py`, on rings of 25 GB/s and 5 µs, of ten times, a tenth and a hundredth of that bandwidth, and as
+measured. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
+they would really take. Differences are those to the truth, or of the simulator to the replay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from etplus.converters.convert import convert
+from etplus.linker import link
+from etplus.predictor.network import Network, on_network
+from etplus.predictor.ranks import couple
+from etplus.predictor.replay import build_graph, fit_constants, replay
+from etplus.trace.trace import Trace
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from made_jobs import JOBS, RECORDED, Job  # noqa: E402
+from simulator import Network as SimulatedNetwork  # noqa: E402
+from simulator import job_makespan_ns, read_set  # noqa: E402
+
+TRACES = ROOT.parent / "shared" / "traces"
+BASE, LATENCY_NS = 25.0, 5000.0
+FACTORS = (10, 1, 0.1, 0.01)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A job: its name, the traces of its ranks, and the made one that tells the truth, if it is one."""
+
+    name: str
+    traces: list[Trace]
+    made: Job | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """Makespans on one network, ms; `truth` is None where it is not known. No bandwidth: as measured."""
+
+    bandwidth: float | None
+    truth: float | None
+    replayed: float
+    simulated: float
+
+
+def subjects(traces: Path, folder: Path) -> Iterator[Subject]:
+    """The jobs; those of real traces where they are at hand."""
+    for name, of in (("dlrm, 4 of 8 ranks", [f"dlrm.rank{k}" for k in range(4)]), ("resnet103, 1 of 2", ["resnet103"])):
+        pairs = [[traces / "gpu-pairs" / f"{one}.{kind}.json.gz" for kind in ("et", "kineto")] for one in of]
+        if all(path.exists() for pair in pairs for path in pair):
+            yield Subject(name, [link(*pair) for pair in pairs])
+    for name, job in JOBS.items():
+        yield Subject(f"made {name}, {job.ranks} ranks", [link(*pair) for pair in job.write(folder / name)], job)
+
+
+def rows(subject: Subject, folder: Path, *, streams: bool) -> Iterator[Row]:
+    """As measured, then on each network."""
+    graphs = [build_graph(trace) for trace in subject.traces]
+    constants = [fit_constants(graph) for graph in graphs]
+    graph = couple(graphs) if len(graphs) > 1 else graphs[0]
+    prefix = folder / "set"
+    convert(subject.traces, prefix, to="astra-sim", as_prefix=True)
+    job, world = read_set(prefix), subject.traces[0].world_size
+    made = subject.made
+    yield Row(
+        None, made and made.makespan_ns(RECORDED) / 1e6, replay(graph, constants).makespan_ns / 1e6,
+        job_makespan_ns(job, streams=streams) / 1e6,
+    )  # fmt: skip
+    for factor in FACTORS:
+        bandwidth = BASE * factor
+        network = SimulatedNetwork(bandwidth, LATENCY_NS)
+        replayed = replay(on_network(graph, Network(bandwidth, LATENCY_NS)), constants)
+        simulated = job_makespan_ns(job, network, streams=streams, world=world)
+        truth = made and made.makespan_ns(network) / 1e6
+        yield Row(bandwidth, truth, replayed.makespan_ns / 1e6, simulated / 1e6)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
+    parser.add_argument("--rules", choices=["astra-sim", "streams"], default="astra-sim", help="slots of the simulator")
+    arguments = parser.parse_args()
+    print("| job | GB/s | truth ms | replay ms | simulator ms | replay − truth % | simulator − truth % |"
+          " simulator − replay % |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|")
+    worst = {"replay − truth": 0.0, "simulator − truth": 0.0, "simulator − replay": 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        for k, subject in enumerate(subjects(arguments.traces, Path(folder))):
+            inside = Path(folder) / str(k)
+            inside.mkdir()
+            for row in rows(subject, inside, streams=arguments.rules == "streams"):
+                off = [_percent(row.replayed, row.truth), _percent(row.simulated, row.truth),
+                       _percent(row.simulated, row.replayed)]  # fmt: skip
+                worst = {key: max(value, abs(one or 0)) for (key, value), one in zip(worst.items(), off, strict=True)}
+                cells = [f"{row.bandwidth or 'measured'}", _ms(row.truth), _ms(row.replayed), _ms(row.simulated)]
+                print(
+                    f"| {subject.name} | {' | '.join([*cells, *('' if of is None else f'{of:+.2f}' for of in off)])} |"
+                )
+    print("\nlargest differences: " + ", ".join(f"{key} {value:.2f}%" for key, value in worst.items()))
+
+
+def _percent(one: float, other: float | None) -> float | None:
+    return None if other is None else 100 * (one / other - 1)
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f}"
+
+
+if __name__ == "__main__":
+    main()
