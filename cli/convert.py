@@ -26,6 +26,7 @@ formats (--to), and the extensions that stand for them:
 examples:
   etplus convert et_plus.json -o trace.0.et
   etplus convert rank*.json.gz --to astra-sim -o job      # job.0.et, job.1.et, ...
+  etplus convert rank0.json --to astra-sim --replicate 64 -o job
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
   etplus convert job.0.et --to json -o job.0.json
