@@ -26,6 +26,7 @@ formats (--to), and the extensions that stand for them:
 examples:
   etplus convert et_plus.json -o trace.0.et
   etplus convert rank*.json.gz --to astra-sim -o job      # job.0.et, job.1.et, ...
+  etplus convert rank0.json --to astra-sim --replicate 64 -o job
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
   etplus convert job.0.et --to json -o job.0.json
@@ -37,7 +38,10 @@ Without -o there may be two FILEs, the second of which is written and must not e
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = ("host", "memory_nodes", "skew", "renumber_ranks", "replicate", "schema", "split", "subtree", "max_nodes")
+_OPTIONS = (
+    "host", "memory_nodes", "skew", "renumber_ranks", "replicate", "roofline", "schema", "split", "subtree",
+    "max_nodes",
+)  # fmt: skip
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: number the ranks from 0 on in their order, such as 4-7 as 0-3")  # fmt: skip
     add("--replicate", type=int, metavar="N",
         help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
+    add("--roofline", type=float, metavar="GB/S",
+        help="astra-sim: num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
     add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip

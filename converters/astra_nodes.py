@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, COMP, ROWS, comm_attributes, comm_node_type
 from .chakra_attributes import encoded, numbers, shared
 from .collectives import Communication
-from .work import work_columns
+from .work import roofline_work, work_columns
 
 __all__ = ["DELAY", "START", "SimNode", "after_start", "write_nodes"]
 
@@ -40,9 +41,8 @@ DELAY = -1
 """`SimNode.row` of a node that stands for time in which the host kept the GPU waiting."""
 START = -2
 """`SimNode.row` of a node that stands for the time until a rank starts."""
-_NAMES = {DELAY: "delay", START: "start skew"}
 
-
+_NAMES = {DELAY: b"delay", START: b"start skew"}
 _NUMBERS = ("id", "row", "micros", "caller")
 
 
@@ -76,20 +76,58 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
         yield node._replace(id=node.id + 1, needs=needs, caller=node.caller + 1 if node.caller else 0)
 
 
-def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
-    """Write a file; returns the number of nodes. Raises as `write_blocks` does."""
-    work, rest = work_columns(document), iter(nodes)
+def write_nodes(
+    document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
+) -> int:
+    """Write a file; returns the number of nodes. Raises as `write_blocks` does.
+
+    Args:
+        roofline: memory bandwidth of a roofline simulation, GB/s; see `roofline_work`.
+    """
+    work, rest = _work(document, roofline), iter(nodes)
     blocks = iter(lambda: _block(document, list(itertools.islice(rest, ROWS)), rank, work), Block(0, b""))
     return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
 
 
-def _block(document: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntColumn]) -> Block:
+@dataclass(frozen=True)
+class _Work:
+    """FLOPs and bytes of rows, −1 where they are not known.
+
+    Attributes:
+        roofline: bandwidth in GB/s, with which all nodes on the GPU get both; None for those that are known.
+    """
+
+    num_ops: IntColumn
+    tensor_size: IntColumn
+    roofline: float | None
+
+    def of(self, nodes: Sequence[SimNode], rows: IntColumn, micros: IntColumn) -> tuple[IntColumn, IntColumn]:
+        """`num_ops` and `tensor_size` of nodes, −1 for none."""
+        computing = np.array([node.comm is None and not node.on_host for node in nodes], np.bool_)
+        known = computing & (rows >= 0)
+        num_ops, size = (np.where(known, column[rows], -1) for column in (self.num_ops, self.tensor_size))
+        if self.roofline is None:
+            return num_ops, size
+        num_ops, size = roofline_work(num_ops, size, micros, self.roofline)
+        return np.where(computing, num_ops, -1), np.where(computing, size, -1)
+
+
+def _work(document: Trace, roofline: float | None) -> _Work:
+    work = work_columns(document)
+    if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
+        copies = [code for code, name in enumerate(document.categories) if name == "gpu_memcpy"]
+        work["tensor_size"][np.isin(document.category, copies)] = -1
+    return _Work(work["num_ops"], work["tensor_size"], roofline)
+
+
+def _block(document: Trace, nodes: list[SimNode], rank: int, work: _Work) -> Block:
     """Some nodes, fields and attributes in the order in which a file has them."""
     ids, rows, micros, caller = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
     types = np.array([COMP if comm is None else comm_node_type(comm) for comm in comms], np.int64)
     needs = [list(dict.fromkeys(node.needs)) for node in nodes]
     real, names = rows >= 0, [_NAMES[row] if row < 0 else document.name_of(Row(row)) for row in rows.tolist()]
+    num_ops, size = work.of(nodes, rows, micros)
     rows = np.maximum(rows, 0)
     on_gpu = real & (document.kind[rows] == GPU)
     columns = {
@@ -99,7 +137,6 @@ def _block(document: Trace, nodes: list[SimNode], rank: int, work: dict[str, Int
         "stream": (document.stream[rows], on_gpu),
         "tid": (document.thread[rows], real & ~on_gpu),
     }
-    computes = real & np.array([comm is None for comm in comms], np.bool_)
     encoded_nodes = messages(
         byte_rows([field_cells(ID, ids)]),
         [text_field(NAME, name.encode()) for name in names],
@@ -109,6 +146,6 @@ def _block(document: Trace, nodes: list[SimNode], rank: int, work: dict[str, Int
         [shared("is_cpu_op", node.on_host) for node in nodes],
         byte_rows([numbers(name, values, present) for name, (values, present) in columns.items()]),
         [b"" if comm is None else encoded(*comm_attributes(comm, rank)) for comm in comms],
-        byte_rows([numbers(name, of[rows], computes & (of[rows] >= 0)) for name, of in work.items()]),
+        byte_rows([numbers("num_ops", num_ops, num_ops >= 0), numbers("tensor_size", size, size >= 0)]),
     )
     return Block(len(nodes), b"".join(encoded_nodes))

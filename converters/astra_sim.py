@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple, get_args
 
@@ -37,6 +37,7 @@ Host = Literal["fold", "keep"]
 HOSTS: tuple[str, ...] = get_args(Host)
 
 _LEAST_BYTES = 4
+_MAX_GBPS = 1e9
 _BARRIER_BYTES = 1024
 
 
@@ -80,14 +81,22 @@ an all-gather, and n − 1 times the n-th part of that of a reduce-scatter (`Rin
 """
 _NO_PARTNER = "communication of a rank with itself kept as computation of its measured duration"
 _ABSENT = "messages with ranks that were not given, kept as computations of their measured duration"
-_UNEVEN = "all-to-all whose size differs between ranks, given the largest"
+_AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
+    Type.ALL_TO_ALL: (max, "all-to-all whose size differs between ranks, given the largest"),
+    Type.GATHER: (min, "gather whose size differs between ranks, given the least"),
+    Type.SCATTER: (min, "scatter whose size differs between ranks, given the least"),
+}
+"""Collectives whose ranks can have other sizes: which of these is that of all, since the simulator needs one.
+
+Of a gather or scatter without metadata the root's holds the tensors of all ranks.
+"""
 _ENLARGED = f"collectives of under {_LEAST_BYTES} bytes, enlarged"
 _EMPTY = "messages of 0 bytes, given 1 byte"
 
 
 def for_simulator(agreement: Agreement) -> Agreement:
     """The communications as the simulator can run them; what it cannot is counted, and left to be a computation."""
-    uneven = _largest_all_to_alls(agreement) if len(agreement.ranks) > 1 else {}
+    sizes = _agreed_sizes(agreement)
     ranks = {}
     for rank, comms in agreement.ranks.items():
         counts, found = Counter(comms.counts), []
@@ -96,7 +105,9 @@ def for_simulator(agreement: Agreement) -> Agreement:
             if reason:
                 counts[reason] += 1
                 continue
-            found.append(_able(comm, _group_size(comm, comms, agreement), uneven.get((rank, comm.row), 0), counts))
+            if comm.size != (size := sizes.get((rank, comm.row), comm.size)):
+                counts[_AGREED[comm.kind][1]] += 1
+            found.append(_able(replace(comm, size=size), _group_size(comm, comms, agreement), counts))
         ranks[rank] = replace(comms, found=tuple(found), counts=counts)
     used = {comm.group for comms in ranks.values() for comm in comms.found}
     groups = {number: of for number, of in agreement.groups.items() if number in used}
@@ -104,27 +115,39 @@ def for_simulator(agreement: Agreement) -> Agreement:
 
 
 def write_astra_sim(
-    document: Trace, path: str | os.PathLike[str], comms: RankComms, *, host: Host = "fold", skew_ns: int = 0
+    document: Trace,
+    path: str | os.PathLike[str],
+    comms: RankComms,
+    *,
+    host: Host = "fold",
+    skew_ns: int = 0,
+    roofline: float | None = None,
 ) -> Written:
     """Write one rank.
 
     Args:
         comms: from `for_simulator`.
         skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
+        roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
+            `tensor_size`, see `roofline_work`.
         host: "fold" for GPU nodes alone, the host's time as delays between them; "keep" for the host's ops, too.
 
     Raises:
-        UsageError: an unknown `host`, or the file cannot be written.
+        UsageError: an unknown `host`, a `roofline` that is no bandwidth, or the file cannot be written.
         ConvertError: the document has no times, or its edges form a cycle.
     """
     if host not in HOSTS:
         raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
+    if roofline is not None and not 0 < roofline < _MAX_GBPS:
+        raise UsageError(
+            f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
+        )
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
     nodes = (fold if host == "fold" else keep)(document, comms.found)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
-    return Written(write_nodes(document, path, nodes, comms.rank), comms.counts)
+    return Written(write_nodes(document, path, nodes, comms.rank, roofline), comms.counts)
 
 
 def write_groups(agreement: Agreement, prefix: str) -> list[str]:
@@ -172,16 +195,13 @@ def _share(size: int, parts: int) -> int:
     return -(-size // parts)
 
 
-def _able(comm: Communication, ranks: int, largest: int, counts: Counter[str]) -> Communication:
+def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communication:
     """A communication that the simulator can run, in place of one that it might not."""
     kind, size = comm.kind, comm.size
     if kind in SUBSTITUTES:
         substitute = SUBSTITUTES[kind]
         counts[substitute.text] += 1
         kind, size = substitute.kind, substitute.size(size, ranks)
-    if largest > size:
-        counts[_UNEVEN] += 1
-        size = largest
     if kind >= 0 and size < _LEAST_BYTES:
         counts[_ENLARGED] += 1
         size = _LEAST_BYTES
@@ -191,8 +211,8 @@ def _able(comm: Communication, ranks: int, largest: int, counts: Counter[str]) -
     return replace(comm, kind=kind, size=size)
 
 
-def _largest_all_to_alls(agreement: Agreement) -> dict[tuple[int, int], int]:
-    """Rank and row of each all-to-all to the largest size that any rank of its group has for it.
+def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
+    """Rank and row of each collective of `_AGREED` to the size that all ranks of its group are to have for it.
 
     The n-th collectives of a group belong together, if all its ranks have equally many.
     """
@@ -204,12 +224,13 @@ def _largest_all_to_alls(agreement: Agreement) -> dict[tuple[int, int], int]:
                 own[comm.group].append((rank, comm))
         for group, of in own.items():
             sequences[group].append(of)
-    largest: dict[tuple[int, int], int] = {}
+    agreed: dict[tuple[int, int], int] = {}
     for ranks in sequences.values():
         if len({len(of) for of in ranks}) > 1:
             continue
         for together in zip(*ranks, strict=True):
-            if all(comm.kind == Type.ALL_TO_ALL for _, comm in together):
-                size = max(comm.size for _, comm in together)
-                largest.update({(rank, comm.row): size for rank, comm in together})
-    return largest
+            kinds = {comm.kind for _, comm in together}
+            if len(kinds) == 1 and (kind := kinds.pop()) in _AGREED:
+                size = _AGREED[kind][0](comm.size for _, comm in together)
+                agreed.update({(rank, comm.row): size for rank, comm in together})
+    return agreed

@@ -59,6 +59,7 @@ class AstraSimOptions:
         skew: ranks start as far apart as measured, see `start_skew`; else all at once.
         renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
         replicate: so many ranks that all run the one trace, see `replicated`.
+        roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
         as_prefix: as in `ChakraOptions`.
     """
 
@@ -66,6 +67,7 @@ class AstraSimOptions:
     skew: bool = True
     renumber_ranks: bool = False
     replicate: int | None = None
+    roofline: float | None = None
     as_prefix: bool | None = None
 
 
@@ -144,7 +146,7 @@ class AstraSim:
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
             late = skew.get(ranks.sources[comms.rank], 0)
-            return write_astra_sim(trace, path, comms, host=options.host, skew_ns=late)
+            return write_astra_sim(trace, path, comms, host=options.host, skew_ns=late, roofline=options.roofline)
 
         agreement = for_simulator(agree(ranks.comms))
         done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..linker.job.clocks import clock_offsets, synchronising
-from ..linker.job.communications import Communications, communications
-from ..linker.job.matching import match_collectives
+from ..analysis.clocks import clock_offsets, synchronising
+from ..analysis.matching import match_collectives
+from ..analysis.rank_communications import Communications, communications
 from ..trace.trace import Trace
 
 __all__ = ["RankStart", "rank_start", "start_skew"]

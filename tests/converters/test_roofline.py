@@ -1,0 +1,95 @@
+"""What a roofline simulation of ASTRA-sim gets: work for every computation on the GPU, as known or as measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from etplus.analysis.roofline import work_of_events
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import agree, survey
+from etplus.converters.convert import convert
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+from etplus_files import cpu, document_of, etplus, gpu, linked
+from plain_chakra import COMP, PlainNode, read_plain
+from simulator import read_set, schedule
+from support import run
+
+BANDWIDTH, PEAK = 2000.0, 300_000.0
+"""GB/s (bytes a ns) and FLOPs a ns."""
+
+
+def runtime_ns(node: PlainNode) -> int:
+    """`Workload::issue_comp`: a node without either attribute ends the simulation, and 0 FLOPs would take 0 / 0 s."""
+    if node.type != COMP or node.value("is_cpu_op"):
+        return node.micros * 1000
+    (kind_of_ops, flops), (kind_of_size, size) = node.attributes["num_ops"], node.attributes["tensor_size"]
+    assert (kind_of_ops, kind_of_size) == ("int64_val", "uint64_val") and flops > 0 and size > 0
+    return int(flops / min(BANDWIDTH * flops / size, PEAK))
+
+
+def nodes_of(document: Trace, folder: Path, host: str = "fold", roofline: float | None = BANDWIDTH) -> list[PlainNode]:
+    comms = for_simulator(agree([survey(document, 0)])).ranks[0]
+    write_astra_sim(document, folder / "t.0.et", comms, host=host, roofline=roofline)  # type: ignore[arg-type]
+    return read_plain(folder / "t.0.et")[1]
+
+
+@pytest.mark.parametrize("host", ["fold", "keep"])
+@pytest.mark.parametrize(
+    "name", ["gpu-pairs/resnet103", "gpu-pairs/dlrm.rank0", "pairs/gpu_shaped_from_cpu", "demo/train_cpu"]
+)
+def test_known_work_is_by_the_roofline_and_all_else_as_measured(name: str, host: str, tmp_path: Path) -> None:
+    document = document_of(name)
+    work, rows = work_of_events(document), document.gpu.source.tolist()
+    ids = document.id[rows].tolist()
+    known = {number: (flops, size) for number, flops, size in zip(ids, work.flops, work.bytes, strict=True) if size > 0}
+    copies = {number for number, row in zip(ids, rows, strict=True)
+              if document.categories[document.category[row]] == "gpu_memcpy"}  # fmt: skip
+    nodes = nodes_of(document, tmp_path, host)
+    by_roofline = 0
+    for node in nodes:
+        number = node.value("node_id")
+        if node.type != COMP or node.value("is_cpu_op"):
+            assert "num_ops" not in node.attributes and "tensor_size" not in node.attributes
+        elif number in known and number not in copies:
+            flops, size = known[number]
+            expected = max(flops / PEAK, size / BANDWIDTH)
+            assert abs(runtime_ns(node) - expected) <= 1
+            by_roofline += 1
+        else:
+            assert abs(runtime_ns(node) - max(node.micros * 1000, 1)) <= 1
+    assert by_roofline == len(known.keys() - copies) or host == "fold"
+    assert bool(by_roofline) == bool(known)
+    assert len(schedule(nodes, runtime_ns)) == len(nodes)
+    plain = nodes_of(document, tmp_path, host, None)
+    assert [node._replace(attributes={}) for node in plain] == [node._replace(attributes={}) for node in nodes]
+
+
+def test_a_matrix_product_and_a_delay(tmp_path: Path) -> None:
+    """1024³ multiply-adds of float32: 2³¹ FLOPs, three matrices of 4 MiB; then 50 µs without work, and one unknown."""
+    shape, kind = [1024, 1024], "Tensor(float)"
+    tensor = [9, 9, 0, 1 << 20, 4, "cuda:0"]
+    mm = cpu(3, "aten::mm", 0, 200, inputs=[tensor, tensor], input_shapes=[shape, shape], input_types=[kind, kind],
+             outputs=[tensor], output_shapes=[shape], output_types=[kind])  # fmt: skip
+    document = etplus([mm, gpu(10, "sgemm", 10, 90), cpu(4, "mystery", 210, 90), gpu(11, "unknown", 150, 30, parent=4)])
+    nodes = {node.name: node for node in nodes_of(document, tmp_path)}
+    assert (nodes["sgemm"].value("num_ops"), nodes["sgemm"].value("tensor_size")) == (2**31, 3 << 22)
+    assert runtime_ns(nodes["sgemm"]) == int(2**31 / PEAK)
+    assert abs(runtime_ns(nodes["unknown"]) - 30_000) <= 1
+    delays = [node for node in read_plain(tmp_path / "t.0.et")[1] if node.name == "delay"]
+    for node, expected in zip(delays, [10_000, 50_000, 120_000], strict=True):
+        assert abs(runtime_ns(node) - expected) <= 1
+
+
+def test_the_command(tmp_path: Path) -> None:
+    linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "in.json")
+    words = ["convert", "in.json", "-o", "t", "--to", "astra-sim", "--replicate", "2"]
+    assert run("etplus", *words, "--roofline", "2000", cwd=tmp_path).returncode == 0
+    for nodes in read_set(tmp_path / "t").ranks.values():
+        assert len(schedule(nodes, runtime_ns)) == len(nodes)
+    for wrong in ("0", "-3", "nan", "1e300"):
+        done = run("etplus", *words, f"--roofline={wrong}", cwd=tmp_path)
+        assert done.returncode == 2 and b"give the bandwidth of the device's memory in GB/s" in done.stderr
+    with pytest.raises(UsageError, match="astra-sim: invalid roofline 'fast'"):
+        convert(tmp_path / "in.json", tmp_path / "u", to="astra-sim", replicate=2, roofline="fast")
