@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.printable import shortened
 from .calls import CpuCalls, EtCalls
 from .match.result import Match
-from .segment import Iterations, shortened
+from .segment import LONGEST_NAME, Iterations
 
 __all__ = ["describe_windows"]
 
@@ -71,7 +72,7 @@ def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[i
     if not covered or len(covered) == total:
         return []
     if len(covered) == 1:
-        label = shortened(iterations.label[covered[0]])
+        label = shortened(iterations.label[covered[0]], LONGEST_NAME)
         called = "" if label.isdecimal() else f", {label}"
         verb = "is" if sure else "is linked to"
         return [f"the ET {verb} iteration {covered[0]} of {total}, counted from 0{called}{numbers}"]
