@@ -18,7 +18,7 @@ __all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
 LAUNCH_METHODS = ("correlation", "ac2g flow", "External id")
 
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-"""Wrappers that are no operators: their caller is the parent."""
+"""Wrappers, not operators: their caller is the parent."""
 
 
 @dataclass(frozen=True)

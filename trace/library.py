@@ -29,7 +29,7 @@ class Library:
         """Where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
 
         Args:
-            by_shape: tell operators with different shapes apart.
+            by_shape: separate rows for operators with different shapes.
             batch_size: samples an iteration, for the throughput.
             options: others of `etplus.analysis.summary.analyse`.
 
@@ -49,7 +49,7 @@ class Library:
 
         Raises:
             ConvertError: no row of the trace has a time.
-            UsageError: a change that is not understood.
+            UsageError: an unknown change.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns

@@ -1,4 +1,4 @@
-"""Names come from strangers' files: texts without control sequences for the user's terminal."""
+"""Names in traces are untrusted: texts without control sequences for the terminal."""
 
 from __future__ import annotations
 
