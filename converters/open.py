@@ -1,4 +1,4 @@
-"""Any trace file as a `Trace`: ET+, a Kineto trace alone, or Chakra; the format is detected by content."""
+"""Any trace file as a `Trace`: ET+, a Kineto trace alone, or Chakra; told apart by content."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def comm_of_kernels(
         parents: int64, position in `nodes` of each one's parent.
 
     Returns:
-        By position in `rows`, the fields of docs/etplus.md; None where neither trace records it.
+        By position in `rows`, the fields of docs/etplus.md; None where neither trace tells.
     """
     wanted = np.flatnonzero(matching(events.name[rows], events.names, is_comm_kernel))
     result: dict[int, dict[str, Any]] = {}
@@ -67,7 +67,7 @@ def comm_of_kernels(
 
 
 def _from_ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> dict[str, Any]:
-    """What the nearest record_param_comms at or above a node records, {} if there is none."""
+    """What the nearest record_param_comms at or above a node tells, {} if there is none."""
     for _ in range(_MAX_DEPTH):
         if position < 0:
             return {}

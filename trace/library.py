@@ -49,7 +49,7 @@ class Library:
 
         Raises:
             ConvertError: no row of the trace has a time.
-            UsageError: an unknown change.
+            UsageError: a change that is not understood.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns

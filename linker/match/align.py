@@ -194,7 +194,7 @@ def shortest_edit(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[
         whole: both sides must be used up; otherwise the script ends when either side does.
 
     Returns:
-        Positions on both sides; what is beyond the allowed number of differences is left out.
+        Positions on both sides; what lies beyond the allowed number of differences is left out.
     """
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
