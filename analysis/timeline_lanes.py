@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
+from ..trace.printable import shortened
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .tiles import tiles_of
@@ -102,7 +103,7 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
             {"name": kinds[code], "colour": KIND_COLOURS[kinds[code]], "gpu": code < len(GPU_KINDS)}
             for code in present.tolist()
         ],
-        "names": [_clipped(trace.names[code]) for code in used.tolist()],
+        "names": [shortened(trace.names[code], _LONGEST_NAME) for code in used.tolist()],
         "lane": blocks.lane,
         "depth": blocks.depth,
         "ts": blocks.ts,
@@ -186,7 +187,3 @@ def _covered(busy: Intervals, times: npt.NDArray[np.float64]) -> npt.NDArray[np.
     edges = np.stack([busy.start, busy.end], axis=1).reshape(-1)
     before = np.repeat(np.concatenate([[0], np.cumsum(busy.end - busy.start)]), 2)[1:-1]
     return np.interp(times, edges, before) if len(edges) else np.zeros(len(times))
-
-
-def _clipped(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

@@ -56,7 +56,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
     add("--plot-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)")
     add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, as JSON")
-    add("--by-shape", action="store_true", help="tell operators with different shapes apart")
+    add("--by-shape", action="store_true", help="separate rows for operators with different shapes")
     add("--top", type=_count, default=15, metavar="N", help="rows of each printed table (default: 15)")
     add("--batch-size", type=_count, metavar="N", help="samples an iteration, for the throughput")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..linker import link
 from ..schemas.transaction import make_folder
+from ..trace.printable import shortened
 from ..trace.views import DeviceEvent, Op
 from .link import report_text
 
@@ -77,9 +78,9 @@ def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
         shown = [call.index for call in path]
         for depth in range(same, len(path)):
             shapes = " ".join(map(str, map(list, path[depth].shapes)))
-            yield _shortened("  " * (depth + 1) + f"{path[depth].name} {shapes}".rstrip())
+            yield shortened("  " * (depth + 1) + f"{path[depth].name} {shapes}".rstrip(), _WIDTH)
         for event in launched if path else ():
-            name = _shortened("  " * (len(path) + 1) + f"| {event.name}")
+            name = shortened("  " * (len(path) + 1) + f"| {event.name}", _WIDTH)
             yield f"{name:{_WIDTH}} {event.duration_ns / 1000:8,.1f} µs"
 
 
@@ -90,10 +91,6 @@ def _path(op: Op | None) -> list[Op]:
         path.insert(0, op)
         op = op.parent
     return path
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 
 
 def _how_to_open(page: Path, timeline: Path, chakra: Path, etplus: Path) -> list[str]:

@@ -14,8 +14,8 @@ from ..predictor.costs.crossval import CrossValidation, cross_validate
 from ..predictor.fitting import fit
 from ..predictor.model_file import write_model
 from ..predictor.outliers import outlier_lines
-from ..predictor.summary import shortened
 from ..schemas.transaction import check_outputs
+from ..trace.printable import shortened
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import add_json, write_json

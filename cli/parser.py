@@ -133,7 +133,7 @@ def etplus_parser(prepared: Collection[str] = tuple(COMMANDS)) -> tuple[_Parser,
 
 
 def hidden_alias(parser: argparse.ArgumentParser, old: str, new: str, **options: Any) -> None:
-    """Accept an option's former name, which help no longer shows; `new` is the option that it stands for."""
+    """Accept an option's former name, which help no longer shows; `new` is the current option."""
     parser.add_argument(old, dest=new.removeprefix("--").replace("-", "_"), help=argparse.SUPPRESS,
                         default=argparse.SUPPRESS, **options)  # fmt: skip
 

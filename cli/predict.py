@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     hidden_alias(parser, "--iterations", "--steps")
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
     add("--set", dest="change", metavar="batch=SIZE",
-        help="predict for another batch size; batch=32:128 tells the recorded one, too")  # fmt: skip
+        help="predict for another batch size; batch=32:128 gives the recorded one, too")  # fmt: skip
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")

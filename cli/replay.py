@@ -20,11 +20,12 @@ from ..predictor.network import on_network, parse_network
 from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
 from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
-from ..predictor.summary import shortened, summarize
+from ..predictor.summary import summarize
 from ..predictor.timeline import predicted_documents
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs

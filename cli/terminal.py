@@ -1,4 +1,4 @@
-"""Colour on terminals that want it: errors and warnings stand out, headings are bold; plain text everywhere else."""
+"""Colour on terminals that want it: highlighted errors and warnings, bold headings; plain text everywhere else."""
 
 from __future__ import annotations
 

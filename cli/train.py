@@ -55,13 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoint = Path(f"{arguments.output}.checkpoint")
     with tqdm(total=epochs, desc="epochs", leave=False, disable=None) as bar:
 
-        def told(epoch: int, error: float) -> None:
+        def report(epoch: int, error: float) -> None:
             bar.update(epoch - bar.n)
             bar.set_postfix_str(f"validation {error:.3f}")
 
         trained = train(
             graphs, valid, kind=arguments.kind, hidden=arguments.hidden, epochs=epochs, seed=arguments.seed,
-            checkpoint=checkpoint, resume=arguments.resume, told=told,
+            checkpoint=checkpoint, resume=arguments.resume, report=report,
         )  # fmt: skip
     write_trained(trained, arguments.output)
     print(

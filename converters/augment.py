@@ -143,10 +143,10 @@ def _with_arguments(text: bytes, values: dict[str, float]) -> bytes:
     event = _decode(text)
     args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
     before = {key: bytes(args[key]) for key in ARGUMENTS if key in args}
-    told = {key: msgspec.json.encode(value) for key, value in values.items()}
-    if before == told:
+    encoded = {key: msgspec.json.encode(value) for key, value in values.items()}
+    if before == encoded:
         return text
     for key in ARGUMENTS:
         args.pop(key, None)
-    args |= {key: msgspec.Raw(value) for key, value in told.items()}
+    args |= {key: msgspec.Raw(value) for key, value in encoded.items()}
     return msgspec.json.encode(event | {"args": args})

@@ -1,7 +1,7 @@
 """ET+ as a Chrome trace in Kineto's form: ops, runtime calls and GPU events as slices, edges as flows.
 
 Facts about the reader (Perfetto's trace processor): events of equal time keep their order in the file; a flow event
-binds to the innermost slice that is open on its thread when it is read, so that it stands right behind its slice; one
+binds to the innermost slice that is open on its thread when it is read, so that it follows its slice directly; one
 of no length is over by then; and of slices that overlap on a thread without nesting one is dropped.
 """
 

@@ -119,7 +119,7 @@ def host_work(document: Trace, communicating: IntColumn) -> IntColumn:
     annotation then waits for that one.
 
     Args:
-        communicating: rows that communicate, see `comm_rows`; they are no work.
+        communicating: rows that communicate, see `comm_rows`; they do not count as work.
     """
     parts = stretches(document, host_rows(document, communicating))
     wait_begin, wait_end = (column[parts.row] for column in waits(document))

@@ -51,7 +51,7 @@ def category(document: Trace, row: Row) -> str:
 
 
 def arguments(document: Trace, row: int, record: Record) -> dict[str, Any]:
-    """Kineto's `args` of a row: its own for GPU events, else those that its node tells.
+    """Kineto's `args` of a row: its own for GPU events, else those of its node.
 
     "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
     """

@@ -78,24 +78,23 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
 
     Args:
         name: of the graph; by default the file's.
-        config: "threads", "batch": how the job ran, where the trace does not tell.
+        config: "threads", "batch": how the job ran, where the trace does not record it.
 
     Raises:
         ConvertError: nothing in the document has a time. UsageError: another configuration.
     """
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
-        raise UsageError(f"configuration {sorted(wrong)}: threads and batch can be told")
+        raise UsageError(f"unknown settings of the configuration {sorted(wrong)}; known ones: threads, batch")
     of_op = (document.kind == CPU) & (document.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(document.timed & (of_op | (document.kind == GPU)))
     if not len(rows):
         raise ConvertError(f"{document.file}: no operator has a time, so there is no graph; link the ET anew")
     rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
-    trace = document
     node = np.full(len(document), -1, np.int64)
     node[rows] = np.arange(len(rows))
     codes = np.array([_opcode(document, Row(row)) for row in rows.tolist()], np.int32)
-    feat = _features(document, trace, rows)
+    feat = _features(document, rows)
     main = np.flatnonzero(feat[:, NODE_NAMES.index("log2 FLOPs")] > 0).astype(np.int32)
     settings = np.zeros((1, len(main), CONFIG_FEATURES), np.float32)
     for column, key in enumerate(("threads", "batch")):
@@ -142,13 +141,13 @@ def _own_times(document: Trace, rows: IntColumn) -> IntColumn:
     return times
 
 
-def _features(document: Trace, trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
+def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
     call_of = {row: call for call, row in enumerate(trace.calls.source.tolist())}
     event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
-    calls = np.bincount(document.parent_row[document.parent_row >= 0], minlength=len(document))
-    depth = np.zeros(len(document), np.int64)
-    for row in rows.tolist():  # callers stand before
-        parent = int(document.parent_row[row])
+    calls = np.bincount(trace.parent_row[trace.parent_row >= 0], minlength=len(trace))
+    depth = np.zeros(len(trace), np.int64)
+    for row in rows.tolist():  # callers come first
+        parent = int(trace.parent_row[row])
         depth[row] = depth[parent] + 1 if parent >= 0 else 0
     feat = np.zeros((len(rows), NODE_FEATURES), np.float32)
     known: dict[tuple[int, int], list[float]] = {}

@@ -24,7 +24,7 @@ def issue_order(count: int, source: IndexArray, target: IndexArray) -> IntArray:
     Returns:
         the nodes; those on a cycle or behind one are absent.
     """
-    if bool(np.all(source < target)):  # ids rise along all dependencies, as writers are told to number them
+    if bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())

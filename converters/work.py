@@ -20,8 +20,8 @@ def work_columns(document: Trace) -> dict[str, IntColumn]:
     known gets no attribute, since 0 would mean a kernel that does nothing.
 
     Example:
-        >>> work_columns(read_etplus("et_plus.json"))["num_ops"].max()  # doctest: +SKIP
-        137438953472
+        >>> work_columns(trace)["num_ops"].max() > 0
+        True
     """
     work = work_of_events(document)
     columns = {"num_ops": np.full(len(document), -1, np.int64), "tensor_size": np.full(len(document), -1, np.int64)}

@@ -1,6 +1,6 @@
 """Data dependencies: for each read of a tensor's bytes the call that last wrote them, from the ET's storage ids.
 
-docs/data_dependencies.md has the rules, why they are so, and what an ET does not tell.
+docs/data_dependencies.md has the rules, their reasons, and what an ET does not record.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
 """Calls that write into what they are given though no schema may say so: PyTorch's underscore; collectives."""
 _WRITES_ALL = re.compile(r"triton_\w+")
-"""Calls that are given what they read and what they write alike, and nothing tells which is which."""
+"""Calls whose arguments do not show which are read and which are written."""
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")
 _MARKED_STRING = re.compile(rb'(?<=")[^"!]*![^"]*(?=")')
@@ -127,7 +127,7 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
     """For each call the arguments that its schema marks as written, and of these the keyword-only ones (`out`).
 
-    A mark is a "!", which stands hardly anywhere else: the string around each one is taken for a schema if it names
+    A mark is a "!", which is rare elsewhere: the string around each one is taken for a schema if it names
     the call's operator.
 
     Returns:

@@ -185,7 +185,7 @@ def linked_pids(kineto: KinetoTrace, calls: CpuCalls, linked: IntColumn) -> list
 
 
 def _time(et: ExecutionTrace, kineto: KinetoTrace, calls: CpuCalls, linked: IntColumn) -> Iterator[Evidence]:
-    """Whether the linked events lie in the ET's window, as far as its time zone is known."""
+    """Whether the linked events are in the ET's window, as far as its time zone is known."""
     if et.started_s < 0:
         says = "the ET has no time of recording (time, start_ts, finish_ts), so that nothing proves one run"
         yield Evidence("time", "unknown", says)

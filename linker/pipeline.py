@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from .. import __version__
 from ..schemas.collector import collector_paused
-from ..schemas.damage import damage_of
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
 from ..schemas.kineto import KinetoTrace, read_kineto
 from ..schemas.parallel import processes
+from ..schemas.recover import damage_of
 from ..schemas.secrets import mask, mask_members, warn_of_masks
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
@@ -28,7 +28,7 @@ from ..trace.kinds import CERTAIN
 from ..trace.link_report import LinkReport
 from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
-from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, innermost_open
+from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, exclusive_durations, innermost_open
 from .comm import comm_of_kernels
 from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
@@ -40,7 +40,6 @@ from .match.result import Match
 from .reading import read_pair
 from .report import make_report
 from .segment import find_iterations
-from .timing import exclusive_durations
 from .windows import describe_windows
 
 __all__ = ["LinkOptions", "link", "trace_of_kineto"]

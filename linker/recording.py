@@ -54,7 +54,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _running(self, options: dict[str, Any]) -> Iterator[None]:
-        """Both observers at work; what they write lies in a hidden folder until it is complete."""
+        """Both observers at work; their output is in a hidden folder until it is complete."""
         with tempfile.TemporaryDirectory(dir=self.et_path.parent, prefix=".recording-") as name:
             scratch = Path(name)
             observer = _observer(scratch / "et.json")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.damage import damage_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
+from ..schemas.recover import damage_of
 from ..trace.columns import distinct
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.kinds import LINK_NAMES

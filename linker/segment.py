@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..schemas.kineto import KinetoTrace
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
+from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks
 from .calls import CpuCalls
 
@@ -16,8 +17,8 @@ __all__ = ["DEFAULT_ANNOTATION", "Iterations", "find_iterations"]
 
 DEFAULT_ANNOTATION = DATA_LOADER
 """What the original trace_link.py looks for by default."""
-_MAX_NAMES_TOLD = 8
-_NAME_TOLD = 60
+_MAX_NAMES = 8
+LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,14 @@ class Iterations:
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
-    """Find iterations: by the annotation asked for, else as `schemas.iterations` does.
+    """Find iterations: by the annotation asked for, else as `trace.steps` does.
 
     With an annotation that was asked for, as in the original, an iteration ends with the end of that annotation
     (any event whose name contains it); otherwise iterations run from start to start. An annotation that does not
-    occur is a note that names those that do, and the search goes on without it.
+    occur is a note that names those that do; it is then ignored.
     """
     events = kineto.events
-    annotations = calls.row[events.category[calls.row] == _code(events.categories, "user_annotation")]
+    annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]
     names = [events.names[code] for code in events.name[annotations].tolist()]
     notes: tuple[str, ...] = ()
@@ -63,8 +64,9 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
         marked = _containing(kineto, calls, annotation)
         if len(marked):
             return _ending_with(kineto, calls, marked, annotation)
-        told = ", ".join(repr(shortened(n)) for n, _ in Counter(map(family_of, names)).most_common(_MAX_NAMES_TOLD))
-        notes = (f"no event is named like {shortened(annotation)!r}; annotations in the trace: {told or 'none'}",)
+        most_common = [name for name, _ in Counter(map(family_of, names)).most_common(_MAX_NAMES)]
+        asked, *shown = (repr(shortened(name, LONGEST_NAME)) for name in (annotation, *most_common))
+        notes = (f"no event is named like {asked}; annotations in the trace: {', '.join(shown) or 'none'}",)
     last = int(calls.end.max(initial=0))
     found = find_marks(names, events.ts[annotations], events.end[annotations], calls.ts, last)
     rows = annotations[found.mark]
@@ -72,15 +74,9 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
     return Iterations(events.ts[rows], found.end, labels, rows, found.annotation, notes)
 
 
-def shortened(name: str) -> str:
-    """A name of any length for a sentence."""
-    return name if len(name) <= _NAME_TOLD else f"{name[: _NAME_TOLD - 1]}…"
-
-
 def _containing(kineto: KinetoTrace, calls: CpuCalls, part: str) -> IntColumn:
     events = kineto.events
-    codes = [code for code, name in enumerate(events.names) if part in name]
-    rows = calls.row[np.isin(events.name[calls.row], codes)]
+    rows = calls.row[matching(events.name[calls.row], events.names, lambda name: part in name)]
     return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
@@ -93,7 +89,3 @@ def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotati
     keep = end > start
     labels = [str(i) for i in range(int(keep.sum()))]
     return Iterations(start[keep], end[keep], labels, rows[:0], annotation)
-
-
-def _code(values: list[str], value: str) -> int:
-    return values.index(value) if value in values else -1

@@ -73,7 +73,7 @@ def tensors_of(et: ExecutionTrace, nodes: IntColumn) -> Tensors:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
-    its device are left out, `[,,,,,""]`. Whatever is no tensor is passed over, as is a number beyond all bounds.
+    its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
 
     Args:
         nodes: int64, positions in the `ExecutionTrace`.
@@ -122,7 +122,7 @@ def _values(et: ExecutionTrace, nodes: IntColumn) -> list[msgspec.Raw]:
 
 
 def _decoded(text: bytes | msgspec.Raw, kind: type[_S]) -> _S:
-    """A text as a struct; what is no such thing is one without values."""
+    """A text as a struct; anything else gives one without values."""
     try:
         return msgspec.json.decode(text, type=kind)
     except UNREADABLE:

@@ -21,7 +21,7 @@ _BUSY = 0.5
 def top_level_ops(linked: LinkedTrace) -> IntColumn:
     """Positions in `CpuCalls` of linked ops below no other linked op, by thread and start.
 
-    Annotations are no ops: those below a ProfilerStep are top-level.
+    Annotations are not ops: those below a ProfilerStep are top-level.
     """
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.printable import shortened
 from .calls import CpuCalls, EtCalls
 from .match.result import Match
-from .segment import Iterations, shortened
+from .segment import LONGEST_NAME, Iterations
 
 __all__ = ["describe_windows"]
 
@@ -49,7 +50,7 @@ def _range(seq: Any) -> list[int] | None:
 
 def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
     """Ordinals of the iterations linked: if every annotation that starts between the links is linked itself, theirs
-    (wherever in the iteration it stands), else those that calls fall into."""
+    (wherever in the iteration it is), else those that calls fall into."""
     if len(iterations.marker):
         inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
         if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():
@@ -71,14 +72,14 @@ def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[i
     if not covered or len(covered) == total:
         return []
     if len(covered) == 1:
-        label = shortened(iterations.label[covered[0]])
+        label = shortened(iterations.label[covered[0]], LONGEST_NAME)
         called = "" if label.isdecimal() else f", {label}"
         verb = "is" if sure else "is linked to"
         return [f"the ET {verb} iteration {covered[0]} of {total}, counted from 0{called}{numbers}"]
     steady = covered[-1] - covered[0] + 1 == len(covered)
-    told = f"{covered[0]} to {covered[-1]}" if steady else ", ".join(map(str, covered))
+    ordinals = f"{covered[0]} to {covered[-1]}" if steady else ", ".join(map(str, covered))
     verb = "covers" if sure else "is linked to"
-    return [f"the ET {verb} iterations {told} of {total}, counted from 0{numbers}"]
+    return [f"the ET {verb} iterations {ordinals} of {total}, counted from 0{numbers}"]
 
 
 def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None) -> list[str]:

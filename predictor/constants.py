@@ -26,7 +26,7 @@ class Constants:
 
     Attributes:
         launch_latency_ns: from the start of a launching call to the start of its work on an idle stream.
-        gap_ns: between two GPU events of a stream that stand in its queue.
+        gap_ns: between two GPU events that are queued on a stream.
         event_gap_ns: from the end of GPU work to the start of what waited for it on another stream.
         sync_return_ns: from the end of GPU work to the return of the call that waits for it, at most.
         queue_limit: launches that may be outstanding before a launching call blocks; None if no limit was seen.
@@ -53,7 +53,7 @@ class Constants:
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where nothing in it tells.
+    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where it has no such event.
 
     Launch latency: the median over events whose stream was idle at their launch, a stream's first event (for which
     modules are loaded) only if there are no others. Gap: over those that were launched while the one before ran.

@@ -62,7 +62,7 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Places:
-    """Where some edges of a graph stand.
+    """The places of some edges of a graph.
 
     Attributes:
         edges: int64, which edges: those that are timed, of the iterations asked for.

@@ -62,7 +62,7 @@ class Prediction:
         file: its name. engine: which one. iterations: how many of its iterations.
         baselines: names to ns: what one would say without an engine.
         rows: by operator, the longest measured first.
-        unknown: share of the timed edges of which nothing in the model tells; they count nothing (replay only).
+        unknown: share of the timed edges without an estimate in the model; they count as 0 (replay only).
         base: error of the replay of the measured times.
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
@@ -148,7 +148,7 @@ class _Job:
 
     @cached_property
     def priced(self) -> tuple[IntColumn, dict[int, str], float]:
-        """Lags from the model, of each timed edge by which model, and the share of edges that nothing tells of.
+        """Lags from the model, of each timed edge by which model, and the share of edges without an estimate.
 
         In order: the same place in the traces fitted on, the cost models (GPU events, own times of operators), the
         median of calls of that name.
@@ -284,8 +284,8 @@ def predict(
         force: predict changes even on a base that is off by over 5% (`BaseError`).
 
     Raises:
-        UsageError: unknown device or iterations, a batch size that cannot be told, or a change on a base that is off
-            by too much. ConvertError: no times in the document.
+        UsageError: unknown device or iterations, an ambiguous batch size, or a change on a base that is off by too
+            much. ConvertError: no times in the document.
     """
     whole = iterations is None and not pooled
     job = _Job(document, model, iterations, device, changed, batch, keep_outliers or whole)
@@ -311,7 +311,7 @@ def predict_ranks(
     When each rank begins is taken from the traces' clocks; nothing else of their times is.
 
     Raises:
-        UsageError: fewer than two ranks, an unknown device, a batch size that cannot be told, or a change on a base
+        UsageError: fewer than two ranks, an unknown device, an ambiguous batch size, or a change on a base
             that is off by too much (`force` as in `predict`). ConvertError: no times in a document.
     """
     jobs = [_Job(document, model, None, device, False, batch) for document in documents]

@@ -105,11 +105,11 @@ def measured_ns(document: Trace, chosen: Chosen) -> int:
 
 
 def _pooled(constants: Sequence[Constants]) -> LaunchConstants:
-    """Medians over the traces that tell them; the least queue limit seen."""
+    """Medians over the traces that have them; the least queue limit seen."""
 
     def middle(values: Sequence[int]) -> int:
-        told = [value for value in values if value > 0]
-        return int(np.median(told)) if told else 0
+        known = [value for value in values if value > 0]
+        return int(np.median(known)) if known else 0
 
     limits = [one.queue_limit for one in constants if one.queue_limit is not None]
     return LaunchConstants(

@@ -1,7 +1,7 @@
 """The replay graph of an ET+ document: points in time and the edges that hold them apart.
 
 Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
-that a replay is the longest path. Host threads are chains: between two neighbouring boundaries of calls lies host work
+that a replay is the longest path. Host threads are chains: between two neighbouring boundaries of calls is host work
 of the innermost call that is open there. GPU events follow their launch and what ran before them on their stream.
 """
 

@@ -174,7 +174,7 @@ def held_out_graph(
 
     An edge is the same if it leads to the same point (start, submission or end) of the same call: the same names from
     the thread down to it, and the same ordinal among such calls of its iteration. Where no other iteration has one,
-    the median of all edges of that kind to calls of that name stands in; where there is none either, nothing.
+    the median of all edges of that kind to calls of that name is used, and without one 0.
 
     A sum of medians is less than the median of sums, where times are skewed or written in whole µs (8% less on a real
     trace). So host work and the rest are both scaled by what the other iterations take, as a whole, over the sum of
@@ -241,7 +241,7 @@ def _codes(first: IntColumn, second: IntColumn) -> IntColumn:
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
-    """How many edges with the same key stand before each in its iteration; edges are in order of their targets."""
+    """How many edges with the same key precede each in its iteration; edges are in order of their targets."""
     order = np.lexsort((np.arange(len(key)), key, iteration))
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)

@@ -18,7 +18,7 @@ __all__ = ["Outlier", "find_outliers", "outlier_lines"]
 _DEVIATIONS = 3.5 * 1.4826
 """A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation."""
 _LONGER = 0.2
-"""What differs less from the median is no outlier, however alike the others are."""
+"""Smaller differences from the median are not outliers, however alike the others are."""
 _OTHER_WORK = 0.1
 """An iteration has another structure if the number of its calls differs by this share, name by name."""
 

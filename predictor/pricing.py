@@ -54,7 +54,7 @@ class Pricing:
         return [self.event(event).ns for event in range(len(self._tasks))]
 
     def event(self, event: int) -> Estimate:
-        """The time of a GPU event, 0 if nothing tells."""
+        """The time of a GPU event, 0 if no model serves it."""
         task = self._tasks[event]
         if self._to is None or self._to == task.device:
             return self._costs.predict(task) or _NOTHING

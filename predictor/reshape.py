@@ -101,17 +101,17 @@ def parse_change(text: str) -> BatchChange:
     return change
 
 
-def with_batch(document: Trace, change: BatchChange) -> Reshaped:
+def with_batch(trace: Trace, change: BatchChange) -> Reshaped:
     """Re-derive the shapes of a document's operators for another batch size.
 
     The batch is the first extent of the inputs of operators with weights that come from outside the trace; it is
     followed through all calls by the identity of tensors and by what the operators do. Equal numbers mean nothing.
 
     Raises:
-        UsageError: the batch size cannot be told.
+        UsageError: the recorded batch size is ambiguous.
     """
-    shapes, trace = shapes_of(document), document
-    seeds, was = _batch(document.file, shapes, change.was)
+    shapes = shapes_of(trace)
+    seeds, was = _batch(trace.file, shapes, change.was)
     extents = shapes.extents
     known = extents.solve(dict.fromkeys(seeds, change.to), [one.shape for one in shapes.sources])
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
@@ -126,7 +126,7 @@ def with_batch(document: Trace, change: BatchChange) -> Reshaped:
         codes[call] = code
     calls_there = replace(trace.calls, signature=codes)
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
-    listed = _underived(document, trace, unknown, first)
+    listed = _underived(trace, unknown, first)
     return Reshaped(_scaled(moved, trace), unknown, was, change.to, calls, int(changed), listed)
 
 
@@ -152,7 +152,7 @@ def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
     if was is None and (not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1])):
         found = ", ".join(str(size) for size, _ in ranked) or "none"
         raise UsageError(
-            f"{file}: the recorded batch size cannot be told (candidates: {found}); give it, such as --set batch=32:128"
+            f"{file}: cannot determine the recorded batch size (candidates: {found}); give it: --set batch=32:128"
         )
     if not uses:
         raise UsageError(f"{file}: no input has an extent of {was}; give the recorded batch size, or none to find it")
@@ -162,7 +162,7 @@ def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
 
 
 def _uses(shapes: Shapes, was: int | None) -> dict[int, set[_Use]]:
-    """Classes that may be the batch: extents of inputs that are no parameters; all of size `was`, if that is given."""
+    """Classes that may be the batch: extents of inputs that are not parameters; all of size `was`, if that is given."""
     extents, fixed = shapes.extents, shapes.extents.fixed()
     found = defaultdict[int, set[_Use]](set)
     for source in shapes.sources:
@@ -218,8 +218,8 @@ class _Signatures:
             return tensors, known and all(self._new[extent] == value[extent] for shape in defined for extent in shape)
         made = []
         for tensor, shape in zip(tensors, defined, strict=True):
-            told = (self._new[extent] for extent in shape)
-            sizes = tuple(old if one is None else one for one, old in zip(told, tensor.shape, strict=True))
+            new = (self._new[extent] for extent in shape)
+            sizes = tuple(old if one is None else one for one, old in zip(new, tensor.shape, strict=True))
             made.append(Tensor(sizes, tensor.dtype))
         return tuple(made), known
 
@@ -257,9 +257,7 @@ def _above(trace: Trace, call: CallIndex) -> CallIndex:
     return CallIndex(-1)
 
 
-def _underived(
-    document: Trace, trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]
-) -> tuple[Underived, ...]:
+def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]) -> tuple[Underived, ...]:
     """What is not known, by operator, with its share of the time."""
     calls, gpu = trace.calls, trace.gpu
     if len(gpu):
@@ -269,7 +267,7 @@ def _underived(
                 own[owner] += gpu.dur[event]
         whole = int(gpu.dur.sum())
     else:
-        own = np.where(calls.kind == OP, document.exclusive[calls.source], 0)
+        own = np.where(calls.kind == OP, trace.exclusive[calls.source], 0)
         whole = int(own.sum())
     count, begins, times = Counter[str](), Counter[str](), Counter[str]()
     for index in np.flatnonzero(unknown).tolist():

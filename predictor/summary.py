@@ -15,13 +15,13 @@ from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
 from ..trace.kinds import GPU
-from ..trace.printable import printable
+from ..trace.printable import printable, shortened
 from .base_error import BaseError, start_error_ns
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained
 
-__all__ = ["LaneTime", "Summary", "exposed_ns", "shortened", "summarize"]
+__all__ = ["LaneTime", "Summary", "exposed_ns", "summarize"]
 
 _TOP = 8
 
@@ -299,9 +299,3 @@ def _us(ns: float) -> str:
 
 def _number(ns: float) -> str:
     return f"{ns / 1000:,.1f}"
-
-
-def shortened(text: str, width: int) -> str:
-    """A name from a stranger's file, made fit for a terminal and cut to a width."""
-    text = printable(text)
-    return text if len(text) <= width else f"{text[: width - 1]}…"

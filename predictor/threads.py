@@ -98,7 +98,7 @@ def _boundaries(points: GraphEvents, order: IntColumn, first: npt.NDArray[np.boo
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
-    """Edges where a thread waited for another one; and the chains, in which these pauses are no host work any more.
+    """Edges where a thread waited for another one; and the chains, in which these pauses no longer count as host work.
 
     What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
     document, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains

@@ -31,7 +31,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     """The graph of one rank with an edge for each wait that its other edges, with fitted constants, do not explain.
 
     The edge leads from the point that lets the target come last, by the measured lag between them. Two lags that count
-    in full otherwise are held to their constants where such a wait is found: the launch latency of a stream's first
+    in full otherwise are limited to their constants where such a wait is found: the launch latency of a stream's first
     event, and the time of a synchronising call that found nothing pending. Waits for the launch queue are explained.
     """
     constants = fit_constants(graph)

@@ -31,7 +31,7 @@ SEND: Final = -1
 RECV: Final = -2
 
 Group = tuple[str, tuple[int, ...]]
-"""Name and ranks of a process group; no ranks where the traces do not tell them."""
+"""Name and ranks of a process group; no ranks where the traces do not record them."""
 WORLD: Final[Group] = ("", ())
 """All ranks of the job."""
 
@@ -58,11 +58,11 @@ def collective_type(comm: Comm, name: str) -> int | None:
     """What a communication is.
 
     Args:
-        comm: what the traces tell of it.
+        comm: what the traces record of it.
         name: of its kernel, or of its host node ("gloo:all_reduce").
 
     Returns:
-        a CollectiveCommType, SEND, RECV, or None where neither tells: RCCL's `ncclDevKernel_Generic` is all of them,
+        a CollectiveCommType, SEND, RECV, or None where it is unknown: RCCL's `ncclDevKernel_Generic` is all of them,
         and a kernel `SendRecv` without metadata can be an all-to-all as well as messages.
     """
     for text in (comm.collective or "", name):
@@ -93,7 +93,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
     """The process group of a communication.
 
     Args:
-        comm: what the traces tell of it.
+        comm: what the traces record of it.
         groups: name and ranks of the groups that `distributedInfo` lists.
         world: number of ranks of the job, None if unknown.
     """
@@ -105,7 +105,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """A communication of which the traces tell nothing else, with what its node's inputs tell.
+    """A communication without metadata, completed from its node's inputs.
 
     Args:
         values: inputs of the node.

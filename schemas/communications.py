@@ -106,7 +106,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn) -> Iterator[Comm]:
-    """What is known of communications, with what tensors tell where the trace has no metadata of one.
+    """Metadata of communications; where the trace has none, what follows from the tensors.
 
     Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call around it; of a GPU event
     those that another linker copied to it from its op, else the op's own.

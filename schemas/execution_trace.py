@@ -1,4 +1,4 @@
-"""PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and where the untouched text of each node lies.
+"""PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and the position of each node's text.
 
 Field positions by schema version follow what `torch.profiler.ExecutionTraceObserver` writes: version 1.0.1 has flat
 nodes, later ones have `ctrl_deps` and a list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
@@ -136,7 +136,7 @@ class ExecutionTrace:
         id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: int64; seq_id −1 and rf_id 0 mean "none".
         name: int32 code into `names`.
         names: distinct node names.
-        structural: True for the process and thread nodes, which are no calls.
+        structural: True for the process and thread nodes, which are not calls.
         losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
     """
 
@@ -181,14 +181,14 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
 
 
 def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
-    """The same of a file that is open."""
+    """Read an Execution Trace from an open file; see `read_execution_trace`."""
     return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
 
 
 def _read(document: Document) -> ExecutionTrace:
     array = None if document.lenient else locate(document.text, "nodes")
     if array is not None and "schema" in array.header:
-        with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser tells
+        with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser reports it
             flat = _is_flat(array.first)
             parts = list(document.parts(array, partial(_read_nodes, flat=flat)))
             texts = array.texts([span for part in parts for span in part.spans])

@@ -149,8 +149,8 @@ def opcodes() -> dict[str, int]:
 
 @cache
 def _listed() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(files(__package__).joinpath("opcodes.json").read_bytes())
-    return told
+    listed: dict[str, Any] = json.loads(files(__package__).joinpath("opcodes.json").read_bytes())
+    return listed
 
 
 def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...]) -> dict[str, Any]:
@@ -161,10 +161,10 @@ def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...])
     }  # fmt: skip
 
 
-def write_vocabulary(folder: Path, told: Mapping[str, Any]) -> None:
+def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
     """Write the vocabulary into a dataset's folder."""
     with open_output(folder / VOCABULARY) as out:
-        out.write(json.dumps(told, indent=1).encode() + b"\n")
+        out.write(json.dumps(vocabulary, indent=1).encode() + b"\n")
 
 
 def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:

@@ -40,17 +40,17 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
         traces: by rank, or whatever else distinguishes them.
 
     Returns:
-        of each such trace why it does not belong; and, where no majority tells which is the job, notes instead.
+        of each such trace why it does not belong; and, without a majority, notes instead.
     """
     found: dict[int, str] = {}
     notes: list[str] = []
     for key, what in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
-        values = {rank: _told(facts.info.get(key)) for rank, facts in traces.items()}
+        values = {rank: _comparable(facts.info.get(key)) for rank, facts in traces.items()}
         usual, often = Counter(values.values()).most_common(1)[0] if values else (None, 0)
         others = {rank: value for rank, value in values.items() if value != usual}
         if 2 * often <= len(values) and others:
-            told = ", ".join(sorted({_job(what, value) for value in values.values()}))
-            notes.append(f"the traces are of different jobs: {told}")
+            listed = ", ".join(sorted({_job(what, value) for value in values.values()}))
+            notes.append(f"the traces are of different jobs: {listed}")
             continue
         for rank, value in others.items():
             found.setdefault(rank, f"{traces[rank].file} is of {_job(what, value)}, the others of {_job(what, usual)}")
@@ -66,7 +66,7 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
     return found, notes
 
 
-def _told(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     return value if isinstance(value, (int, str)) else None
 
 

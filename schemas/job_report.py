@@ -168,7 +168,7 @@ class JobReport(msgspec.Struct, frozen=True):
     """All that is known of a job.
 
     Attributes:
-        world_size: number of ranks that the traces tell of, None if they do not.
+        world_size: number of ranks according to the traces, None if unknown.
         missing: ranks that should be there and have no files, as ranges ("4-7, 9").
         not_given: ranks of the world beyond the highest one given, in the same way.
         ranks: one entry a rank, in order.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, positions
+from ..trace.columns import IntColumn, matching, positions
 from ..trace.conventions import GPU_CATEGORIES
 from .kineto import KinetoTrace
 from .kineto_calls import CpuCalls, innermost_open
@@ -18,7 +18,7 @@ __all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
 LAUNCH_METHODS = ("correlation", "ac2g flow", "External id")
 
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-"""Wrappers that are no operators: their caller is the parent."""
+"""Wrappers, not operators: their caller is the parent."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _flow_starts(
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
     """For events whose correlation is the id of an ac2g flow: positions in `rows`, thread and time of its start."""
     events, flows = kineto.events, kineto.flows
-    ac2g = np.flatnonzero(flows.start & (flows.id > 0) & (flows.category == _code(events.categories, "ac2g")))
+    ac2g = np.flatnonzero(flows.start & (flows.id > 0) & matching(flows.category, events.categories, "ac2g".__eq__))
     at = positions(flows.id[ac2g], events.correlation[rows])
     hit = np.flatnonzero(wanted & (at >= 0))
     flow = ac2g[at[hit]]
@@ -105,10 +105,4 @@ def _launching_ops(
 
 
 def _pass_through(kineto: KinetoTrace, calls: CpuCalls) -> npt.NDArray[np.bool_]:
-    codes = [code for code, name in enumerate(kineto.events.names) if name in _PASS_THROUGH]
-    found: npt.NDArray[np.bool_] = np.isin(calls.name, codes)
-    return found
-
-
-def _code(values: list[str], value: str) -> int:
-    return values.index(value) if value in values else -1
+    return matching(calls.name, kineto.events.names, _PASS_THROUGH.__contains__)

@@ -16,7 +16,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 def available_memory() -> int:
     """Bytes that can be allocated without swapping: of the machine, the control group (containers) and the limits.
 
-    Where the system does not tell, this is half of the machine's memory; without that, unlimited.
+    Where the system does not report it, this is half of the machine's memory; without that, unlimited.
 
     Example:
         >>> available_memory() > 1 << 20

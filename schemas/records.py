@@ -2,7 +2,7 @@
 
 Both formats are an object with one huge array of objects. The array is cut where its writer put the separator
 between two records, which begins with "}" and ends with the first key of the next record, unescaped quotes and all;
-JSON escapes quotes inside strings, so the separator cannot lie in one. It could lie in a nested array of objects: a
+JSON escapes quotes inside strings, so the separator cannot occur in one. It could occur in a nested array of objects: a
 block that ends there does not decode, and the reader falls back on `parse_records`. Inside a block only the separator
 of a file that is indented is relied on, since nested objects are indented more, and only if it makes as many pieces as
 there are records; other blocks are parsed.
@@ -61,7 +61,7 @@ Block = tuple[int, int, memoryview]
 
 
 class Records(NamedTuple):
-    """Consecutive records of a document: their texts, braces included, and the spans where they lie in it."""
+    """Consecutive records of a document: their texts, braces included, and their spans."""
 
     texts: list[bytes]
     start: IntColumn
@@ -70,7 +70,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordArray:
-    """Where the records of a document lie.
+    """The positions of the records of a document.
 
     Attributes:
         text: the whole document.
@@ -162,7 +162,7 @@ class RecordTexts:
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        """How each of a block's records begins, and how it goes on up to the closing brace and the blank before it."""
+        """How each of a block's records begins, and its end: the closing brace and the blank before it."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         pieces = text.split(self._separator) if self._separator else []
@@ -192,7 +192,7 @@ class RecordTexts:
         return int(self.first[block + 1] - self.first[block])
 
     def _placed(self, block: int) -> _Placed:
-        """A block's text, and where its records lie in it."""
+        """A block's text, and the positions of its records."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         between = _places(text, self._separator)
@@ -226,7 +226,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 
 
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
-    """Where the records of an array are that is open at an offset: only blank and a comma stand between two of them."""
+    """Where the records of an array are that is open at an offset: only blanks and a comma are between two of them."""
     start = np.empty(len(records), np.int64)
     for i, record in enumerate(records):
         start[i] = at = text.find(record, at)
@@ -248,7 +248,7 @@ def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
 
 
 def locate(text: Text, key: str) -> RecordArray | None:
-    """Find the array of records under a top-level key; None if a parser is needed to tell.
+    """Find the array of records under a top-level key; None if only a parser can find it.
 
     Args:
         text: a JSON document.
@@ -282,7 +282,7 @@ def locate(text: Text, key: str) -> RecordArray | None:
 
 
 def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
-    """The document up to the array, and the array's `opening`; −1 if there is none that can be told."""
+    """The document up to the array, and the array's `opening`; −1 if none is found."""
     for size in _growing(len(text)):
         head = text[:size]
         with contextlib.suppress(msgspec.ValidationError):
@@ -292,7 +292,7 @@ def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
 
 
 def _separator(text: Text, opener: bytes, begin: int, end: int) -> bytes:
-    """The first of what stands between two records."""
+    """The first separator between two records."""
     between = re.compile(rb"[ \t\r\n]{0,64}\}\s*,\s*" + re.escape(opener))
     for size in _growing(end - begin):
         if found := between.search(text[begin : begin + size]):

@@ -14,7 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import PurePath
 from types import MappingProxyType
+from typing import Protocol
 
 import msgspec
 import orjson
@@ -24,7 +26,7 @@ from .layout import EVENT, FREE, MAX_KEY, NODE
 from .records import opening
 from .repair import Flaw, is_valid, repair
 
-__all__ = ["LOSS_KINDS", "Loss", "Recovered", "recover"]
+__all__ = ["LOSS_KINDS", "Loss", "Recovered", "damage_of", "recover"]
 
 LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "unescaped_quote": "a quote inside a string, now escaped",
@@ -43,7 +45,6 @@ LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "truncated": "the file is cut off; an unknown number of records is missing",
 })  # fmt: skip
 """Every kind of `Loss` with its meaning. The last four lose data; the others change the text, and no record is lost."""
-_LOSING = frozenset({"trailing_data", "header", "dropped_record", "truncated"})
 
 _LAYOUTS = {"nodes": NODE, "traceEvents": EVENT}
 _BLOCK = 1 << 20
@@ -82,11 +83,6 @@ class Loss:
         shown = f": {self.example!r}" if self.example else ""
         return f"{self.count} × {self.kind} ({LOSS_KINDS[self.kind]}){where}{shown}"
 
-    @property
-    def loses_data(self) -> bool:
-        """Whether something is missing now, as opposed to repaired."""
-        return self.kind in _LOSING
-
 
 @dataclass(frozen=True)
 class Recovered:
@@ -101,10 +97,28 @@ class Recovered:
     data: bytes
     losses: tuple[Loss, ...]
 
+
+class _Read(Protocol):
+    """What readers return."""
+
     @property
-    def lost_records(self) -> int:
-        """How many records are known to be lost; a cut file lacks an unknown number of others."""
-        return sum(loss.count for loss in self.losses if loss.kind == "dropped_record")
+    def file(self) -> str: ...
+    @property
+    def losses(self) -> tuple[Loss, ...]: ...
+
+
+def damage_of(*traces: _Read) -> tuple[str, ...]:
+    """What readers had to repair or lost, in sentences that name the file (without folders); () for sound files.
+
+    ET+ files carry them on in `etplus.damage`, so that whoever reads one knows as well.
+
+    Example:
+        >>> from etplus.schemas.kineto import read_kineto
+        >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}'
+        >>> damage_of(read_kineto(b'{"schemaVersion": 1, "traceEvents": [' + event))
+        ('<bytes> is broken: ...the file is cut off...',)
+    """
+    return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
@@ -214,7 +228,7 @@ class _Salvage:
 
     def _learn_layout(self, opening: int) -> None:
         """Find out how records begin: with one of their keys, after the white space that most of them have there."""
-        # an object after a colon is a value; one that goes on with a "type" is an attribute of a node
+        # an object after a colon is a value; one that continues with a "type" is an attribute of a node
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
@@ -222,7 +236,7 @@ class _Salvage:
             if not spaces:
                 continue
             space = Counter(spaces).most_common(1)[0][0]
-            # without a line break it takes a comma or bracket to tell a record from JSON in an unescaped string
+            # without a line break it takes a comma or bracket to distinguish a record from JSON in an unescaped string
             before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
@@ -316,7 +330,7 @@ class _Salvage:
         return after
 
     def _skip_garbage(self, at: int, comma: bool) -> int | None:
-        """Go from what is no record to the next one; None if the array is over."""
+        """Skip to the next record; None at the end of the array."""
         after = self._next_start(at)
         if after is None:
             closer = self._closing_bracket(at)
@@ -334,7 +348,7 @@ class _Salvage:
         """How many records were lost in a stretch of text between records; logs it as garbage if none was."""
         text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
         try:
-            return len(orjson.loads(b"[" + text + b"]"))  # values that are no objects
+            return len(orjson.loads(b"[" + text + b"]"))  # values other than objects
         except orjson.JSONDecodeError:
             if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(text):
                 return 1

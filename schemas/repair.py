@@ -1,4 +1,4 @@
-"""One broken JSON object made valid: the layout that the trace writers keep tells where a broken string ends.
+"""One broken JSON object made valid: the end of a broken string follows from the layout of the trace writers.
 
 PyTorch's Execution Trace writer and Kineto put names into their JSON without escaping them. A quote then ends a
 string only if what follows can follow a string there: a comma and a key that records of this kind have, or the
@@ -45,7 +45,7 @@ _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
 class Flaw(NamedTuple):
-    """Something repaired: its kind (see `recover.LOSS_KINDS`), where it lies, and what stood there."""
+    """Something repaired: its kind (see `recover.LOSS_KINDS`), its position, and the original text."""
 
     kind: str
     offset: int
@@ -71,14 +71,14 @@ def is_valid(text: bytes) -> bool:
     """Whether a text is one object, or several with commas between, in JSON that all strict decoders take."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # refuses what is no object, and depths that orjson takes
+        _skim(b"[" + text + b"]")  # refuses anything but an object, and depths that orjson takes
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
 
 def repair(data: bytes, start: int, limit: int, layout: Layout) -> Repaired | None:
-    """Make the object at `start` valid; None if it is not whole or cannot be told apart from what follows.
+    """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows.
 
     Args:
         data: the broken text.
@@ -170,7 +170,7 @@ class _Scan:
                 self._item(char)
 
     def is_plausible(self, text: bytes) -> bool:
-        """Whether the object has what it needs, and no key of its own lies inside one of its strings."""
+        """Whether the object has what it needs, and none of its own keys is inside one of its strings."""
         record = orjson.loads(text)
         swallowed = (key for suspect in self._suspects for key in self.layout.swallowed.findall(suspect))
         return self.layout.is_whole(record) and all(key.decode() in record for key in swallowed)

@@ -20,7 +20,7 @@ from .text import Text
 __all__ = ["MASK", "Masker", "mask", "mask_members", "warn_of_masks"]
 
 MASK = b"***"
-"""What stands in place of a value. It says nothing: two masked values need not have been equal."""
+"""What replaces a value. Two masked values need not have been equal."""
 
 _LOG = logging.getLogger("etplus")
 

@@ -60,7 +60,7 @@ class FileText:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_into(self, target: memoryview, begin: int) -> None:
-        """Fill a buffer with what lies from an offset on."""
+        """Fill a buffer with the text from an offset on."""
         at = 0
         while at < len(target):
             at += self._advanced(os.preadv(self._file, [target[at:]], begin + at))
@@ -85,7 +85,7 @@ Text = bytes | FileText
 
 
 def copy_into(target: memoryview, text: Text, begin: int) -> None:
-    """Fill a buffer with what lies from an offset on."""
+    """Fill a buffer with the text from an offset on."""
     if isinstance(text, bytes):
         target[:] = memoryview(text)[begin : begin + len(target)]
     else:

@@ -157,7 +157,7 @@ def protect(source: StrPath | int) -> None:
 
 
 def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
-    """Refuse at once, before anything is read, what `open_output` would refuse at the end; None stands for no file.
+    """Refuse at once, before anything is read, what `open_output` would refuse at the end; None means no file.
 
     Raises:
         UsageError: see `Transaction.claim`; or two of the outputs are the same file.

@@ -1,4 +1,4 @@
-"""Where a call stands: below which modules and annotations, and in which topmost operator."""
+"""The call tree: under which modules and annotations a call is, and in which topmost operator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CallTree:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Paths of modules and annotations as a tree, and where each call stands.
+    """Paths of modules and annotations as a tree, and the place of each call.
 
     An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
     topmost one that it runs in. A named region (`## … ##`, `nn.Module: …`) inside an operator begins anew; any other
@@ -130,7 +130,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
     """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts.
 
     That is the nearest j before i with end[j] > ts[i], found for all i at once by pointer jumping: if j is closed
-    at ts[i], so is whatever was closed at ts[j], and i goes on with j's own candidate. O(n log n).
+    at ts[i], so is whatever was closed at ts[j], and j's own candidate is next. O(n log n).
 
     Returns:
         int64 positions, −1 for none.

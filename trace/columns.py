@@ -96,7 +96,7 @@ def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
-    """An int64 column; whatever is no integer of 64 bits, however it is written, becomes `missing`."""
+    """An int64 column; values other than 64-bit integers become `missing`."""
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             return np.fromiter(values, np.int64, len(values))

@@ -54,7 +54,7 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
 
 
 class Comm(msgspec.Struct, gc=False, frozen=True):
-    """What a communication kernel communicates; None where neither trace tells."""
+    """What a communication kernel communicates; None where neither trace records it."""
 
     collective: str | None = None
     dtype: str | None = None
@@ -83,7 +83,7 @@ def is_comm_kernel(name: str) -> bool:
 
 
 def kernel_comm(args: bytes) -> dict[str, Any]:
-    """The fields of `comm` that a kernel's `args` tell, None for the others."""
+    """The fields of `comm` that a kernel's `args` have, None for the others."""
     given: dict[str, Any] = msgspec.json.decode(args) or {}
     comm: dict[str, Any] = {}
     for field, (name, kind) in _KERNEL_ARGS.items():
@@ -105,7 +105,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def collective_of(kernel: str) -> str | None:
-    """The collective that a communication kernel's name tells, None if it does not.
+    """The collective in a communication kernel's name, None if the name has none.
 
     Example:
         >>> collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL")
@@ -115,7 +115,7 @@ def collective_of(kernel: str) -> str | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """The `bytes` of a copy or memset, −1 if its args do not tell."""
+    """The `bytes` of a copy or memset, −1 if its args do not have it."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:
@@ -126,9 +126,9 @@ def size_of_copy(args: bytes) -> int:
 def comm_of(args: bytes, kernel: str) -> Comm:
     """What a communication kernel communicates, from its `args` and, for the collective, its name."""
     try:
-        told = kernel_comm(args)
+        known = kernel_comm(args)
     except UNREADABLE:
-        told = {}
-    size, elements = itemsize(told.get("dtype")), told.get("in_nelems") or told.get("out_nelems")
-    told["collective"] = told.get("collective") or collective_of(kernel)
-    return Comm(**told, bytes=size * elements if size and elements is not None else None)
+        known = {}
+    size, elements = itemsize(known.get("dtype")), known.get("in_nelems") or known.get("out_nelems")
+    known["collective"] = known.get("collective") or collective_of(kernel)
+    return Comm(**known, bytes=size * elements if size and elements is not None else None)

@@ -32,7 +32,7 @@ MAX_RANKS = 2**31
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 """The annotation that `torch.profiler` puts around each step."""
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
-"""Names of an ET's process and thread nodes, which are no calls."""
+"""Names of an ET's process and thread nodes, which are not calls."""
 CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})
 """Categories of the calls that the ET has as nodes."""
 KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
@@ -43,7 +43,7 @@ GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
 """Categories of work on a device.
 
 Of Kineto's activity types (libkineto/include/ActivityType.h) those that PyTorch assigns to a device
-(`deviceTypeFromActivity` in torch/csrc/profiler/kineto_shim.cpp), without those that are no work of their own:
+(`deviceTypeFromActivity` in torch/csrc/profiler/kineto_shim.cpp), without those that do no work themselves:
 annotations, synchronisation, profiler ranges, and MTIA's counters and insights.
 """
 PYTHON_CATEGORY = "python_function"

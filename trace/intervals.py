@@ -55,7 +55,7 @@ def union(start: IntColumn, end: IntColumn) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """What lies in both."""
+    """The time that both cover."""
     edges = np.concatenate([one.start, other.start, one.end, other.end])
     step = np.repeat([1, -1], [len(one.start) + len(other.start), len(one.end) + len(other.end)])
     order = np.lexsort((step, edges))  # of equal times the ends first: touching is not overlapping

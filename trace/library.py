@@ -29,7 +29,7 @@ class Library:
         """Where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
 
         Args:
-            by_shape: tell operators with different shapes apart.
+            by_shape: separate rows for operators with different shapes.
             batch_size: samples an iteration, for the throughput.
             options: others of `etplus.analysis.summary.analyse`.
 

@@ -73,7 +73,7 @@ class LinkReport:
     Attributes:
         et, kineto: what each file holds (counts by kind, window, pid, schema).
         ops: how many ET ops there are, and how many are certain, equivalent, unlinked by reason.
-        method: the matching method whose links stand; considered: what each method found, in words.
+        method: the matching method whose links are used; considered: what each method found, in words.
         windows: iterations and sequence numbers of both files.
         gpu: per category, attached by method and unattached by reason; and coverage of GPU time.
         dependencies: edges by kind, those that the measured order contradicts, inferred ones, unresolved records.

@@ -24,7 +24,7 @@ _OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
 
 @dataclass(frozen=True)
 class Calls:
-    """CPU calls with a known time. A parent stands before its children.
+    """CPU calls with a known time. Parents precede their children.
 
     Attributes:
         name: int32 code into `Trace.names`.
@@ -88,7 +88,7 @@ class GpuEvents:
         reason: int8, why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 where one is.
         bytes: int64, size of a copy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
-        source: int64, as in `Calls`; −1 for an event that is no row of the `Trace`.
+        source: int64, as in `Calls`; −1 for an event without a row.
     """
 
     name: Column[GpuIndex, np.int32]

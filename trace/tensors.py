@@ -20,7 +20,7 @@ from .errors import UNREADABLE
 __all__ = ["Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "total_bytes"]
 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
-"""In the ET's type of an argument: a tensor, with the type of its elements, or something else that is no list."""
+"""In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
 _NO_TENSOR = "nullptr"
 _NOTHING = b"[]"
 """Shapes of a node made of a CPU op whose inputs Kineto did not record."""
@@ -56,7 +56,7 @@ _decode = msgspec.json.decode
 
 
 class Tensor(NamedTuple):
-    """Shape, and torch's name of the element type ("bfloat16"), "" where Kineto does not tell (lists of tensors)."""
+    """Shape, and torch's name of the element type ("bfloat16"), "" where it is not recorded (lists in Kineto)."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -85,7 +85,7 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    """One argument: its tensors (one, those of a list, or none) and, of what is no tensor, the value if recorded."""
+    """One argument: its tensors (one, those of a list, or none); of other values the value, if recorded."""
 
     tensors: tuple[Tensor, ...] = ()
     value: Any = None
@@ -228,7 +228,7 @@ def _signature(key: _Key) -> Signature:
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
-    dtypes = _ELEMENT.findall(kind)  # "" for what is no tensor, which has a place among the shapes, too
+    dtypes = _ELEMENT.findall(kind)  # "" for other values, which have a place among the shapes, too
     tensors = [bool(dtype) and not dtype.startswith(_NO_TENSOR) for dtype in dtypes]
     if not any(tensors):
         return Argument((), None if value == "" else value)  # "" is what Kineto has for a number that it left out

@@ -35,7 +35,7 @@ from .views import DeviceEvents, Ops
 __all__ = ["Record", "RecordStore", "Trace"]
 
 Record = dict[str, msgspec.Raw]
-"""A node as it stands in the file, its values undecoded."""
+"""A node as in the file, its values undecoded."""
 
 
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
@@ -70,7 +70,7 @@ class Trace(Library):
         flat: layout of schema 1.0.1 (`parent`, other fields in the node), not `ctrl_deps` and `attrs`.
         texts: the undecoded record of each row.
         kind: int8, CPU, GPU or RUNTIME.
-        structural: bool, the process and thread nodes, which are no calls.
+        structural: bool, the process and thread nodes, which are not calls.
         id: int64, unique. parent: int64, the caller's id as the file has it, −1 for none.
         parent_row: int64, row of the caller, −1 if there is none in the file (or a node calls itself).
         name: int32 code into `names`. category: int32 code into `categories`; "" for what is no GPU event.
@@ -427,17 +427,17 @@ class Trace(Library):
 
     @property
     def rank(self) -> int | None:
-        """The rank that Kineto's `distributedInfo` tells, None if it does not."""
+        """The rank in Kineto's `distributedInfo`, None if it has none."""
         return self._distributed("rank")
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks of the job that Kineto's `distributedInfo` tells, None if it does not."""
+        """The number of ranks of the job in Kineto's `distributedInfo`, None if it has none."""
         return self._distributed("world_size")
 
     @property
     def base_time_ns(self) -> int:
-        """What is added to `ts` for wall-clock ns, by the job's clock where `clock_offset_ns` tells how it differs.
+        """What is added to `ts` for wall-clock ns, by the job's clock where `clock_offset_ns` is given.
 
         0 where `ts` is wall-clock itself or nothing is known.
         """
@@ -456,7 +456,7 @@ class Trace(Library):
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
 
     def with_clock_offset(self, offset_ns: int) -> Trace:
-        """The document with its rank's clock told to be so much ahead of the job's, unless its file tells that."""
+        """The trace with the offset of its rank's clock from the job's, unless its file already has one."""
         kineto = self.summary.get("kineto")
         if not isinstance(kineto, dict) or "clock_offset_ns" in kineto:
             return self

@@ -15,6 +15,7 @@ from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES
+from .printable import shortened
 from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
 
 _SHOWN = 8
+_NAME_WIDTH = 60
 Index = TypeVar("Index", CallIndex, GpuIndex)
 _KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}
 
@@ -140,7 +142,7 @@ class Op(View[CallIndex]):
 
     def __repr__(self) -> str:
         shapes = f" {list(map(list, self.shapes))}" if self.shapes else ""
-        return f"<{self.kind} {self.name}{shapes} {self.duration_ns / 1000:,.1f} µs>"
+        return f"<{self.kind} {shortened(self.name, _NAME_WIDTH)}{shapes} {self.duration_ns / 1000:,.1f} µs>"
 
 
 class DeviceEvent(View[GpuIndex]):
@@ -194,8 +196,7 @@ class DeviceEvent(View[GpuIndex]):
         return self.trace.gpu.comm.get(self.index)
 
     def __repr__(self) -> str:
-        name = self.name if len(self.name) <= 60 else self.name[:59] + "…"
-        return f"<{self.category} {name} {self.duration_ns / 1000:,.1f} µs>"
+        return f"<{self.category} {shortened(self.name, _NAME_WIDTH)} {self.duration_ns / 1000:,.1f} µs>"
 
 
 Row = TypeVar("Row", bound=View[Any])

@@ -20,13 +20,13 @@ __all__ = ["Alignment", "align_at_anchors", "align_from", "occurrences", "unique
 
 _MAX_OCCURRENCES = 4096
 _SPARE = 8
-"""By how many calls what stands before the first or after the last anchor may be displaced, if nothing is missing."""
+"""By how many calls those before the first or after the last anchor may be displaced, if nothing is missing."""
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where each call of the pattern stands in the text.
+    """The position in the text of each call of the pattern.
 
     Attributes:
         at: int64, position in the text for each call of the pattern, −1 for none; ascending where it is not −1.
@@ -167,11 +167,11 @@ def _fits(pattern: Calls, text: Calls) -> npt.NDArray[np.bool_]:
 
 
 def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
-    """Calls that, by their names and numbers, could as well stand elsewhere between the anchors beside them.
+    """Calls that, by their names and numbers, could as well be elsewhere between the neighbouring anchors.
 
     Between two anchors, what is matched is embedded as far left and as far right as it fits, in the text and the other
     way round in the pattern: what has only one place is sure. Runs without a gap need no look. Before the first and
-    after the last anchor the text goes on; there a call may be displaced by a few more than are known to be missing.
+    after the last anchor the text continues; there a call may be displaced by a few more than are known to be missing.
     """
     unsure = np.zeros(len(pattern), np.bool_)
     steady = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
@@ -204,7 +204,7 @@ def _mark_unnumbered(
     pattern: Calls, text: Calls, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
     theirs: tuple[int, int],
 ) -> None:  # fmt: skip
-    """Where both sides have calls left over, the two may be parts of different iterations: only numbers tell."""
+    """Where both sides have calls left over, the two may be of different iterations: only sequence numbers decide."""
     mine = np.arange(*ours)
     placed = mine[at[mine] >= 0]
     if len(placed) == theirs[1] - theirs[0] or not np.any((at[mine] < 0) & (pattern.name[mine] >= 0)):
@@ -232,7 +232,7 @@ def _members(calls: Calls, positions: IntColumn) -> list[tuple[int, int]]:
 
 
 def _leftmost(members: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[int]:
-    """Where each member stands if all are embedded in order and as early as possible; they are known to fit."""
+    """The position of each member if all are embedded in order and as early as possible; they are known to fit."""
     result, k = [], 0
     for name, seq in members:
         while k < len(other) - 1 and not (name == other[k][0] and (seq == other[k][1] or seq < 0 or other[k][1] < 0)):

@@ -12,7 +12,7 @@ __all__ = ["match_sequence"]
 
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread where its (name, sequence number) pairs lie in a Kineto thread; threads without stay out."""
+    """Place each ET thread where its (name, sequence number) pairs occur in a Kineto thread; others are left out."""
     found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")

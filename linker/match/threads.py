@@ -167,7 +167,7 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) -> bool:
     """Whether another ET thread runs the same program and has no Kineto thread by its own numbers: numbers are
     counted per thread, so that it could be the one profiled. A Kineto thread used up whole by most of the ET thread
-    tells them apart, unless the other one had to take a place against its numbers."""
+    distinguishes them, unless the other one had to take a place against its numbers."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
     names = nodes.name[ours[t]]
@@ -183,7 +183,7 @@ def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) ->
 
 
 def _violations(nodes: EtCalls, calls: CpuCalls, state: _State, mine: IntColumn, candidate: _Candidate) -> int:
-    """How many calls of a candidate lie outside the times of their neighbours, in call order over all threads, that
+    """How many calls of a candidate are outside the times of their neighbours, in call order over all threads, that
     other threads have linked already."""
     linked = np.flatnonzero(state.call >= 0)
     at = mine[candidate.call >= 0]

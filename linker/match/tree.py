@@ -89,7 +89,7 @@ def _forests(
             children.setdefault(p, []).append(i)
         shape: dict[int, int] = {}
         size: dict[int, int] = {}
-        for i in members[::-1].tolist():  # a caller stands before what it calls
+        for i in members[::-1].tolist():  # callers precede callees
             below = children.get(i, [])
             shape[i] = shapes.setdefault((names[i], tuple(shape[c] for c in below)), len(shapes))
             size[i] = 1 + sum(size[c] for c in below)

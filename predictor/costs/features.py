@@ -1,4 +1,4 @@
-"""Numbers that tell tasks apart, and how alike two tasks are."""
+"""Numbers that describe tasks, and distances between tasks."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ class GemmTable:
 
     A size that is measured keeps its time. Else every extent that the table does not have is bracketed by its
     neighbours there, and the 2^d corners give multiply-adds and bytes per time; the time is the longer of the two that
-    these rates mean. Outside the table nothing is extrapolated: the rates of its nearest corner stand.
+    these rates mean. Outside the table nothing is extrapolated: the rates of its nearest corner apply.
 
     `weights="legacy"` does what the code of the reference model does (Lin et al. 2022, the earliest notebook in their
     repository). The lower neighbour gets (x − low)/(high − low), so that the farther corner counts more, and a corner's
-    weight is the mean over the extents, not the product. Above the table the device's peaks stand at infinity and get
+    weight is the mean over the extents, not the product. Above the table the device's peaks are at infinity and get
     half the weight; below it, rates are 0 at 0.
 
     Args:
@@ -114,7 +114,7 @@ def _multiply_adds(size: Size) -> int:
 
 
 def _ends(axis: Sequence[int], x: int) -> list[_End]:
-    """Neighbours of an extent in the table and their shares; one where it is there or lies outside."""
+    """Neighbours of an extent in the table and their shares; one where it is in the table or outside."""
     after = bisect_right(axis, x)
     if after == 0 or after == len(axis) or axis[after - 1] == x:
         return [(axis[max(after - 1, 0)], 1.0)]

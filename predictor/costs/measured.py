@@ -65,7 +65,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
         at = devices.get(int(gpu.device[event])) if device is None else device
         copy = category.startswith("gpu_mem")
         size, main = int(work.bytes[event]), int(work.flops[event]) >= 0 or int(work.bytes[event]) >= 0
-        told = caller.bytes if size < 0 else size
+        moved = caller.bytes if size < 0 else size
         properties = trace.properties.get(int(gpu.device[event])) or {}
         tasks.append(
             Task(
@@ -74,7 +74,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 (caller.signature.outputs or ()) if caller.signature else (),
                 None if copy else (int(work.flops[event]) if work.flops[event] >= 0 else caller.flops),
                 comm.bytes if comm is not None else (int(gpu.bytes[event]) if gpu.bytes[event] >= 0 else None)
-                if copy else told,
+                if copy else moved,
                 work.dtypes[work.dtype[event]], main, int(place[event]),
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
@@ -88,7 +88,7 @@ def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
     """A task for the own time of some operators (positions in `Trace.calls`).
 
     Args:
-        name: tells CPUs, and their settings, apart.
+        name: distinguishes CPUs and their settings.
     """
     callers = _Callers(trace)
     tasks = []

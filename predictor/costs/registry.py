@@ -72,7 +72,7 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
 ORDER = ("measured", "close", "similar", "roofline", "mean")
 """Models asked for a GPU event, the first that serves it answers."""
 CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
-"""The same for a CPU operator, whose time follows its sizes more closely: the nearest one is not taken as it is."""
+"""The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 
 
 def fit_model(name: str, measured: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:

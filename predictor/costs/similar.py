@@ -77,7 +77,7 @@ class Similar:
         return self.predict_all([task])[0]
 
     def predict_all(self, tasks: Sequence[Task]) -> list[Estimate | None]:
-        """The same of many at once."""
+        """As `predict`, for many tasks at once."""
         by_group: dict[str, list[int]] = {}
         for i, task in enumerate(tasks):
             by_group.setdefault(self._group(task), []).append(i)

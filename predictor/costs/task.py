@@ -50,7 +50,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         place: number of the event among the operator's own.
         collective: of a communication kernel, "" for others. group_size: its ranks.
         bag: sizes of a batched embedding lookup.
-        device: name of the device, of its record where there is one; of a CPU whatever tells it apart.
+        device: name of the device, of its record where there is one; of a CPU an identifier.
     """
 
     op: str
@@ -83,7 +83,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        """Operator, collective or category, whichever tells most."""
+        """Operator, collective or category, whichever says most."""
         return self.collective or (self.category if self.category.startswith("gpu_mem") else self.op or self.category)
 
 

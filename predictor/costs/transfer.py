@@ -64,7 +64,7 @@ def fit_curve(sizes: Sequence[float], ns: Sequence[float]) -> SizeCurve:
     """Fit a curve: the overhead is the least time, and the bandwidths follow a logistic function of the size.
 
     The slope and centre are chosen from a grid, height and base by least squares of log bandwidth, with the weight of
-    every size the same. Beyond the sizes that were measured the ends stand.
+    every size the same. Beyond the measured sizes the values at the ends apply.
 
     Args:
         sizes: bytes, positive. ns: times, positive.
@@ -99,7 +99,7 @@ class Transfers:
 
     @staticmethod
     def key(task: Task) -> str | None:
-        """Which curve serves a task, None for work that is no transfer of a known size."""
+        """Which curve serves a task, None for anything but a transfer of known size."""
         if task.bytes is None or task.bytes <= 0:
             return None
         if task.collective:

@@ -27,7 +27,7 @@ class Batch:
     """Runs as one graph of n nodes in g graphs.
 
     Attributes:
-        feat: (n, INPUTS), scaled. opcode: (n). graph: (n), which graph a node is in; nodes of a graph stand together
+        feat: (n, INPUTS), scaled. opcode: (n). graph: (n), which graph a node is in; nodes of a graph are adjacent
             in topological order. edges: (m, 2), rows [consumer, producer].
         node_log: (n), log of own times in ns, NaN where unknown. graph_log: (g), log of the times of the graphs.
     """

@@ -1,4 +1,4 @@
-"""Training a network on a dataset, with early stopping and a checkpoint from which it goes on."""
+"""Training a network on a dataset, with early stopping and a checkpoint from which it resumes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def train(
     seed: int = 0,
     checkpoint: Path | None = None,
     resume: bool = False,
-    told: Callable[[int, float], None] | None = None,
+    report: Callable[[int, float], None] | None = None,
 ) -> Trained:
     """Train on graphs, stop when the validation set has not improved for 25 epochs, keep the best.
 
@@ -70,7 +70,7 @@ def train(
     Args:
         epochs: at most; by default EPOCHS.
         checkpoint: file that holds the state of the training every tenth epoch. resume: go on from it.
-        told: called with each epoch and its validation error.
+        report: called with each epoch and its validation error.
 
     Raises:
         UsageError: no graphs, an unknown kind, or nothing to go on from.
@@ -98,8 +98,8 @@ def train(
             _descend(state, batch_of(chosen, state.centre, state.scale))
         state.epoch += 1
         state.judge(_error(state.net, held))
-        if told is not None:
-            told(state.epoch, state.last)
+        if report is not None:
+            report(state.epoch, state.last)
         if checkpoint is not None and (state.epoch % _CHECKPOINT_EVERY == 0 or state.epoch == epochs):
             with transaction(nested=True):  # in place at once, for --resume
                 state.save(checkpoint)
@@ -145,14 +145,14 @@ class _State:
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         for i, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in moments.items()}
-        told = {"epoch": self.epoch, "best_epoch": self.best_epoch, "best_error": self.best_error}
-        _write(path, tensors, self.net, told)
+        meta = {"epoch": self.epoch, "best_epoch": self.best_epoch, "best_error": self.best_error}
+        _write(path, tensors, self.net, meta)
 
     def restore(self, path: Path) -> None:
         """Read a checkpoint of the same kind of network."""
-        tensors, told = _read(path)
-        if (told["kind"], told["hidden"]) != (self.net.kind, self.net.hidden):
-            raise UsageError(f"{path}: is of {told['kind']} with {told['hidden']} hidden; give the same options")
+        tensors, meta = _read(path)
+        if (meta["kind"], meta["hidden"]) != (self.net.kind, self.net.hidden):
+            raise UsageError(f"{path}: is of {meta['kind']} with {meta['hidden']} hidden; give the same options")
         self.net.load_state_dict(_part(tensors, "net."))
         self.best = _part(tensors, "best.")
         whole = self.optimizer.state_dict()
@@ -161,7 +161,7 @@ class _State:
             i, _, moment = name.partition(".")
             moments.setdefault(int(i), {})[moment] = value
         self.optimizer.load_state_dict({**whole, "state": moments})
-        self.epoch, self.best_epoch, self.best_error = told["epoch"], told["best_epoch"], told["best_error"]
+        self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
 
 
 def _batches(of: Sequence[Run], centre: Tensor, scale: Tensor) -> list[Batch]:
@@ -195,23 +195,23 @@ def read_trained(path: str | os.PathLike[str]) -> Trained:
     Raises:
         TraceFormatError: no such file, or another one.
     """
-    tensors, told = _read(path)
+    tensors, meta = _read(path)
     try:
-        net = GraphNet(told["kind"], told["hidden"])
+        net = GraphNet(meta["kind"], meta["hidden"])
         net.load_state_dict(_part(tensors, "net."))
         centre, scale = tensors["centre"], tensors["scale"]
         if centre.shape != (INPUTS,) or scale.shape != (INPUTS,):
             raise ValueError(f"scaling of {tuple(centre.shape)} features")
-        return Trained(net, centre, scale, float(told["valid"]), int(told["epochs"]))
+        return Trained(net, centre, scale, float(meta["valid"]), int(meta["epochs"]))
     except (KeyError, RuntimeError, ValueError, TypeError) as error:
         text = str(error).splitlines()[0]
         raise TraceFormatError(str(path), "", f"no network ({text})", "make it with `etplus train`") from None
 
 
-def _write(path: str | os.PathLike[str], tensors: dict[str, Tensor], net: GraphNet, told: dict[str, Any]) -> None:
-    told = {"version": _VERSION, "kind": net.kind, "hidden": net.hidden, **told}
+def _write(path: str | os.PathLike[str], tensors: dict[str, Tensor], net: GraphNet, meta: dict[str, Any]) -> None:
+    meta = {"version": _VERSION, "kind": net.kind, "hidden": net.hidden, **meta}
     with open_output(path) as out:
-        out.write(save_tensors({k: v.contiguous() for k, v in tensors.items()}, {"etplus": json.dumps(told)}))
+        out.write(save_tensors({k: v.contiguous() for k, v in tensors.items()}, {"etplus": json.dumps(meta)}))
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -219,12 +219,12 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
     try:
         tensors = load_tensors(blob.data)
         size = int.from_bytes(blob.data[:8], "little")
-        told = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
-        if told["version"] != _VERSION or told["kind"] not in KINDS or not 0 < told["hidden"] <= 4096:
+        meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
+        if meta["version"] != _VERSION or meta["kind"] not in KINDS or not 0 < meta["hidden"] <= 4096:
             raise ValueError("another version")
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise TraceFormatError(blob.name, "", f"no network ({error})", "make it with `etplus train`") from None
-    return tensors, told
+    return tensors, meta
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

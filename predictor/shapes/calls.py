@@ -150,8 +150,8 @@ class _Open:
 
 
 class _Walk:
-    """Tensors by identity. Storage alone tells nothing: memory that an operator takes unrecorded may have been that of
-    another tensor of the same shape."""
+    """Tensors by identity. Storage alone does not identify one: memory that an operator takes unrecorded may have been
+    that of another tensor of the same shape."""
 
     def __init__(self, document: Trace) -> None:
         self.shapes = Shapes()
@@ -250,7 +250,7 @@ class _Walk:
 
 
 def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> int:
-    """Which extent of an operator's data is the batch: the second one of recurrent layers, unless they are told."""
+    """Which extent of an operator's data is the batch: the second of recurrent layers that are not `batch_first`."""
     return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
 
 
@@ -278,7 +278,7 @@ def _argument(value: Any, shape: Any, kind: str) -> tuple[list[_Tensor | None], 
 
 
 def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
-    """None for an undefined tensor, or what stands in a list in place of one."""
+    """None for an undefined tensor, or for another member of a list."""
     if "nullptr" in kind or not kind.startswith("Tensor("):
         return None
     number, storage = value[:2]

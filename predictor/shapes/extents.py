@@ -34,7 +34,7 @@ class Extents:
         return len(self.value) - 1
 
     def root(self, extent: int) -> int:
-        """The one that stands for its class."""
+        """The representative of its class."""
         above = self._above
         while above[extent] != extent:
             above[extent] = above[above[extent]]
@@ -46,11 +46,11 @@ class Extents:
         self._fixed += extents
 
     def fixed(self) -> set[int]:
-        """The classes, products taken apart, of what is fixed."""
+        """The classes of fixed extents; of products, their factors."""
         return set(self.leaves(self._fixed))
 
     def same(self, left: int, right: int) -> None:
-        """Two extents are one. Nothing is said of extents of unequal value, which the caller has misunderstood."""
+        """Two extents are one. Ignored for extents of unequal value, which cannot be one."""
         left, right = self.root(left), self.root(right)
         if left == right or self.value[left] != self.value[right]:
             return
@@ -82,7 +82,7 @@ class Extents:
         self._align(left, right)
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
-        """The classes, products taken apart into what they are products of, in order."""
+        """The classes, products replaced by their factors, in order."""
         found, stack = [], list(extents)[::-1]
         while stack:
             one = self.root(stack.pop())
@@ -95,7 +95,7 @@ class Extents:
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
         """Two rows of extents of equal product are the same elements in order."""
         for group in self._groups(self.leaves(left), self.leaves(right)):
-            one, other = (self.leaves(side) for side in group)  # again: groups before may have told of these
+            one, other = (self.leaves(side) for side in group)  # again: earlier groups may have determined these
             if len(one) == len(other) == 1:
                 self.same(one[0], other[0])
             elif len(one) == 1:
@@ -147,9 +147,9 @@ class Extents:
         self._cuts.append((tuple(left), tuple(right), tuple(pieces)))
 
     def solve(self, changed: Mapping[int, int], beside: Iterable[Sequence[int]]) -> dict[int, int]:
-        """New values of the classes, as far as they can be told.
+        """New values of the classes, as far as they can be derived.
 
-        What nothing tells of keeps its value only if it is no multiple of one that changes, and follows nothing.
+        An underived class keeps its value only if it is no multiple of one that changes, and follows nothing.
 
         Args:
             changed: classes that change, and to what.
@@ -202,7 +202,7 @@ class Extents:
         return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
-        """Parts of extents that were cut where what changes could as well stand in another extent of the shape."""
+        """Parts of extents that were cut where what changes could as well be in another extent of the shape."""
         found = set[int]()
         for left, right, parts in self._cuts:
             for one in set(self.leaves((*left, *right))) & changed.keys():
@@ -216,7 +216,7 @@ class _Solver:
     """Values carried along the relations until nothing more follows.
 
     Attributes:
-        known: classes and their new values. dead: classes that cannot be told, or of which two values were told.
+        known: classes and their new values. dead: classes without a value, or with two contradictory ones.
     """
 
     def __init__(self, extents: Extents, changed: Mapping[int, int], dead: frozenset[int]) -> None:
@@ -225,7 +225,7 @@ class _Solver:
         self.dead = extents.ambiguous(changed)
         self.known = {one: value for one, value in enumerate(self._value) if value < 2 and extents.root(one) == one}
         for one, value in changed.items():
-            if one in self._products:  # the batch itself is split: nobody can tell where it is
+            if one in self._products:  # the batch itself is split: it is unknown where
                 self.dead.update(extents.leaves([one]))
             else:
                 self.known[one] = value
@@ -246,7 +246,7 @@ class _Solver:
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Those of which nothing is known, and that are no products, keep their value."""
+        """Classes without any relation, products excepted, keep their value."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])
@@ -275,7 +275,7 @@ class _Solver:
                     if all(self.known.get(of) == self._value[of] for of in basis):
                         self.keep(one for one in some if one not in self.dead)
 
-    def _tell(self, one: int, value: int) -> None:
+    def _set(self, one: int, value: int) -> None:
         if one in self.dead:
             return
         if self.known.setdefault(one, value) != value:  # two ways lead to two values
@@ -284,19 +284,19 @@ class _Solver:
 
     def _product(self, whole: int, parts: Sequence[int]) -> None:
         missing = [part for part in parts if part not in self.known]
-        told = prod(self.known[part] for part in parts if part in self.known)
+        known = prod(self.known[part] for part in parts if part in self.known)
         if not missing:
-            self._tell(whole, told)
-        elif whole in self.known and len(missing) == 1 and told and self.known[whole] % told == 0:
-            self._tell(missing[0], self.known[whole] // told)
+            self._set(whole, known)
+        elif whole in self.known and len(missing) == 1 and known and self.known[whole] % known == 0:
+            self._set(missing[0], self.known[whole] // known)
 
     def _sum(self, whole: int, parts: Sequence[int]) -> None:
         missing = [part for part in parts if part not in self.known]
-        told = sum(self.known[part] for part in parts if part in self.known)
+        known = sum(self.known[part] for part in parts if part in self.known)
         if not missing:
             if any(self.changes(part) for part in parts):
-                self._tell(whole, told)
-        elif whole in self.known and len(set(missing)) == 1 and self.known[whole] >= told:
-            rest = self.known[whole] - told
+                self._set(whole, known)
+        elif whole in self.known and len(set(missing)) == 1 and self.known[whole] >= known:
+            rest = self.known[whole] - known
             if rest % len(missing) == 0:
-                self._tell(missing[0], rest // len(missing))
+                self._set(missing[0], rest // len(missing))

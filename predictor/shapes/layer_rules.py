@@ -1,4 +1,4 @@
-"""What the operators of layers tell of their shapes: convolutions, norms, losses, embeddings, attention, recurrence."""
+"""Shape rules of layers: convolutions, norms, losses, embeddings, attention, recurrence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators that move, join and reduce tensors tell of their shapes."""
+"""Shape rules of operators that move, join and reduce tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FREE_SIZED = (
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
 FREE_SIZED = frozenset(_FREE_SIZED.split())
-"""Operators whose results have sizes that their tensors do not tell: what they are for shows elsewhere."""
+"""Operators whose results have sizes that do not follow from their tensors, but from their use."""
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
@@ -31,7 +31,7 @@ def _pointwise(call: OpCall, extents: Extents) -> None:
 
 
 def _matmul(pattern: str) -> Rule:
-    """The same for matrix products, which may make a workspace, and spread what they add to."""
+    """The rule of matrix products, which may make a workspace, and broadcast what they add to."""
     multiply = product(pattern)
 
     def rule(call: OpCall, extents: Extents) -> None:

@@ -20,7 +20,7 @@ class Operand:
 
     Attributes:
         tensors: the tensor, or those of a list; None for undefined ones in it.
-        value: what stands in its place if it is no tensor.
+        value: the value, if it is not a tensor.
         masks: of each tensor, whether it is one of truth values.
     """
 
@@ -65,7 +65,7 @@ class OpCall:
 
 
 Rule = Callable[[OpCall, Extents], None]
-"""Writes down what a call tells of its extents."""
+"""Records the relations between a call's extents."""
 
 
 def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:

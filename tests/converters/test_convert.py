@@ -102,6 +102,8 @@ def test_a_file_of_chakras_linker_becomes_etplus(tmp_path: Path) -> None:
         (("x.rank1.json", "x.rank0.json"), (None, None), (1, 0)),
         (("x_rank_1.json", "x_rank_0.json"), (None, None), (1, 0)),
         (("t.1.json", "t.0.json"), (None, None), (1, 0)),
+        (("rank1/t.json", "rank0/t.json"), (None, None), (1, 0)),
+        (("a.local_rank1.json", "b.local_rank0.json"), (None, None), (0, 1)),
         (("rank0.json", "rank1.json"), (1, 0), (1, 0)),
         (("trace_2024.json", "trace_2025.json"), (None, None), (0, 1)),
     ],
@@ -111,6 +113,7 @@ def test_the_rank_comes_from_the_trace_else_the_name_else_the_order(
 ) -> None:
     for name, info, rank in zip(names, infos, ranks, strict=True):
         info = {} if info is None else {"rank": info}
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         etplus([cpu(3, f"op of rank {rank}", 0)], **info).write(tmp_path / name)
     done = convert([tmp_path / name for name in names], tmp_path / "t", to="chakra")
     assert done.files == (str(tmp_path / "t.0.et"), str(tmp_path / "t.1.et"))

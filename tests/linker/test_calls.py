@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pytest
-from etplus.linker.calls import CpuCalls, cpu_calls, et_calls, innermost_open
-from etplus.linker.timing import exclusive_durations
+from etplus.linker.calls import CpuCalls, cpu_calls, et_calls, exclusive_durations, innermost_open
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.call_tree import nearest, nesting

@@ -1,0 +1,64 @@
+"""Rows by name and category, against one look at every row."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from etplus import Trace, link
+from etplus.schemas.communications import comm_rows
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.columns import matching
+from etplus.trace.comm_kernels import is_comm_kernel
+from etplus.trace.conventions import COPY_CATEGORIES, KERNEL_CATEGORIES
+from etplus.trace.kinds import GPU
+from hypothesis import given
+from hypothesis import strategies as st
+from support import fixture_pair, shared_pair
+
+PAIRS = ("pairs/gpu_shaped_from_cpu", "gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103")
+
+
+@cache
+def linked(name: str) -> Trace:
+    return link(*(fixture_pair(name) if name.startswith("pairs/") else shared_pair(name)))
+
+
+@given(st.lists(st.text("ab", max_size=2), unique=True), st.lists(st.integers(0, 50)))
+def test_matching(values: list[str], numbers: list[int]) -> None:
+    codes = np.array([n % len(values) for n in numbers] if values else [], np.int32)
+    found = matching(codes, values, lambda value: value.startswith("a"))
+    assert found.dtype == np.bool_ and found.tolist() == [values[code].startswith("a") for code in codes]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_kernels_and_copies(name: str) -> None:
+    trace = linked(name)
+    categories = [trace.categories[code] for code in trace.gpu.category.tolist()]
+    assert trace.is_kernel.tolist() == [one in KERNEL_CATEGORIES for one in categories]
+    assert trace.is_copy.tolist() == [one in COPY_CATEGORIES for one in categories]
+    assert len(trace.kernels) == trace.is_kernel.sum() and not np.any(trace.is_kernel & trace.is_copy)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_communication_kernels_have_one_rule(name: str) -> None:
+    trace = linked(name)
+    rows = [
+        trace.kind[row] == GPU and (row in trace.comm or is_comm_kernel(trace.name_of(row)))
+        for row in range(len(trace))
+    ]
+    assert trace.communicates.tolist() == rows
+    assert trace.is_comm.tolist() == trace.communicates[trace.gpu.source].tolist()
+    assert set(np.flatnonzero(trace.communicates & trace.timed)) <= set(comm_rows(trace))
+
+
+def test_a_kernel_of_an_unusual_name_communicates_where_the_file_says_so() -> None:
+    trace = linked("gpu-pairs/dlrm.rank1")
+    text = b"".join(trace.chunks())
+    for name in {trace.name_of(row) for row in np.flatnonzero(trace.communicates).tolist()}:
+        text = text.replace(f'"{name}"'.encode(), b'"odd kernel"')
+    renamed = read_etplus(text)
+    found = np.flatnonzero(renamed.communicates).tolist()
+    assert found == np.flatnonzero(trace.communicates).tolist()
+    assert {renamed.name_of(row) for row in found} == {"odd kernel"}
