@@ -17,7 +17,8 @@ from ..trace.columns import IntColumn, positions
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
-from .gpu_waits import GpuOrder, Waits, find_waits
+from .gpu_order import GpuOrder
+from .gpu_waits import Waits, find_waits
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops
 
@@ -108,7 +109,7 @@ def find_dependencies(
     _add_comm(linked, comm_groups, edges)
     inter_thread = _add_threads(linked, edges)
     _add_data(linked, data, edges)
-    waits = find_waits(linked, gpu)
+    waits = find_waits(linked, gpu, sorted(comm_groups))
     sync_dep = _add_waits(linked, waits, edges)
     table = edges.table()
     _check_order(linked, table)
