@@ -70,7 +70,7 @@ def _through_host(
     A GPU event holds the host in a synchronising call. One on the host holds back the operators that
     the edges name; where there are none, all that begins after its end.
     """
-    source, target, _ = document.edges.T
+    source, target, _ = document.edges_of("data", "sync").T
     waited = communicates | (computes & (document.kind == GPU))
     released = waited[source] & (document.kind[target] != GPU) & ~communicates[target]
     source, target = source[released], target[released]
