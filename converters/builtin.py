@@ -21,6 +21,7 @@ from .chakra import Written, chakra_messages, write_et
 from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
+from .coupling import Coupling, coupling_of
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
 from .jsonize import write_json
 from .npz import Split, graph_arrays, write_dataset
@@ -235,15 +236,16 @@ def _write_ranks(
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(traces)}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
-    nodes = 0
+    nodes, coupled = 0, Coupling()
     for rank, trace in traces.items():
         written = write(trace, paths[rank], comms=agreement.ranks[rank])
         nodes += written.nodes
         counts += written.counts
+        coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
         files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
-    return Conversion(tuple(files), nodes, counts, agreement.notes)
+    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *coupled.notes()))
 
 
 def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:
