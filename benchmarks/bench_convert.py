@@ -30,7 +30,6 @@ TASKS = {
     "chakra": "--to chakra",
     "serialise": "plain SerializeToString of the .et's messages",
     "fold": "--to astra-sim --host fold",
-    "keep": "--to astra-sim --host keep",
     "chrome": "--to chrome",
     "back": ".et --to etplus",
 }
@@ -63,7 +62,6 @@ def perform(task: str, folder: str) -> dict[str, Any]:
         "chakra": lambda: convert(plus, et).nodes,
         "serialise": lambda: len([message.SerializeToString() for message in messages]),
         "fold": lambda: convert(plus, Path(folder) / "fold.0.et", to="astra-sim").nodes,
-        "keep": lambda: convert(plus, Path(folder) / "keep.0.et", to="astra-sim", host="keep").nodes,
         "chrome": lambda: convert(plus, Path(folder) / "chrome.json", to="chrome").nodes,
         "back": lambda: convert(et, Path(folder) / "back.json", to="etplus").nodes,
     }

@@ -29,8 +29,6 @@ class SimNode(NamedTuple):
         row: in the document, or DELAY.
         micros: how long it runs.
         needs: ids of the nodes that it waits for.
-        caller: id of its caller, 0 for none.
-        on_host: it takes the CPU, not the GPU.
         comm: what it communicates, if it does.
     """
 
@@ -38,8 +36,6 @@ class SimNode(NamedTuple):
     row: int
     micros: int
     needs: list[int]
-    caller: int = 0
-    on_host: bool = False
     comm: Communication | None = None
 
 
@@ -55,10 +51,9 @@ def _message(document: Trace, node: SimNode, rank: int, work: dict[int, list[Att
         id=node.id,
         name="delay" if node.row == DELAY else document.name_of(node.row),
         type=NodeType.COMP_NODE if node.comm is None else comm_node_type(node.comm),
-        ctrl_deps=[node.caller] if node.caller else [],
         data_deps=[*dict.fromkeys(node.needs)],
         duration_micros=node.micros,
-        attr=[shared("is_cpu_op", node.on_host), *_attributes(document, node, rank, work)],
+        attr=[shared("is_cpu_op", False), *_attributes(document, node, rank, work)],
     )
 
 

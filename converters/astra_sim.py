@@ -17,15 +17,14 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.files import open_output
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
-from .astra_full import keep
 from .astra_gpu_only import fold
 from .astra_nodes import write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms
 
-__all__ = ["HOSTS", "Host", "for_simulator", "write_astra_sim", "write_groups"]
+__all__ = ["HOSTS", "Host", "check_host", "for_simulator", "write_astra_sim", "write_groups"]
 
-Host = Literal["fold", "keep"]
+Host = Literal["fold"]
 HOSTS: tuple[str, ...] = get_args(Host)
 
 _LEAST_BYTES = 4
@@ -67,18 +66,34 @@ def write_astra_sim(document: Trace, path: str | os.PathLike[str], comms: RankCo
 
     Args:
         comms: from `for_simulator`.
-        host: "fold" for GPU nodes alone, the host's time as delays between them; "keep" for the host's ops, too.
+        host: "fold", the only mode: GPU nodes, and the host's time as delays beside them.
 
     Raises:
         UsageError: an unknown `host`, or the file cannot be written.
         ConvertError: the document has no times, or its edges form a cycle.
     """
-    if host not in HOSTS:
-        raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
+    check_host(host)
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
-    nodes = (fold if host == "fold" else keep)(document, comms.found)
-    return Written(write_nodes(document, path, nodes, comms.rank), comms.counts)
+    return Written(write_nodes(document, path, fold(document, comms.found), comms.rank), comms.counts)
+
+
+def check_host(host: str) -> None:
+    """Refuse an unknown host mode.
+
+    Raises:
+        UsageError: it is unknown, or "keep", which was removed.
+
+    Example:
+        >>> check_host("fold")
+    """
+    if host == "keep":
+        raise UsageError(
+            "host mode 'keep' was removed: operators kept the waits of the measured run; use 'fold' (the default), "
+            "where the host's time runs beside the GPU's and waits follow the simulation"
+        )
+    if host not in HOSTS:
+        raise UsageError(f"unknown host mode {host!r}; expected: {', '.join(HOSTS)}")
 
 
 def write_groups(agreement: Agreement, prefix: str) -> list[str]:

@@ -16,7 +16,7 @@ from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .astra_sim import Host, for_simulator, write_astra_sim, write_groups
+from .astra_sim import check_host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
 from .chakra_reader import write_messages
 from .chrome import write_chrome
@@ -52,12 +52,18 @@ class AstraSimOptions:
     """Options of "astra-sim".
 
     Attributes:
-        host: "fold" the host's time into delays between GPU nodes, or "keep" its ops; see `write_astra_sim`.
+        host: "fold", the only mode: the host's time as delays; see `write_astra_sim`.
         as_prefix: as in `ChakraOptions`.
+
+    Raises:
+        UsageError: another `host`.
     """
 
-    host: Host = "fold"
+    host: str = "fold"
     as_prefix: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_host(self.host)
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,7 @@ class AstraSim:
         missing = sorted(set(range(len(found))) - {one.rank for one in found})
         if missing and len(found) > 1:
             raise UsageError(f"rank {missing[0]} is missing; ASTRA-sim needs all ranks from 0 on")
-        write = partial(write_astra_sim, host=options.host)
-        return _write_ranks(traces, path, prefix, for_simulator(agree(found)), write, groups=prefix)
+        return _write_ranks(traces, path, prefix, for_simulator(agree(found)), write_astra_sim, groups=prefix)
 
 
 class ChakraJson:

@@ -57,7 +57,7 @@ def convert(
     Example:
         >>> convert("et_plus.json.gz", "trace.0.et").nodes  # doctest: +SKIP
         1749
-        >>> convert(["rank0.json.gz", "rank1.json.gz"], "job", to="astra-sim", host="keep").files  # doctest: +SKIP
+        >>> convert(["rank0.json.gz", "rank1.json.gz"], "job", to="astra-sim").files  # doctest: +SKIP
         ('job.0.et', 'job.1.et', 'job.comm_groups.json')
     """
     exporter = exporter_for(output, to)
