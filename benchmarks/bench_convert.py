@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bench_link import peak_megabytes
 
@@ -30,7 +30,6 @@ TASKS = {
     "chakra": "--to chakra",
     "serialise": "plain SerializeToString of the .et's messages",
     "fold": "--to astra-sim --host fold",
-    "keep": "--to astra-sim --host keep",
     "chrome": "--to chrome",
     "back": ".et --to etplus",
 }
@@ -62,8 +61,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
         "read": lambda: len(read_etplus(plus)),
         "chakra": lambda: convert(plus, et).nodes,
         "serialise": lambda: len([message.SerializeToString() for message in messages]),
-        "fold": lambda: _one_rank(plus, Path(folder) / "fold.0.et", "fold"),
-        "keep": lambda: _one_rank(plus, Path(folder) / "keep.0.et", "keep"),
+        "fold": lambda: _one_rank(plus, Path(folder) / "fold.0.et"),
         "chrome": lambda: convert(plus, Path(folder) / "chrome.json", to="chrome").nodes,
         "back": lambda: convert(et, Path(folder) / "back.json", to="etplus").nodes,
     }
@@ -73,7 +71,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
     return {"seconds": seconds, "nodes": nodes, "megabytes": peak_megabytes()}
 
 
-def _one_rank(plus: Path, output: Path, host: Literal["fold", "keep"]) -> int:
+def _one_rank(plus: Path, output: Path) -> int:
     """What `convert` does for each rank of a job."""
     from etplus.converters.astra_sim import for_simulator, write_astra_sim
     from etplus.converters.collectives import agree, survey
@@ -81,7 +79,7 @@ def _one_rank(plus: Path, output: Path, host: Literal["fold", "keep"]) -> int:
 
     trace = read_etplus(plus)
     comms = for_simulator(agree([survey(trace, 0)])).ranks[0]
-    return write_astra_sim(trace, output, comms, host=host).nodes
+    return write_astra_sim(trace, output, comms).nodes
 
 
 def in_child(*arguments: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 from ..analysis.tables import terminal_width
+from ..converters.coupling import Coupling
 from ..converters.preflight import KINDS, PreflightReport, check
 from ..converters.preflight_findings import Level, level_of
 from ..schemas.transaction import check_outputs
@@ -72,6 +73,8 @@ def _lines(report: PreflightReport) -> list[str]:
         f"checked for {report.profile}",
         "",
     )
+    if report.collectives:
+        lines += _wrap(str(Coupling(report.collectives, report.by_computation, report.by_nothing)), "")
     levels: tuple[Level, ...] = ("error", "warning")
     for level in levels:
         for kind, count in report.counts.items():

@@ -8,7 +8,6 @@ import re
 import sys
 from typing import Any
 
-from ..converters.astra_sim import HOSTS
 from ..converters.convert import Conversion, convert
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.transaction import check_outputs
@@ -57,8 +56,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add(
         "--host",
-        choices=HOSTS,
-        help="astra-sim: fold the host's time into delays between GPU nodes, or keep its ops (default: fold)",
+        metavar="MODE",
+        help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes",
     )
     add(
         "--memory-nodes",

@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..schemas.communications import issue_times
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
+from .astra_waits import Waits, submitted
 from .collectives import Communication
 from .host import host_rows
 
 __all__ = ["fold"]
 
-_ROUNDING_NS = 1000
 _LAST = 2**63
 
 
@@ -78,118 +77,135 @@ class _Folding:
         self.chain_at: dict[int, int] = {}  # row of a computation to its place in the chain
         self.comm_end: dict[int, int] = {}  # row of a communication to its end
         self.comm_id: dict[int, int] = {}
-        self.comm_busy = 0  # measured end of the communications so far
         self.last_comm = 0
-        self.on_stream: dict[int, int] = {}  # id of the last node of each stream
-        self.computing = np.zeros(len(document), np.bool_)
-        self.computing[rows] = True
+        self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
+        self.waits = Waits.of(document, rows, comms)
+        self.submitted = submitted(document)
+        self.beside = bool(np.any(document.kind[rows] == GPU))  # the host works beside the computations
+        self.host_id = 0  # of the last delay that is the host's
+        self.idle: list[int] = []  # µs of each wait for a communication since then
 
     def nodes(self) -> Iterator[SimNode]:
         document, rows = self.document, self.rows
         begins = np.maximum.accumulate(document.ts[[comm.row for comm in self.comms]]).tolist()
         pending = deque(zip(begins, self.comms, strict=True))
-        waits_for, follows = self._waits_for(), self._follows()
         for row, begin, end in zip(rows.tolist(), document.ts[rows].tolist(), self.ends.tolist(), strict=True):
-            needed = waits_for.get(row, [])
-            yield from self._until(begin, int(document.id[row]), needed, pending, follows)
-            yield self._compute(row, self._micros(end), needed)
-        yield from self._until(document.span[1], _LAST, [], pending, follows)
+            yield from self._communications(begin, int(document.id[row]), row, pending)
+            yield from self._compute(row, self._micros(end))
+        yield from self._communications(document.span[1], _LAST, DELAY, pending)
+        yield from self._delay(self._micros(document.span[1]), [])
 
     def _micros(self, ns: Any) -> Any:
         """Whole µs since the first start."""
         return (ns - self.begin + 500) // 1000
 
-    def _until(
-        self,
-        ns: int,
-        number: int,
-        needed: list[int],
-        pending: deque[tuple[int, Communication]],
-        follows: dict[int, list[int]],
+    def _submitted(self, row: int, begin: int) -> int:
+        """When the host has let a row begin, at the latest when it began."""
+        return min(int(self._micros(self.submitted[row])), begin)
+
+    def _communications(
+        self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """Communications that begin before a computation, and delays before them and up to its start.
+        """The communications that begin before a computation.
 
         Args:
-            ns, number: start and id of the computation.
-            needed: rows of communications that it has to wait for; those that a delay waits for are removed.
+            ns, number, row: start, id and row of the computation.
         """
         while pending and (pending[0][0], int(self.document.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
-            yield from self._delay(self._micros(begin), needed)
-            yield self._communicate(comm, self._micros(begin), follows.get(comm.row, []))
-        yield from self._delay(self._micros(ns), needed)
+            after = [self.chain_at[one] for one in self.waits.before_comm.get(comm.row, []) if one in self.chain_at]
+            started = int(self._micros(begin))
+            issued = self._submitted(comm.row, started) if after else started
+            yield from self._host(issued, row)
+            yield self._communicate(comm, issued, after)
 
-    def _ready(self, needed: list[int]) -> tuple[int, list[int]]:
-        """When the next computation can begin, and the rows of `needed` that have begun."""
-        begun = [row for row in needed if row in self.comm_end]
-        return max([self.chain_end[-1], *(self.comm_end[row] for row in begun)]), begun
+    def _host(self, until: int, row: int) -> Iterator[SimNode]:
+        """What the host takes before it submits a computation, or a communication before that.
 
-    def _delay(self, until: int, needed: list[int]) -> Iterator[SimNode]:
-        ready, begun = self._ready(needed)
+        The host goes on while the GPU waits: its delays are behind each other and behind what it has itself waited for,
+        not behind the computations, so that they can run while these wait for a communication. Where that was so in the
+        measured run, too, the time of the wait was the host's.
+
+        Args:
+            until: when it has submitted it.
+        """
+        through = self.waits.through_host.get(row, [])
+        comms = [one for one in through if one in self.comm_end]
+        if not self.beside:
+            yield from self._delay(until, [one for one in comms if self.comm_end[one] > self.chain_end[-1]])
+            return
+        after = [*(self.comm_id[one] for one in comms), *(self.chain_id[self.chain_at[one]] for one in through
+                                                          if one in self.chain_at)]  # fmt: skip
+        if until <= max([self.chain_end[-1], *(self.comm_end[one] for one in comms)]):
+            return
+        for micros in [] if after else self.idle:
+            self.host_id = (node := SimNode(next(self.ids), DELAY, micros, [i for i in [self.host_id] if i])).id
+            yield node
+        ready = max([self.chain_end[-1], *(self.comm_end[one] for one in comms)])
+        self.idle = []
+        node = self._link(DELAY, until, until - ready, [self.host_id, *after])
+        self.host_id = node.id
+        yield node
+
+    def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
+        """Time up to some moment in which nothing is computed, behind the chain and some communications."""
+        ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
-            needs = [self.chain_id[-1], *(self.comm_id[row] for row in begun)]
-            needed[:] = [row for row in needed if row not in begun]
-            yield self._link(DELAY, until, until - ready, needs)
+            yield self._link(DELAY, until, until - ready, [self.chain_id[-1], *(self.comm_id[row] for row in comms)])
 
-    def _compute(self, row: int, until: int, needed: list[int]) -> SimNode:
-        ready, begun = self._ready(needed)
+    def _compute(self, row: int, until: int) -> Iterator[SimNode]:
+        """A computation behind what it waits for, after what the host takes to submit it.
+
+        What is left of the time up to its start comes after all of them. A communication that had ended before it could
+        begin holds back the computation alone.
+        """
+        begin = int(self._micros(self.document.ts[row]))
+        yield from self._host(self._submitted(row, begin), row)
+        waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, [])]
+        comms = [one for one in waited if one in self.comm_end]
+        seen = [one for one in comms if self.comm_end[one] > self.chain_end[-1]]
+        ready = max([self.chain_end[-1], *(self.comm_end[one] for one in seen)])
+        if ready > self.chain_end[-1]:
+            self.idle.append(ready - self.chain_end[-1])
+        yield from self._delay(begin, seen)
+        ready = max(ready, self.chain_end[-1])
         stream = int(self.document.stream_lane[row])
-        needs = [self.chain_id[-1], *(self.comm_id[j] for j in begun), self.on_stream.get(stream, 0)]
+        needs = [
+            self.chain_id[-1],
+            self.host_id,
+            *(self.comm_id[one] for one in comms),
+            self.on_stream.get(stream, (0, 0))[0],
+        ]
         node = self._link(row, max(until, ready), max(until - ready, 0), needs)
         self.chain_at[row] = len(self.chain_id) - 1
         if stream >= 0:
-            self.on_stream[stream] = node.id
-        return node
+            self.on_stream[stream] = node.id, self.chain_end[-1]
+        yield node
 
     def _link(self, row: int, end: int, micros: int, needs: list[int]) -> SimNode:
         """The chain's next node."""
-        node = SimNode(next(self.ids), row, micros, [i for i in needs if i])
+        node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i])
         self.chain_end.append(end)
         self.chain_id.append(node.id)
         return node
 
-    def _communicate(self, comm: Communication, begin: int, after: list[int]) -> SimNode:
-        """A communication, behind the computation or delay that ended last before it began."""
+    def _communicate(self, comm: Communication, issued: int, after: list[int]) -> SimNode:
+        """A communication behind the computation or delay that ended last before the host had issued it.
+
+        Args:
+            issued: when; its start where no computation is known that it waits for on the GPU.
+            after: places in the chain of these computations.
+        """
         row, stream = comm.row, int(self.document.stream_lane[comm.row])
-        at = max([bisect_right(self.chain_end, begin) - 1, *(self.chain_at.get(j, 0) for j in after)])
-        end = int(self._micros(self.document.finish[row]))
-        micros = max(end - max(int(self._micros(self.document.ts[row])), self.comm_busy), 0)
-        self.comm_busy = max(self.comm_busy, end)
-        needs = {self.chain_id[at], self.comm_id.get(self.last_comm, 0), self.on_stream.get(stream, 0)} - {0}
+        at = bisect_right(self.chain_end, issued) - 1
+        before, free = self.on_stream.get(stream, (0, 0))
+        needs = {*(self.chain_id[one] for one in (at, *after)), self.comm_id.get(self.last_comm, 0), before} - {0}
+        ready = max([free, self.comm_end.get(self.last_comm, 0), *(self.chain_end[one] for one in (at, *after))])
+        micros = max(int(self._micros(self.document.finish[row])) - ready, 0)
         node = SimNode(next(self.ids), row, micros, sorted(needs), comm=comm)
-        self.comm_end[row] = max(self.chain_end[at], self.comm_end.get(self.last_comm, 0)) + micros
+        self.comm_end[row] = ready + micros
         self.comm_id[row] = node.id
         self.last_comm = row
         if stream >= 0:
-            self.on_stream[stream] = node.id
+            self.on_stream[stream] = node.id, ready + micros
         return node
-
-    def _waits_for(self) -> dict[int, list[int]]:
-        """Row of a computation to the rows of the communications that it waits for, on the GPU or through the host."""
-        document, result = self.document, defaultdict[int, list[int]](list)
-        comms = np.zeros(len(document), np.bool_)
-        comms[[comm.row for comm in self.comms]] = True
-        edges = document.edges[comms[document.edges[:, 0]]]
-        direct = edges[self.computing[edges[:, 1]]]
-        released = edges[(document.kind[edges[:, 1]] != GPU) & ~comms[edges[:, 1]]]
-        on_host = np.flatnonzero(comms & (document.kind != GPU))
-        source = np.concatenate([released[:, 0], on_host])
-        since = np.concatenate([document.finish[released[:, 1]], document.finish[on_host]])
-        issued = np.maximum.accumulate(issue_times(document, on_host)[self.rows])
-        first = np.searchsorted(issued, since)  # the first computation that was issued after the host's wait
-        source, first = source[first < len(self.rows)], first[first < len(self.rows)]
-        pairs = np.concatenate([direct[:, :2], np.stack([source, self.rows[first]], axis=1)])
-        for comm, row in np.unique(pairs, axis=0).tolist():
-            if document.finish[comm] <= document.ts[row] + _ROUNDING_NS:
-                result[row].append(comm)
-        return result
-
-    def _follows(self) -> dict[int, list[int]]:
-        """Row of a communication to the rows of the computations that it waits for on the GPU."""
-        document, result = self.document, defaultdict[int, list[int]](list)
-        edges = document.edges[self.computing[document.edges[:, 0]]]
-        wanted = {comm.row for comm in self.comms}
-        for row, comm in edges[:, :2].tolist():
-            if comm in wanted and document.finish[row] <= document.ts[comm] + _ROUNDING_NS:
-                result[comm].append(row)
-        return result

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schemas.chakra.encode import (
-    CTRL_DEPS,
     DURATION,
     ID,
     NAME,
@@ -43,7 +42,7 @@ START = -2
 """`SimNode.row` of a node that stands for the time until a rank starts."""
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}
-_NUMBERS = ("id", "row", "micros", "caller")
+_NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
@@ -54,8 +53,6 @@ class SimNode(NamedTuple):
         row: in the document, DELAY or START.
         micros: how long it runs.
         needs: ids of the nodes that it waits for.
-        caller: id of its caller, 0 for none.
-        on_host: it takes the CPU, not the GPU.
         comm: what it communicates, if it does.
     """
 
@@ -63,8 +60,6 @@ class SimNode(NamedTuple):
     row: int
     micros: int
     needs: list[int]
-    caller: int = 0
-    on_host: bool = False
     comm: Communication | None = None
 
 
@@ -73,7 +68,7 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
     yield SimNode(1, START, micros, [])
     for node in nodes:
         needs = [number + 1 for number in node.needs] or [1]
-        yield node._replace(id=node.id + 1, needs=needs, caller=node.caller + 1 if node.caller else 0)
+        yield node._replace(id=node.id + 1, needs=needs)
 
 
 def write_nodes(
@@ -103,7 +98,7 @@ class _Work:
 
     def of(self, nodes: Sequence[SimNode], rows: IntColumn, micros: IntColumn) -> tuple[IntColumn, IntColumn]:
         """`num_ops` and `tensor_size` of nodes, −1 for none."""
-        computing = np.array([node.comm is None and not node.on_host for node in nodes], np.bool_)
+        computing = np.array([node.comm is None for node in nodes], np.bool_)
         known = computing & (rows >= 0)
         num_ops, size = (np.where(known, column[rows], -1) for column in (self.num_ops, self.tensor_size))
         if self.roofline is None:
@@ -122,11 +117,11 @@ def _work(document: Trace, roofline: float | None) -> _Work:
 
 def _block(document: Trace, nodes: list[SimNode], rank: int, work: _Work) -> Block:
     """Some nodes, fields and attributes in the order in which a file has them."""
-    ids, rows, micros, caller = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
+    ids, rows, micros = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
     types = np.array([COMP if comm is None else comm_node_type(comm) for comm in comms], np.int64)
     needs = [list(dict.fromkeys(node.needs)) for node in nodes]
-    real, names = rows >= 0, [_NAMES[row] if row < 0 else document.name_of(Row(row)) for row in rows.tolist()]
+    real, names = rows >= 0, [_NAMES[row] if row < 0 else document.name_of(Row(row)).encode() for row in rows.tolist()]
     num_ops, size = work.of(nodes, rows, micros)
     rows = np.maximum(rows, 0)
     on_gpu = real & (document.kind[rows] == GPU)
@@ -139,11 +134,11 @@ def _block(document: Trace, nodes: list[SimNode], rank: int, work: _Work) -> Blo
     }
     encoded_nodes = messages(
         byte_rows([field_cells(ID, ids)]),
-        [text_field(NAME, name.encode()) for name in names],
-        byte_rows([field_cells(TYPE, types), field_cells(CTRL_DEPS, caller)]),
+        [text_field(NAME, name) for name in names],
+        byte_rows([field_cells(TYPE, types)]),
         dependency_rows(np.array(list(itertools.chain(*needs)), np.int64), np.array(list(map(len, needs)), np.int64)),
         byte_rows([field_cells(DURATION, micros)]),
-        [shared("is_cpu_op", node.on_host) for node in nodes],
+        [shared("is_cpu_op", False)] * len(nodes),
         byte_rows([numbers(name, values, present) for name, (values, present) in columns.items()]),
         [b"" if comm is None else encoded(*comm_attributes(comm, rank)) for comm in comms],
         byte_rows([numbers("num_ops", num_ops, num_ops >= 0), numbers("tensor_size", size, size >= 0)]),

@@ -9,7 +9,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,24 +17,21 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.files import open_output
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
-from .astra_full import keep
 from .astra_gpu_only import fold
 from .astra_nodes import after_start, write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms
 
 __all__ = [
-    "HOSTS",
     "SUBSTITUTES",
-    "Host",
     "Substitute",
+    "check_host",
     "for_simulator",
     "write_astra_sim",
     "write_groups",
 ]
 
-Host = Literal["fold", "keep"]
-HOSTS: tuple[str, ...] = get_args(Host)
+_HOSTS = ("fold",)
 
 _LEAST_BYTES = 4
 _MAX_GBPS = 1e9
@@ -119,35 +116,49 @@ def write_astra_sim(
     path: str | os.PathLike[str],
     comms: RankComms,
     *,
-    host: Host = "fold",
     skew_ns: int = 0,
     roofline: float | None = None,
 ) -> Written:
-    """Write one rank.
+    """Write one rank: GPU nodes, and the host's time as delays beside them.
 
     Args:
         comms: from `for_simulator`.
         skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
         roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
             `tensor_size`, see `roofline_work`.
-        host: "fold" for GPU nodes alone, the host's time as delays between them; "keep" for the host's ops, too.
 
     Raises:
-        UsageError: an unknown `host`, a `roofline` that is no bandwidth, or the file cannot be written.
+        UsageError: a `roofline` that is no bandwidth, or the file cannot be written.
         ConvertError: the document has no times, or its edges form a cycle.
     """
-    if host not in HOSTS:
-        raise UsageError(f"unknown host mode {host!r}; one of: {', '.join(HOSTS)}")
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
         )
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
-    nodes = (fold if host == "fold" else keep)(document, comms.found)
+    nodes = fold(document, comms.found)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
     return Written(write_nodes(document, path, nodes, comms.rank, roofline), comms.counts)
+
+
+def check_host(host: str) -> None:
+    """Refuse an unknown host mode.
+
+    Raises:
+        UsageError: it is unknown, or "keep", which was removed.
+
+    Example:
+        >>> check_host("fold")
+    """
+    if host == "keep":
+        raise UsageError(
+            "host mode 'keep' was removed: operators kept the waits of the measured run; use 'fold' (the default), "
+            "where the host's time runs beside the GPU's and waits follow the simulation"
+        )
+    if host not in _HOSTS:
+        raise UsageError(f"unknown host mode {host!r}; expected: {', '.join(_HOSTS)}")
 
 
 def write_groups(agreement: Agreement, prefix: str) -> list[str]:

@@ -17,11 +17,12 @@ from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .astra_sim import Host, for_simulator, write_astra_sim, write_groups
+from .astra_sim import check_host, for_simulator, write_astra_sim, write_groups
 from .chakra import Written, chakra_messages, write_et
 from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
+from .coupling import Coupling, coupling_of
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
 from .graph import write_graph
 from .job_ranks import simulated_ranks
@@ -56,20 +57,26 @@ class AstraSimOptions:
     """Options of "astra-sim".
 
     Attributes:
-        host: "fold" the host's time into delays between GPU nodes, or "keep" its ops; see `write_astra_sim`.
+        host: "fold", the only mode: the host's time as delays; see `write_astra_sim`.
         skew: ranks start as far apart as measured, see `start_skew`; else all at once.
         renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
         replicate: so many ranks that all run the one trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
         as_prefix: as in `ChakraOptions`.
+
+    Raises:
+        UsageError: another `host`.
     """
 
-    host: Host = "fold"
+    host: str = "fold"
     skew: bool = True
     renumber_ranks: bool = False
     replicate: int | None = None
     roofline: float | None = None
     as_prefix: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_host(self.host)
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ class AstraSim:
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
             late = skew.get(ranks.sources[comms.rank], 0)
-            return write_astra_sim(trace, path, comms, host=options.host, skew_ns=late, roofline=options.roofline)
+            return write_astra_sim(trace, path, comms, skew_ns=late, roofline=options.roofline)
 
         agreement = for_simulator(agree(ranks.comms))
         done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)
@@ -278,15 +285,17 @@ def _write_ranks(
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
-    nodes = 0
+    nodes, coupled = 0, Coupling()
     for rank, source in sources.items():
-        written = write(traces[source], paths[rank], comms=agreement.ranks[rank])
+        trace = traces[source]
+        written = write(trace, paths[rank], comms=agreement.ranks[rank])
         nodes += written.nodes
         counts += written.counts
+        coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
         files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
-    return Conversion(tuple(files), nodes, counts, agreement.notes)
+    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *coupled.notes()))
 
 
 def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:

@@ -16,10 +16,7 @@ from ..trace.trace import Trace
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 
-__all__ = [
-    "ORDER", "Dependencies", "dependencies", "explain_cycle", "host_collective_order", "issuable", "start_order",
-    "stream_order",
-]  # fmt: skip
+__all__ = ["ORDER", "Dependencies", "dependencies"]
 
 ORDER = 1 << len(EDGE_KINDS)
 """Bit of a dependency that is not in ET+ `edges`; bit k stands for the k-th of EDGE_KINDS."""
@@ -65,24 +62,24 @@ def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
     """
     count = len(document)
     extra = np.concatenate([
-        thread_order(document, communicating),
-        stream_order(document),
-        host_collective_order(document, communicating),
+        _thread_order(document, communicating),
+        _stream_order(document),
+        _host_collective_order(document, communicating),
     ])  # fmt: skip
     source = np.concatenate([document.edges[:, 0], extra[:, 0]])
     target = np.concatenate([document.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([1 << document.edges[:, 2], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    by_start = start_order(document)
+    by_start = _start_order(document)
     place = np.empty(count, np.int64)
     place[by_start] = np.arange(count)
     callees = np.flatnonzero(document.parent_row >= 0)
-    order, kept = issuable(
+    order, kept = _issuable(
         count,
         np.concatenate([place[source], place[document.parent_row[callees]]]),
         np.concatenate([place[target], place[callees]]),
         np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
-        lambda cycle: explain_cycle(document, by_start[cycle]),
+        lambda cycle: _explain_cycle(document, by_start[cycle]),
     )
     kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
@@ -90,13 +87,13 @@ def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
     return Dependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
 
 
-def explain_cycle(document: Trace, cycle: IntColumn) -> str:
+def _explain_cycle(document: Trace, cycle: IntColumn) -> str:
     """A message about rows that wait for each other."""
     ids = [str(document.id[row]) for row in cycle[:_SHOWN].tolist()]
     return f"{document.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
 
 
-def thread_order(document: Trace, communicating: IntColumn) -> IntColumn:
+def _thread_order(document: Trace, communicating: IntColumn) -> IntColumn:
     """Pairs of ops, callees or not, that begin one after the other on a thread, int64 (m, 2).
 
     A simulator that had only the order of top-level ops would begin the next one while a callee of the last one waits.
@@ -105,14 +102,14 @@ def thread_order(document: Trace, communicating: IntColumn) -> IntColumn:
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def stream_order(document: Trace) -> IntColumn:
+def _stream_order(document: Trace) -> IntColumn:
     """Pairs of GPU events that follow each other on a stream, int64 (m, 2)."""
     rows = np.flatnonzero((document.kind == GPU) & document.timed)
     order, before = document.lane_order(document.stream_lane, rows, nested=False)
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def host_collective_order(document: Trace, communicating: IntColumn) -> IntColumn:
+def _host_collective_order(document: Trace, communicating: IntColumn) -> IntColumn:
     """Pairs that place collectives on the host: after the op that began before, before the next one after their end."""
     order, _ = document.lane_order(document.thread, host_rows(document, communicating), nested=True)
     threads = document.thread[order]
@@ -128,7 +125,7 @@ def host_collective_order(document: Trace, communicating: IntColumn) -> IntColum
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def issuable(
+def _issuable(
     count: int,
     source: IntColumn,
     target: IntColumn,
@@ -159,7 +156,7 @@ def issuable(
         kept &= ~doubtful
 
 
-def start_order(document: Trace) -> IntColumn:
+def _start_order(document: Trace) -> IntColumn:
     """All rows in order of start; those that start together the longest first, callers before callees."""
     starts = _starts(document)
     longest = np.where(document.timed, -document.finish, -_FOREVER)

@@ -9,10 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from ..schemas.files import load
 from ..schemas.job_ranks import ONE_RANK
 from ..trace.errors import TraceFormatError, UsageError
+from .coupling import Coupling, coupling
 from .preflight_comm import Groups, check_groups, compare_ranks
 from .preflight_findings import KINDS, Findings, PreflightReport, Problem, Profile
 from .preflight_rank import UNKNOWN_RANK, RankFile, RankScan, scan
@@ -70,13 +72,27 @@ def check(
         findings.skip("ranks were not compared with each other: one file was given")
     else:
         _compare(scans, world, known, findings)
+    coupled = sum((_coupling(one) for one in scans), Coupling())
+    if coupled.few:
+        findings.add("few-waits", None, (), "{}", coupled)
+    if len(scans) > 1 and not any(len(one.comm.op) for one in scans):
+        findings.add("no-collective", None, (), "{} communicates", "no rank")
     return findings.report(
         files=tuple(str(file.path) for file in files),
         ranks=len(files),
         nodes=sum(one.nodes for one in scans),
         collectives=sum(int((one.comm.op >= 0).sum()) for one in scans),
         messages=sum(int((one.comm.op < 0).sum()) for one in scans),
+        by_computation=coupled.by_computation,
+        by_nothing=coupled.by_nothing,
     )
+
+
+def _coupling(scanned: RankScan) -> Coupling:
+    comm, graph = scanned.comm, scanned.graph
+    communicates = np.zeros(graph.count, np.bool_)
+    communicates[comm.index] = True
+    return coupling(comm.index[comm.op >= 0], communicates, graph.source, graph.target)
 
 
 def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: Findings) -> None:

@@ -60,6 +60,10 @@ KINDS = {
     "groups-path": _simulator("a path of the group file with 'empty' in it, which ASTRA-sim takes for no file"),
     "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
     "many-ready": Kind(None, "warning", "so many nodes that wait for nothing that ASTRA-sim crawls"),
+    "few-waits": Kind(
+        "warning", "warning", "collectives that no computation waits for: the time hardly follows the network"
+    ),
+    "no-collective": Kind(None, "warning", "not a single collective or message, so that the network does not matter"),
     "host-node": Kind(None, "warning", "a CPU or memory node, on which ASTRA-sim's final statistics fail"),
 }
 """Every kind of problem by its name. What fails or hangs ASTRA-sim was observed by running it."""
@@ -92,6 +96,7 @@ class PreflightReport:
         profile: what it was checked for.
         files: the files that were read, by rank.
         ranks, nodes, collectives, messages: how many of each there are (collectives and messages: nodes).
+        by_computation, by_nothing: how many collectives a node that computes depends on, and how many no node does.
         counts: kind to the number of problems, in the order of `KINDS`.
         problems: the first few of each kind, in the order of `KINDS`.
         skipped: checks that could not be made, with the reason.
@@ -103,6 +108,8 @@ class PreflightReport:
     nodes: int
     collectives: int
     messages: int
+    by_computation: int
+    by_nothing: int
     counts: dict[str, int]
     problems: tuple[Problem, ...]
     skipped: tuple[str, ...]
@@ -151,10 +158,29 @@ class Findings:
         self._skipped.append(text)
 
     def report(
-        self, files: tuple[str, ...], ranks: int, nodes: int, collectives: int, messages: int
+        self,
+        files: tuple[str, ...],
+        ranks: int,
+        nodes: int,
+        collectives: int,
+        messages: int,
+        by_computation: int,
+        by_nothing: int,
     ) -> PreflightReport:
         """What was found so far."""
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
         skipped = tuple(self._skipped)
-        return PreflightReport(self._profile, files, ranks, nodes, collectives, messages, counts, problems, skipped)
+        return PreflightReport(
+            self._profile,
+            files,
+            ranks,
+            nodes,
+            collectives,
+            messages,
+            by_computation,
+            by_nothing,
+            counts,
+            problems,
+            skipped,
+        )

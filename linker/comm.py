@@ -7,7 +7,7 @@ split, out split, …).
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +19,10 @@ from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
-__all__ = ["comm_of_kernels"]
+__all__ = ["WAIT", "CommRecord", "comm_of_kernels", "comm_record"]
+
+WAIT = "wait"
+"""Name of the collective in the `record_param_comms` of `Work.wait`."""
 
 _ATTRS = {
     "collective": "collective_name",
@@ -55,7 +58,8 @@ def comm_of_kernels(
         comm, parent = kernel_comm(args), int(parents[i])
         if comm["collective"] is None or comm["in_nelems"] is None:
             if parent not in from_et:
-                from_et[parent] = _from_ancestor(et, nodes, parent)
+                text = _ancestor(et, nodes, parent)
+                from_et[parent] = {} if text is None else _from_record_param_comms(text)
             comm = {key: from_et[parent].get(key) if value is None else value for key, value in comm.items()}
         if comm["collective"] is None:
             comm["collective"] = collective_of(events.names[events.name[rows[i]]])
@@ -66,16 +70,59 @@ def comm_of_kernels(
     return result
 
 
-def _from_ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> dict[str, Any]:
-    """What the nearest record_param_comms at or above a node tells, {} if there is none."""
+class CommRecord(NamedTuple):
+    """What a `record_param_comms` says for pairing `Work.wait` with its collective.
+
+    Attributes:
+        collective: its name, `WAIT` for `Work.wait`.
+        sequence: number of the collective within its group; that of `Work.wait` is the number of what it waits for.
+        group: name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`).
+    """
+
+    collective: str
+    sequence: int | None
+    group: str
+
+
+def comm_record(et: ExecutionTrace, nodes: EtCalls, position: int) -> CommRecord | None:
+    """The nearest `record_param_comms` at or above a node, None without one.
+
+    Args:
+        position: in `nodes`, −1 for none.
+    """
+    text = _ancestor(et, nodes, position)
+    if text is None:
+        return None
+    values, at = _inputs(msgspec.json.decode(text))
+    if at < 0:
+        return None
+    sequence = values[at - 3] if at >= 3 else None
+    if isinstance(sequence, list) and sequence:  # with whether it is point to point, since PyTorch 2.4
+        sequence = sequence[0]
+    group = values[at - 2]
+    named = isinstance(group, list) and bool(group) and isinstance(group[0], str)
+    return CommRecord(values[at], sequence if type(sequence) is int else None, group[0] if named else "")
+
+
+def _ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> bytes | None:
+    """Text of the nearest record_param_comms at or above a node, None if there is none."""
     for _ in range(_MAX_DEPTH):
         if position < 0:
-            return {}
+            return None
         node = nodes.node[position]
         if et.names[et.name[node]] == "record_param_comms":
-            return _from_record_param_comms(et.texts.of(np.array([node]))[0])
+            return et.texts.of(np.array([node]))[0]
         position = int(nodes.parent[position])
-    return {}
+    return None
+
+
+def _inputs(node: dict[str, Any]) -> tuple[list[Any], int]:
+    """Input values of a record_param_comms, and the position of the collective's name among them, −1 for none."""
+    inputs = node.get("inputs", [])
+    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs
+    types = inputs.get("types", []) if isinstance(inputs, dict) else node.get("input_types", [])
+    pairs = enumerate(zip(values, types, strict=False))
+    return values, next((i for i, (v, t) in pairs if t == "String" and isinstance(v, str)), -1)
 
 
 def _from_record_param_comms(text: bytes) -> dict[str, Any]:
@@ -83,14 +130,10 @@ def _from_record_param_comms(text: bytes) -> dict[str, Any]:
     node: dict[str, Any] = msgspec.json.decode(text)
     attrs = {a.get("name"): a.get("value") for a in node.get("attrs", []) if isinstance(a, dict)}
     inputs = node.get("inputs", [])
-    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs
     types = inputs.get("types", []) if isinstance(inputs, dict) else node.get("input_types", [])
+    values, name_at = _inputs(node)
     tensors = _tensors(values[0]) if values else []
     comm: dict[str, Any] = {}
-    name_at = next(
-        (i for i, (v, t) in enumerate(zip(values, types, strict=False)) if t == "String" and isinstance(v, str)),
-        -1,
-    )
     if name_at >= 0:
         comm["collective"] = values[name_at]
         group = values[name_at - 2] if name_at >= 2 else None

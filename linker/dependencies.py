@@ -17,7 +17,9 @@ from ..trace.columns import IntColumn, positions
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
-from .gpu_waits import GpuOrder, Waits, find_waits
+from .gpu_order import GpuOrder
+from .gpu_waits import Waits, find_waits
+from .host_comm import find_host_readers
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops
 
@@ -108,12 +110,14 @@ def find_dependencies(
     _add_comm(linked, comm_groups, edges)
     inter_thread = _add_threads(linked, edges)
     _add_data(linked, data, edges)
-    waits = find_waits(linked, gpu)
+    waited_for = _add_host_comm(linked, edges)
+    waits = find_waits(linked, gpu, sorted(comm_groups))
     sync_dep = _add_waits(linked, waits, edges)
     table = edges.table()
     _check_order(linked, table)
-    near = np.isin(table[:, 0], [source for source, _ in waits.inferred])
-    inferred = sorted(waits.inferred & {(a, b) for a, b, _ in table[near].tolist()})
+    guessed = waits.inferred | waited_for
+    near = np.isin(table[:, 0], [source for source, _ in guessed])
+    inferred = sorted(guessed & {(a, b) for a, b, _ in table[near].tolist()})
     return Dependencies(
         table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved, waits.clock_skew_ns
     )
@@ -175,6 +179,21 @@ def _add_data(linked: LinkedTrace, data: tuple[IntColumn, IntColumn], edges: _Ed
     both = (start[writer] >= 0) & (start[reader] >= 0)
     writer, reader = writer[both], reader[both]
     edges.add("data", (linked.node_id(writer), linked.node_id(reader)), start[writer] < start[reader])
+
+
+def _add_host_comm(linked: LinkedTrace, edges: _Edges) -> set[tuple[int, int]]:
+    """Collectives on the host → the first operators that read what they write; returns these pairs of ids.
+
+    They are edges of kind `data`, and inferred: which call issued a collective is known by their order alone.
+    """
+    run, reader = find_host_readers(linked)
+    at = np.flatnonzero(linked.node_of_call >= 0)
+    start, end = (np.zeros(len(linked.nodes), np.int64) for _ in range(2))
+    start[linked.node_of_call[at]], end[linked.node_of_call[at]] = linked.calls.ts[at], linked.calls.end[at]
+    ids = linked.node_id(run), linked.node_id(reader)
+    in_order = (end[run] <= start[reader] + ROUNDING_NS) & (start[run] < start[reader])
+    kept = edges.add("data", ids, in_order)
+    return set(zip(ids[0][kept].tolist(), ids[1][kept].tolist(), strict=True))
 
 
 def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, list[int]]:

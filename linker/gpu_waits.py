@@ -7,6 +7,8 @@ edges as they are and infers none of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.kineto import EventTable
 from ..trace.columns import IntColumn
 from ..trace.host_waits import (
     DEVICE_SYNCHRONIZE,
@@ -25,9 +28,11 @@ from ..trace.host_waits import (
     named,
     synchronous_readback,
 )
+from .comm_waits import find_comm_waits
+from .gpu_order import GpuOrder
 from .linked import LinkedTrace
 
-__all__ = ["GpuOrder", "Waits", "find_waits"]
+__all__ = ["Waits", "find_waits"]
 
 _LATE_NS = 5_000
 """A kernel that starts so much later than its launch and its stream allow has waited for something."""
@@ -45,57 +50,6 @@ class _SyncArgs(msgspec.Struct):
     device: Any = -1
     wait_on_stream: Any = -1
     record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
-
-
-@dataclass(frozen=True)
-class GpuOrder:
-    """GPU events of a linked trace by stream and launch.
-
-    Attributes:
-        stream: int64, one code a (device, stream) pair for each GPU event.
-        key: (device, stream) by code.
-        launch: int64 ns, when each was launched (its own start if no launch is known).
-        free: int64 ns, when the stream had done what started before each; 0 for the first.
-        queue: by code, positions in order of launch. queue_launch: when these were launched.
-    """
-
-    stream: IntColumn
-    key: list[tuple[int, int]]
-    launch: IntColumn
-    free: IntColumn
-    queue: list[IntColumn]
-    queue_launch: list[IntColumn]
-
-    @staticmethod
-    def of(linked: LinkedTrace) -> GpuOrder:
-        """Sort the attached GPU events."""
-        events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
-        packed = (events.device[rows] << 32) + events.stream[rows]
-        _, first, code = np.unique(packed, return_index=True, return_inverse=True)
-        pairs = np.stack([events.device[rows[first]], events.stream[rows[first]]], axis=1)
-        launch = np.where(launcher >= 0, events.ts[launcher], events.ts[rows]) if len(rows) else events.ts[rows]
-        by_launch = np.lexsort((events.ts[rows], launch))
-        queue = [by_launch[code[by_launch] == k] for k in range(len(pairs))]
-        free = np.zeros(len(rows), np.int64)
-        for k in range(len(pairs)):
-            members = np.flatnonzero(code == k)
-            free[members[1:]] = np.maximum.accumulate(events.end[rows[members]])[:-1]
-        key = [(int(d), int(s)) for d, s in pairs]
-        return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
-
-    def last_before(self, stream: int, ts: int) -> int:
-        """Position of the last event of a stream launched before a time, −1 for none."""
-        k = int(np.searchsorted(self.queue_launch[stream], ts))
-        return int(self.queue[stream][k - 1]) if k else -1
-
-    def first_after(self, stream: int, ts: int) -> int:
-        """Position of the first event of a stream launched after a time, −1 for none."""
-        k = int(np.searchsorted(self.queue_launch[stream], ts, side="right"))
-        return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
-
-    def streams(self, device: int, stream: int) -> list[int]:
-        """Codes of the streams with that number on that device; −1 stands for any."""
-        return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
 
 
 @dataclass(frozen=True)
@@ -122,11 +76,15 @@ class Waits:
     clock_skew_ns: int
 
 
-def find_waits(linked: LinkedTrace, gpu: GpuOrder) -> Waits:
-    """Find every wait; see the module's docstring for the sources."""
+def find_waits(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
+    """Find every wait; see the module's docstring for the sources.
+
+    Args:
+        kernels: positions in `gpu_row` of the communication kernels.
+    """
     finder = _Finder(linked, gpu)
     resolved = finder.from_records()
-    finder.from_runtime_calls(resolved)
+    finder.from_runtime_calls(resolved, kernels)
     finder.from_blocking_copies()
     return Waits(
         _pairs(finder.event), _pairs(finder.sync), _pairs(finder.blocking), _pairs(finder.released),
@@ -174,6 +132,8 @@ class _Finder:
         at = np.flatnonzero(linked.node_of_call >= 0)
         self.linked_calls = _ByThread.of(linked.calls.thread[at], linked.calls.ts[at], linked.node_of_call[at])
         self.event: list[tuple[int, int]] = []
+        self.stated: set[tuple[int, int]] = set()
+        self.carried: dict[tuple[int, int], tuple[list[int], list[dict[int, int]]]] = {}
         self.sync: list[tuple[int, int]] = []
         self.blocking: list[tuple[int, int]] = []
         self.released: list[tuple[int, int]] = []
@@ -207,14 +167,7 @@ class _Finder:
     def from_records(self) -> set[int]:
         """Use the cuda_sync records; returns the runtime calls (positions) whose wait they say."""
         events, resolved = self.linked.kineto.events, set[int]()
-        for text in events.args_of(events.rows("cuda_sync")):
-            try:
-                args = msgspec.json.decode(text, type=_SyncArgs)
-            except msgspec.MsgspecError:
-                continue
-            call = self._call_with(args.correlation)
-            if call is None:  # outside the window
-                continue
+        for call, args in sorted(self._sync_records(events), key=lambda record: self._ts(record[0])):
             device = args.device if isinstance(args.device, int) else -1
             if args.kind == "Context Sync":
                 resolved.add(call)
@@ -226,7 +179,7 @@ class _Finder:
                 record = self._call_with(args.record)
                 if record is not None and self._streams(device, args.wait_on_stream):
                     resolved.add(call)
-                recorded = [] if record is None else self._on_stream(device, args.wait_on_stream, self._ts(record))
+                recorded = [] if record is None else self._recorded(device, args.wait_on_stream, self._ts(record))
                 if not recorded:
                     self.unresolved += 1
                 elif args.kind == "Event Sync":
@@ -234,9 +187,43 @@ class _Finder:
                 else:
                     waiting = [self.gpu.first_after(k, self._ts(call)) for k in self._streams(device, args.stream)]
                     self.event += [(a, b) for a in recorded for b in waiting if b >= 0 and a != b]
+                    self._carry(device, args.stream, self._ts(call), recorded)
         return resolved
 
-    def from_runtime_calls(self, resolved: set[int]) -> None:
+    def _sync_records(self, events: EventTable) -> Iterator[tuple[int, _SyncArgs]]:
+        """The cuda_sync records of calls in the window, with the positions of these."""
+        for text in events.args_of(events.rows("cuda_sync")):
+            try:
+                args = msgspec.json.decode(text, type=_SyncArgs)
+            except msgspec.MsgspecError:
+                continue
+            call = self._call_with(args.correlation)
+            if call is not None:
+                yield call, args
+
+    def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
+        """What has ended when an event is reached that was recorded on a stream at a time.
+
+        That is the last GPU event launched there before, and what the stream has waited for since.
+        """
+        return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
+
+    def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
+        """By stream the last GPU event that a stream has been made to wait for between a launch there and a time."""
+        times, sources = self.carried.get((device, stream), ([], []))
+        k = bisect_left(times, ts)
+        return sources[k - 1] if k and all(self.gpu.launch[i] < times[k - 1] for i in last) else {}
+
+    def _carry(self, device: int, stream: Any, ts: int, sources: list[int]) -> None:
+        """Keep what a stream waits for from a time on, for events that are recorded there before the next launch."""
+        if not isinstance(stream, int) or stream < 0:
+            return
+        before = self._waited_for(device, stream, ts, self._on_stream(device, stream, ts))
+        times, carried = self.carried.setdefault((device, stream), ([], []))
+        times.append(ts)
+        carried.append({**before, **{int(self.gpu.stream[i]): i for i in sources}})
+
+    def from_runtime_calls(self, resolved: set[int], kernels: Sequence[int]) -> None:
         """Synchronising calls and stream waits of which no record says what they wait for."""
         events, rows = self.linked.kineto.events, self.linked.runtime_row
         names = events.name[rows]
@@ -249,7 +236,10 @@ class _Finder:
             else:
                 self._infer_pending(call)
         stream_waits = set(np.flatnonzero(named(events.names, names, STREAM_WAIT)).tolist()) - resolved
-        self._infer_stream_waits(self.runtime_ts[sorted(stream_waits)])
+        waits = np.array(sorted(stream_waits), np.int64)
+        self.stated = set(self.event)
+        self._infer_event(find_comm_waits(self.linked, self.gpu, kernels, waits))
+        self._infer_stream_waits(self.runtime_ts[waits])
 
     def from_blocking_copies(self) -> None:
         """The thread of a blocking copy continued only when the copy had ended."""
@@ -336,13 +326,18 @@ class _Finder:
         earlier[order[same + 1]] = self.gpu.launch[order[same]]
         asked = np.searchsorted(waits, self.gpu.launch) > np.searchsorted(waits, earlier)
         late = self.start - np.maximum(submitted + latency, self.gpu.free) > _LATE_NS
-        ids = self.linked.numbering.gpu
-        stated = {target for _, target in self.event}
+        explained = {target for source, target in self.event if self.start[target] - self.end[source] <= _JUST_ENDED_NS}
         for i in np.flatnonzero(launched & asked & late).tolist():
-            if i in stated:
+            if i in explained:
                 continue
             for source in self._ended(int(self.start[i]) - _JUST_ENDED_NS, int(self.start[i])).tolist():
                 if self.gpu.stream[source] != self.gpu.stream[i]:
-                    self.event.append((source, i))
-                    self.inferred.add((int(ids[source]), int(ids[i])))
+                    self._infer_event([(source, i)])
                     break
+
+    def _infer_event(self, pairs: list[tuple[int, int]]) -> None:
+        """Waits between streams that no record states."""
+        ids = self.linked.numbering.gpu
+        new = [pair for pair in pairs if pair not in self.stated]
+        self.event += new
+        self.inferred.update((int(ids[source]), int(ids[target])) for source, target in new)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..schemas.etplus import Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
 from ..trace.columns import IntColumn
 from .calls import CpuCalls, EtCalls
+from .data_dependencies import data_edges
 
 __all__ = ["LinkedTrace"]
 
@@ -38,6 +40,11 @@ class LinkedTrace:
     runtime_row: IntColumn
     runtime_parent: IntColumn
     numbering: Numbering
+
+    @cached_property
+    def data_edges(self) -> tuple[IntColumn, IntColumn]:
+        """See `data_dependencies.data_edges`; found when first asked for, which takes as long as matching does."""
+        return data_edges(self.et, self.nodes)
 
     def node_id(self, position: IntColumn) -> IntColumn:
         """Ids of calls of `nodes`."""

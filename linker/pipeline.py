@@ -30,7 +30,6 @@ from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, exclusive_durations, innermost_open
 from .comm import comm_of_kernels
-from .data_dependencies import data_edges
 from .dependencies import Dependencies, find_dependencies
 from .identity import Claims, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
@@ -152,7 +151,7 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
     comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     none = np.zeros(0, np.int64)
-    data = data_edges(et, nodes) if options.data_dependencies else (none, none)
+    data = trace.data_edges if options.data_dependencies else (none, none)
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(
         et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity

@@ -12,10 +12,11 @@ from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from .graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
-__all__ = ["Constants", "counted_lags", "fit_constants"]
+__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants"]
 
-_SYNC_RETURN_NS = 10_000
-"""A waiting call returns at most so long after what it waited for; more is an unknown wait."""
+SYNC_RETURN_NS = 10_000
+"""A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
+later after what its stream waited for was delayed by something else: the wait cost no time."""
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
 """No device takes longer to begin what was launched, or the next of what is queued: more is waiting for other work."""
 
@@ -37,7 +38,7 @@ class Constants:
     launch_latency_ns: int
     gap_ns: int
     event_gap_ns: int = 0
-    sync_return_ns: int = _SYNC_RETURN_NS
+    sync_return_ns: int = SYNC_RETURN_NS
     queue_limit: int | None = None
     clock_skew_ns: int = 0
 
@@ -70,7 +71,8 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     launched = _by_target(edges.kind == LAUNCH, graph, np.full(count, -1, np.int64))
     free = _by_target(edges.kind == STREAM, graph, np.full(count, -1, np.int64))
     waits = np.zeros(count, np.bool_)
-    waits[edges.target[edges.kind == EVENT]] = True
+    waited = (edges.kind == EVENT) & (edges.lag <= SYNC_RETURN_NS)
+    waits[edges.target[waited]] = True
     inside = np.ones(count, np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
     at = np.flatnonzero((launched >= 0) & ~waits & inside)
     latency, first = measured[at] - launched[at], free[at] < 0
@@ -79,7 +81,7 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     launch_latency = _median(latency[idle] if idle.any() else latency[possible & first])
     gap = (measured[at] - free[at])[~first & (launched[at] + launch_latency < free[at])]
     gap_ns = max(_median(gap[gap <= _MAX_GAP_NS]), 0)
-    event = edges.lag[(edges.kind == EVENT) & (edges.lag <= _SYNC_RETURN_NS) & inside[edges.target]]
+    event = edges.lag[waited & inside[edges.target]]
     return Constants(
         launch_latency, gap_ns, _median(event) if len(event) else gap_ns, queue_limit=graph.queue_limit,
         clock_skew_ns=graph.document.clock_skew_ns,

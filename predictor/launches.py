@@ -9,6 +9,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 from ..trace.kinds import RUNTIME
+from .constants import SYNC_RETURN_NS
 from .graph import LAUNCH, PIN, QUEUE, STREAM, Edges
 from .graph_events import GraphEvents
 
@@ -163,7 +164,8 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     source, target = submitted[points.launcher[gpu]], points.start[gpu]
     edges = Edges.of(LAUNCH, source, target, points.between(source, target))
-    return replace(edges, capped=~first | np.isin(target, waits.target))
+    waited = waits.target[waits.lag <= SYNC_RETURN_NS]
+    return replace(edges, capped=~first | np.isin(target, waited))
 
 
 def stream_edges(points: GraphEvents) -> Edges:

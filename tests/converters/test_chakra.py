@@ -327,7 +327,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         write_et(document_of("demo/train_cpu"), tmp_path / "none" / "t.0.et")
 
 
-@pytest.mark.parametrize("host", [None, "fold", "keep"])
+@pytest.mark.parametrize("host", [None, "fold"])
 @pytest.mark.parametrize("name", ["gpu-pairs/resnet103", "pairs/gpu_shaped_from_cpu"])
 def test_computations_have_the_flops_and_bytes_of_the_analysis(name: str, host: str | None, tmp_path: Path) -> None:
     """`num_ops` and `tensor_size` add up, kernel by kernel, to the table of `etplus analyze`."""

@@ -1,0 +1,121 @@
+"""What waits for communications in a simulation of a rank's GPU alone, and when its host has submitted what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.communications import issue_times
+from ..trace.columns import IntColumn
+from ..trace.host_waits import ROUNDING_NS
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+from .collectives import Communication
+from .host import waits
+
+__all__ = ["Waits", "submitted"]
+
+_MAX_LATENCY_NS = 1_000_000
+"""No device takes longer to begin what was launched to an idle stream: more is waiting for other work."""
+
+_Rows = dict[int, list[int]]
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Which computations wait for which communications, and the other way round.
+
+    Attributes:
+        on_gpu: row of a computation to the rows of the communications that its stream waits for.
+        through_host: row of a computation to the rows of the communications and GPU events that the host waits for
+            before it submits the computation.
+        before_comm: row of a communication to the rows of the computations that its stream waits for.
+    """
+
+    on_gpu: _Rows
+    through_host: _Rows
+    before_comm: _Rows
+
+    @staticmethod
+    def of(document: Trace, rows: IntColumn, comms: Sequence[Communication]) -> Waits:
+        """Find them in the edges of a document.
+
+        Args:
+            rows: the computations, in the order in which they run.
+        """
+        communicates, computes = (np.zeros(len(document), np.bool_) for _ in range(2))
+        communicates[[comm.row for comm in comms]] = True
+        computes[rows] = True
+        source, target, _ = document.edges.T
+        done = document.finish[source] <= document.ts[target] + ROUNDING_NS
+        on_gpu = communicates[source] & (document.kind[source] == GPU) & computes[target]
+        before = computes[source] & communicates[target]
+        return Waits(
+            _by_target(source[on_gpu & done], target[on_gpu & done]),
+            _by_target(*_through_host(document, rows, communicates, computes)),
+            _by_target(source[before & done], target[before & done]),
+        )
+
+
+def _through_host(
+    document: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
+) -> tuple[IntColumn, IntColumn]:
+    """Communications and GPU events, and the first computation that the host submitted after it had waited for each.
+
+    A GPU event holds the host in a synchronising call. One on the host holds back the operators that
+    the edges name; where there are none, all that begins after its end.
+    """
+    source, target, _ = document.edges_of("data", "sync").T
+    waited = communicates | (computes & (document.kind == GPU))
+    released = waited[source] & (document.kind[target] != GPU) & ~communicates[target]
+    source, target = source[released], target[released]
+    on_gpu = document.kind[source] == GPU
+    since = np.where(on_gpu, document.finish[target], document.ts[target])
+    unread = np.setdiff1d(np.flatnonzero(communicates & (document.kind != GPU)), source)
+    source, since = np.concatenate([source, unread]), np.concatenate([since, document.finish[unread]])
+    issued = np.maximum.accumulate(issue_times(document, np.flatnonzero(communicates & (document.kind != GPU)))[rows])
+    first = np.searchsorted(issued, since)
+    source, first = source[first < len(rows)], rows[first[first < len(rows)]]
+    done = document.finish[source] <= document.ts[first] + ROUNDING_NS
+    return source[done], first[done]
+
+
+def _by_target(source: IntColumn, target: IntColumn) -> _Rows:
+    found: _Rows = defaultdict(list)
+    for one, row in np.unique(np.stack([source, target], axis=1), axis=0).tolist():
+        found[row].append(one)
+    return dict(found)
+
+
+def submitted(document: Trace) -> IntColumn:
+    """When the host has let each row begin, ns: its start where the GPU was idle until then, else its launch and the
+    usual latency.
+
+    Rows on the host are let begin when they do; GPU events without a launch in the trace were submitted before it.
+    """
+    result: IntColumn = np.where(document.kind == GPU, document.span[0], document.ts)
+    call, gpu, _ = document.edges_of("launch").T
+    timed = document.timed[call] & document.timed[gpu]
+    call, gpu = call[timed], gpu[timed]
+    waiting = waits(document)[1][call] > 0
+    launched = np.where(waiting, document.ts[call], np.minimum(document.finish[call], document.ts[gpu]))
+    latency = document.ts[gpu] - launched
+    free = _free(document)[gpu]
+    idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)
+    usual = int(np.median(latency[idle])) if idle.any() else 0
+    bound = (launched + usual >= free) & (latency <= _MAX_LATENCY_NS)
+    result[gpu] = np.where(bound, document.ts[gpu], np.minimum(launched + usual, document.ts[gpu]))
+    return result
+
+
+def _free(document: Trace) -> IntColumn:
+    """For each row the latest end of what its edges of kinds `stream` and `event` wait for, ns; −1 for none."""
+    free = np.full(len(document), -1, np.int64)
+    source, target, _ = document.edges_of("stream", "event").T
+    np.maximum.at(free, target, document.finish[source])
+    return free

@@ -1,0 +1,284 @@
+"""Which streams wait for which around a collective, where no record says it: from the calls that ask for the waits.
+
+PyTorch brackets each NCCL collective by two stream waits (ProcessGroupNCCL.cpp, `syncStream` and
+`WorkNCCL::synchronizeStream`): before the launch NCCL's stream waits for the stream that made the input; later
+`Work.wait` makes the stream that reads the output wait for NCCL's. Such a wait holds whether or not it cost time in the
+measured run, so that times do not show it. The calls do: by the operators that they are in, by the sequence number that
+`record_param_comms` has, and else by their order on a thread.
+
+No call names its streams. That which a thread launches to next is taken to be the one that waits, with one exception:
+a collective that is waited for at once, though the tensors of the ET say that a later operator is the first to read it,
+was issued from a stream of its own, as FSDP does to gather parameters ahead. Then the tensors decide.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.host_waits import ROUNDING_NS
+from .comm import WAIT, CommRecord, comm_record
+from .gpu_order import GpuOrder
+from .linked import LinkedTrace
+
+__all__ = ["find_comm_waits"]
+
+_COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
+"""Operators around the launch of a collective. (`nccl:` has one colon, the others have two.)"""
+
+
+@dataclass(frozen=True)
+class _CommCall:
+    """A call that launches one collective, or several that are coalesced.
+
+    Attributes:
+        thread: code of the thread.
+        outermost: position in `nodes` of the outermost operator of the call, −1 for none.
+        begin, launch, end: int ns, of that operator, and of its first launch.
+        first, last: positions in `gpu_row` of its first and last kernel by launch.
+        record: what `record_param_comms` says of it, None without one.
+    """
+
+    thread: int
+    outermost: int
+    begin: int
+    launch: int
+    end: int
+    first: int
+    last: int
+    record: CommRecord | None
+
+
+def find_comm_waits(
+    linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn
+) -> list[tuple[int, int]]:
+    """Pairs of GPU events (positions in `gpu_row`), the second of which waits for the first on another stream.
+
+    Args:
+        kernels: positions in `gpu_row` of the communication kernels.
+        waits: positions in `runtime_row` of the stream waits that no record explains, ascending.
+    """
+    if not kernels:
+        return []
+    calls = _comm_calls(linked, gpu, kernels)
+    around = _Around(linked, gpu, kernels)
+    entered, left = _waits_by_call(linked, calls, waits)
+    events, tensors, pairs = linked.kineto.events, _TensorsOf(linked, gpu, calls), []
+    begin, end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
+    aside = set[int]()
+    for k, call in enumerate(calls):
+        found = [around.reader(thread, ts) for thread, ts in left.get(k, [])]
+        at_once = [around.same(call.thread, call.launch, ts) for thread, ts in left.get(k, []) if thread == call.thread]
+        if not found or any(at_once):
+            readers = tensors.readers(k)
+            if readers and not any(i in readers for i in found):
+                aside.add(k)
+                found = readers
+        pairs += [(call.last, i) for i in found]
+    for k in sorted(entered):
+        call, source = calls[k], around.writer(calls[k].thread, calls[k].launch)
+        late = source >= 0 and end[source] > begin[call.first] + ROUNDING_NS
+        written = tensors.writers(k) if late or k in aside else []
+        pairs += [(i, call.first) for i in written or [source]]
+    return sorted({(a, b) for a, b in pairs if a >= 0 and b >= 0 and gpu.stream[a] != gpu.stream[b]})
+
+
+def _waits_by_call(
+    linked: LinkedTrace, calls: Sequence[_CommCall], waits: IntColumn
+) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
+    """Which stream waits are for which collectives.
+
+    Returns:
+        the collectives (positions in `calls`) before whose launch NCCL's stream waits; and for each one that is waited
+        for, thread and time of the calls that ask for it.
+    """
+    events, rows = linked.kineto.events, linked.runtime_row[waits]
+    own: dict[int, list[int]] = {}
+    for k, call in enumerate(calls):
+        own.setdefault(call.thread, []).append(k)
+    begins = {thread: [calls[k].begin for k in of] for thread, of in own.items()}
+    entered, left, unnumbered = set[int](), dict[int, list[tuple[int, int]]](), dict[int, list[int]]()
+    for wait, thread, ts in zip(waits.tolist(), events.thread[rows].tolist(), events.ts[rows].tolist(), strict=True):
+        parent = int(linked.runtime_parent[wait])
+        record = comm_record(linked.et, linked.nodes, parent) if parent >= 0 else None
+        asked = record is not None and record.collective == WAIT
+        at = bisect_right(begins.get(thread, []), ts) - 1
+        if record is not None and asked and (k := _numbered(calls, record, ts)) >= 0:
+            left.setdefault(k, []).append((thread, ts))
+        elif not asked and at >= 0 and ts < calls[own[thread][at]].end:
+            if ts < calls[own[thread][at]].launch:
+                entered.add(own[thread][at])
+        elif asked or parent < 0 or linked.et.scope[linked.nodes.node[parent]] == ANNOTATION_SCOPE:
+            unnumbered.setdefault(thread, []).append(ts)
+    for thread, times in unnumbered.items():
+        pending = [k for k in own.get(thread, []) if k not in left]
+        for k, ts in _in_order(pending, [calls[k].launch for k in pending], times):
+            left[k] = [(thread, ts)]
+    return entered, left
+
+
+def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> list[_CommCall]:
+    """The calls that launched communication kernels, in order of launch; kernels without a known launch have none."""
+    events, calls = linked.kineto.events, linked.calls
+    call_of_node = np.full(len(linked.nodes), -1, np.int64)
+    at = np.flatnonzero(linked.node_of_call >= 0)
+    call_of_node[linked.node_of_call[at]] = at
+    members: dict[tuple[int, int], list[int]] = {}
+    for i in sorted(kernels, key=lambda i: (int(gpu.launch[i]), i)):
+        launcher = int(linked.gpu_launcher[i])
+        if launcher >= 0:
+            outermost = _outermost(linked, call_of_node, int(linked.gpu_parent[i]))
+            members.setdefault((outermost, -1 if outermost >= 0 else launcher), []).append(i)
+    found = []
+    for (outermost, _), of in members.items():
+        launcher = int(linked.gpu_launcher[of[0]])
+        call = int(call_of_node[outermost]) if outermost >= 0 else -1
+        launch = int(events.ts[launcher])
+        found.append(
+            _CommCall(
+                thread=int(events.thread[launcher]),
+                outermost=outermost,
+                begin=int(calls.ts[call]) if call >= 0 else launch,
+                launch=launch,
+                end=int(calls.end[call]) if call >= 0 else launch,
+                first=of[0],
+                last=of[-1],
+                record=comm_record(linked.et, linked.nodes, int(linked.gpu_parent[of[0]])),
+            )
+        )
+    return found
+
+
+def _outermost(linked: LinkedTrace, call_of_node: IntColumn, position: int) -> int:
+    """The outermost linked call around a node that is part of a collective, −1 for none."""
+    et, nodes, found = linked.et, linked.nodes, -1
+    while position >= 0 and _COMM_CALL.fullmatch(et.names[et.name[nodes.node[position]]]):
+        if call_of_node[position] >= 0:
+            found = position
+        position = int(nodes.parent[position])
+    return found
+
+
+def _numbered(calls: Sequence[_CommCall], record: CommRecord, ts: int) -> int:
+    """The collective of a number that was launched last before a time, of its group where both are known; else −1."""
+    if record.sequence is None:
+        return -1
+    for k in range(bisect_left(calls, ts, key=lambda call: call.launch) - 1, -1, -1):
+        of = calls[k].record
+        if of is not None and of.sequence == record.sequence and len({of.group, record.group} - {""}) < 2:
+            return k
+    return -1
+
+
+def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Collectives and the times of waits for them: one each, in order, as DDP's reducer waits for its buckets.
+
+    Waits between two launches are for what was launched before. Where these are fewer than the collectives they are
+    for the last ones; streams cover what was launched earlier.
+
+    Args:
+        pending, launches: collectives of one thread in order of launch. waits: times of waits there, ascending.
+    """
+    bursts: dict[int, list[int]] = {}
+    for ts in waits:
+        bursts.setdefault(bisect_left(launches, ts), []).append(ts)
+    done = 0
+    for launched, burst in bursts.items():
+        left = pending[done:launched]
+        done = launched
+        yield from zip(left[max(len(left) - len(burst), 0) :], burst, strict=False)
+
+
+class _Around:
+    """The streams on which threads work: those of what they launch next or last, collectives aside."""
+
+    def __init__(self, linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> None:
+        self.gpu = gpu
+        others = np.setdiff1d(np.flatnonzero(linked.gpu_launcher >= 0), np.array(kernels, np.int64))
+        others = others[np.argsort(gpu.launch[others], kind="stable")]
+        thread = linked.kineto.events.thread[linked.gpu_launcher[others]]
+        self.launched = {one: others[thread == one] for one in np.unique(thread).tolist()}
+        self.times = {one: gpu.launch[launched] for one, launched in self.launched.items()}
+
+    def reader(self, thread: int, ts: int) -> int:
+        """The first event after a time on the stream of what a thread launches next (else last), −1 if none."""
+        k = self._next(thread, ts)
+        if k < 0:
+            return -1
+        launched = self.launched[thread]
+        return self.gpu.first_after(int(self.gpu.stream[launched[min(k, len(launched) - 1)]]), ts)
+
+    def writer(self, thread: int, ts: int) -> int:
+        """The last event before a time on the stream of what a thread launched last, −1 if there is none."""
+        k = self._next(thread, ts)
+        return self.gpu.last_before(int(self.gpu.stream[self.launched[thread][k - 1]]), ts) if k > 0 else -1
+
+    def same(self, thread: int, ts: int, other: int) -> bool:
+        """Whether a thread launches nothing between two times."""
+        return self._next(thread, ts) == self._next(thread, other)
+
+    def _next(self, thread: int, ts: int) -> int:
+        """How many launches a thread has made by a time, −1 if it makes none."""
+        return int(np.searchsorted(self.times[thread], ts)) if thread in self.times else -1
+
+
+class _TensorsOf:
+    """Who writes what collectives read, and reads what they write, by the tensors of the ET; found when first asked."""
+
+    def __init__(self, linked: LinkedTrace, gpu: GpuOrder, calls: Sequence[_CommCall]) -> None:
+        self.linked, self.gpu, self.calls = linked, gpu, calls
+
+    def readers(self, k: int) -> list[int]:
+        """The first GPU event of each other operator that reads what a collective writes, the first one a stream."""
+        return self._first_a_stream(self._beside(k, writes=True), 0)
+
+    def writers(self, k: int) -> list[int]:
+        """The last GPU event of each other operator that writes what a collective reads, the last one a stream."""
+        return self._first_a_stream(self._beside(k, writes=False), -1)
+
+    def _beside(self, k: int, *, writes: bool) -> IntColumn:
+        """Positions in `nodes`: readers of what a collective writes, or writers of what it reads."""
+        sides = (self._edges[0], self._edges[1]) if writes else (self._edges[1], self._edges[0])
+        mine = self.calls[k].outermost
+        if mine < 0:
+            return sides[1][:0]
+        return np.unique(sides[1][(self._within[sides[0]] == mine) & (self._within[sides[1]] != mine)])
+
+    def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
+        events = [launched[end] for one in nodes.tolist() if (launched := self._launched.get(one))]
+        by_stream = {int(self.gpu.stream[i]): i for i in sorted(events, key=self._order, reverse=end == 0)}
+        return sorted(by_stream.values())
+
+    def _order(self, i: int) -> tuple[int, int]:
+        return int(self.gpu.launch[i]), i
+
+    @cached_property
+    def _edges(self) -> tuple[IntColumn, IntColumn]:
+        return self.linked.data_edges
+
+    @cached_property
+    def _within(self) -> IntColumn:
+        """Of each of `nodes` the outermost operator of the collective that it is part of, −1 for none."""
+        outermost = np.zeros(len(self.linked.nodes), np.bool_)
+        outermost[[call.outermost for call in self.calls if call.outermost >= 0]] = True
+        return nearest(np.arange(len(outermost)), self.linked.nodes.parent, outermost)
+
+    @cached_property
+    def _launched(self) -> dict[int, list[int]]:
+        """By position in `nodes` of an operator at an end of a data dependency, its GPU events in order of launch."""
+        ends = np.zeros(len(self.linked.nodes), np.bool_)
+        ends[np.concatenate(self._edges)] = True
+        of = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
+        launched: dict[int, list[int]] = {}
+        for i in np.lexsort((np.arange(len(of)), self.gpu.launch)).tolist():
+            launched.setdefault(int(of[i]), []).append(i)
+        return launched
