@@ -20,6 +20,7 @@ from ..trace.columns import IntColumn, StringTable, joined_columns
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
+from .kineto_cuspy import with_copy_names
 from .kineto_events import Codes, EventPart, is_runtime, read_events
 from .parallel import parallel_map
 from .records import RecordTexts, check_utf8, locate, parse_records
@@ -51,7 +52,8 @@ class EventTable:
         thread: int32 code into `threads`, the distinct (pid, tid) pairs.
         correlation, external_id, seq: int64, −1 for none.
         rf_id: int64 `Record function id`; 0 if the ET observer was off, −1 for none.
-        stream, device: int64, −1 for none or not a number.
+        stream, device: int64, −1 for none or not a number; the stream of work in a CUDA graph is the one on which it
+            ran, whatever lane the trace draws it on.
     """
 
     index: IntColumn
@@ -115,7 +117,7 @@ class FlowTable:
     Attributes:
         start: bool, True for "s".
         category: int32 code into `EventTable.categories` ("ac2g", "fwdbwd", …).
-        id: int64, −1 for none; equals the correlation for "ac2g".
+        id: int64, −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
         ts: int64 ns.
         thread: int32 code into `EventTable.threads`.
     """
@@ -238,8 +240,10 @@ def _build(
         header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
         base_time_ns=base if known else 0,
         event_count=len(texts),
-        events=EventTable(
-            **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
+        events=with_copy_names(
+            EventTable(
+                **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
+            )
         ),
         flows=FlowTable(**flows),
         losses=(*document.all_losses(), *([] if known else [_no_base(base)])),

@@ -100,6 +100,8 @@ class _Reader:
         category = self.categories.codes(events.category)
         on_cpu = np.array([name in CPU_CATEGORIES for name in self.categories.values], np.bool_)[category]
         numbers = dict(events.numbers)
+        original = numbers.pop("original_stream")
+        numbers["stream"] = np.where(original >= 0, original, numbers["stream"])
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
             numbers |= {name: np.where(have, numbers[name], -1) for name in only}
         return {
