@@ -20,7 +20,7 @@ from ..trace.columns import IntColumn, StringTable, joined_columns
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
-from .kineto_cuspy import with_copy_names
+from .kineto_cuspy import whole_us, with_copy_names
 from .kineto_events import Codes, EventPart, is_runtime, read_events
 from .parallel import parallel_map
 from .records import RecordTexts, check_utf8, locate, parse_records
@@ -39,6 +39,8 @@ __all__ = [
 
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
+_EPOCH_NS = 2**50 * 1000
+"""Later times (2005) are since the epoch; between 2**50 and 2**51 µs a double holds multiples of 0.25 µs."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,9 @@ def _build(
                 if name in columns:
                     columns[name] = codes[columns[name]]
     events, flows = (joined_columns([getattr(part, kind) for part in parts]) for kind in ("events", "flows"))
+    if base == 0 and known and "baseTimeNanoseconds" in header:
+        for columns in (events, flows):
+            columns["ts"] = np.where(columns["ts"] > _EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
     values = {name: table.values for name, table in tables.items()}
     return KinetoTrace(
         file=document.name,

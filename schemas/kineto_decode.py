@@ -25,7 +25,15 @@ _MODULE = "nn.Module: "
 
 _NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
 """The arguments that linking needs; all are numbers, −1 for none."""
-_WRITTEN = ("External id", "Record function id", "Sequence number", "correlation", "stream", "device", "original_stream")
+_WRITTEN = (
+    "External id",
+    "Record function id",
+    "Sequence number",
+    "correlation",
+    "stream",
+    "device",
+    "original_stream",
+)
 """What they are called in a file."""
 
 _EXACT_INTEGER = 2.0**53
@@ -111,7 +119,9 @@ def _number_rows() -> np.dtype[np.void]:
     """Where the numbers are in a MessagePack map of doubles: each follows on its key and a byte for its type."""
     example = _encode(_NO_NUMBERS)
     offsets = [example.index(key.encode()) + len(key) + 1 for key in _WRITTEN]
-    return np.dtype({"names": _NUMBERS, "formats": [">f8"] * len(_NUMBERS), "offsets": offsets, "itemsize": len(example)})
+    return np.dtype(
+        {"names": _NUMBERS, "formats": [">f8"] * len(_NUMBERS), "offsets": offsets, "itemsize": len(example)}
+    )
 
 
 _NUMBER_ROWS = _number_rows()

@@ -48,7 +48,7 @@ annotations, synchronisation, profiler ranges, and MTIA's counters and insights.
 """
 PYTHON_CATEGORY = "python_function"
 """Never needed for linking, and most of a file recorded with_stack."""
-EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
+EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
 """Kinds of `edges`; see docs/etplus.md."""
 UNATTACHED_REASONS = (
     "attached",
