@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, joined_columns
-from ..trace.conventions import MAX_NS
+from ..trace.conventions import EPOCH_NS, MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
 from .kineto_cuspy import whole_us, with_copy_names
 from .kineto_events import Codes, EventPart, is_runtime, read_events
 from .parallel import parallel_map
+from .perfetto import is_pftrace
 from .records import RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
 from .text import Text
@@ -37,10 +38,10 @@ __all__ = [
     "read_kineto",
 ]
 
+_HEAD = 4096
+"""Bytes in which a file's format shows."""
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
-_EPOCH_NS = 2**50 * 1000
-"""Later times (2005) are since the epoch; between 2**50 and 2**51 µs a double holds multiples of 0.25 µs."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class KinetoTrace:
 
 
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
-    """Read a Kineto trace of any generation, gzipped or not, in one pass.
+    """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
 
     Python calls are left out.
 
@@ -186,7 +187,12 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False,
 def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
-    """The same of a file that is open."""
+    """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
+    if is_pftrace(blob.data[:_HEAD]):
+        from .perfetto.reader import read_events as read_packets  # protobuf takes long to import
+
+        found = read_packets(blob, modules=modules, progress=progress)
+        return _build(blob.name, found.losses, found.header, found.texts, [found.part])
     read = partial(_read, modules=modules)
     return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress)
 
@@ -199,12 +205,12 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
             texts = array.texts([span for part in parts for span in part.spans])
-            return _build(document, array.header, texts, parts)
+            return _build(document.name, document.all_losses(), array.header, texts, parts)
     data = document.text[:]
     check_utf8(data)
     header, records, _ = parse_records(data, "traceEvents")
     texts = RecordTexts.joined(_well_formed(records.texts, document) if document.lenient else records.texts)
-    return _build(document, header, texts, [read_events(texts.arrays(), modules=modules)])
+    return _build(document.name, document.all_losses(), header, texts, [read_events(texts.arrays(), modules=modules)])
 
 
 def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
@@ -221,27 +227,27 @@ def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
 
 
 def _build(
-    document: Document, header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
+    name: str, losses: tuple[Loss, ...], header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
 ) -> KinetoTrace:
     if not len(texts):
-        raise TraceFormatError(document.name, "", "the trace has no events", "record it again with the profiler active")
+        raise TraceFormatError(name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
     known = type(base) is int and 0 <= base < MAX_NS
-    tables = {name: StringTable() for name in ("category", "name", "thread")}
+    tables = {kind: StringTable() for kind in ("category", "name", "thread")}
     for part, first in zip(parts, _firsts(parts), strict=True):
         part.events["index"] += first
-        for name, table in tables.items():
-            codes = table.codes(part.values[name])
+        for kind, table in tables.items():
+            codes = table.codes(part.values[kind])
             for columns in (part.events, part.flows):
-                if name in columns:
-                    columns[name] = codes[columns[name]]
-    events, flows = (joined_columns([getattr(part, kind) for part in parts]) for kind in ("events", "flows"))
+                if kind in columns:
+                    columns[kind] = codes[columns[kind]]
+    events, flows = (joined_columns([getattr(part, of) for part in parts]) for of in ("events", "flows"))
     if base == 0 and known and "baseTimeNanoseconds" in header:
         for columns in (events, flows):
-            columns["ts"] = np.where(columns["ts"] > _EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
-    values = {name: table.values for name, table in tables.items()}
+            columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
+    values = {kind: table.values for kind, table in tables.items()}
     return KinetoTrace(
-        file=document.name,
+        file=name,
         header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
         base_time_ns=base if known else 0,
         event_count=len(texts),
@@ -251,7 +257,7 @@ def _build(
             )
         ),
         flows=FlowTable(**flows),
-        losses=(*document.all_losses(), *([] if known else [_no_base(base)])),
+        losses=(*losses, *([] if known else [_no_base(base)])),
     )
 
 
