@@ -22,7 +22,7 @@ from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
 from pftraces import NS, Maker, graph_launch, pb
-from support import SHARED, assert_valid, run
+from support import SHARED, assert_valid, call, run
 
 CUSPY = SHARED / "traces" / "cuspy"
 NAMES = ("alexnet", "cuda_event_sync", "dlrm.rank0", "h100_bert", "resnet103", "simple_add")
@@ -235,3 +235,10 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(UsageError, match=r"pip install 'etplus\[perfetto\]'"):
         read_kineto(graph_launch().data())
     protos.cache_clear()
+
+
+def test_a_folder_of_perfetto_traces(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.pftrace").write_bytes(graph_launch().data())
+    done = call("analyze", tmp_path)
+    assert done.returncode == 0 and b"rank0.pftrace" in done.stdout and b"rank1.pftrace" in done.stdout, done
