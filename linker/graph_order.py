@@ -7,6 +7,7 @@ The order on each stream is that of the edges `stream`.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from ..schemas.kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from ..trace.columns import IntColumn, distinct, positions
 from ..trace.conventions import GPU_CATEGORIES
-from ..trace.host_waits import ROUNDING_NS
+from ..trace.host_waits import ROUNDING_NS, named
 from .gpu_waits import GpuOrder
 from .linked import LinkedTrace
 
@@ -24,6 +25,7 @@ __all__ = ["GraphOrder", "find_graph_order"]
 
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 """Events and callbacks, which are not work of the device: what waits for them waits for what they waited for."""
+_GRAPH_LAUNCH = re.compile("GraphLaunch")
 _LATE_NS = 3_000
 """By so much later than its stream allows the work of a graph starts only if it has waited for another stream."""
 
@@ -122,10 +124,11 @@ def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
 
 
 def _launches(linked: LinkedTrace) -> list[IntColumn]:
-    """Positions of the GPU events of each call that launched several, by start."""
-    order = np.argsort(linked.gpu_launcher, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(linked.gpu_launcher[order])) + 1)
-    return [group for group in groups if len(group) > 1 and linked.gpu_launcher[group[0]] >= 0]
+    """Positions of the GPU events of each launch of a graph, by start."""
+    events, launcher = linked.kineto.events, linked.gpu_launcher
+    of_graph = (launcher >= 0) & named(events.names, events.name[launcher], _GRAPH_LAUNCH)
+    order = np.flatnonzero(of_graph)[np.argsort(launcher[of_graph], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(launcher[order])) + 1)
 
 
 def _forks_and_joins(linked: LinkedTrace, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:

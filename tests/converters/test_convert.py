@@ -206,8 +206,8 @@ def test_the_command_says_in_one_line_what_is_wrong(
 
 EXTENSIONS_TRIED = {
     "a.et": "chakra", "a.0.ET": "chakra", "a.et.gz": "chakra", "a.jsonl": "jsonl", "a.etplus.json.gz": "etplus",
-    "a.pftrace": "pftrace", "a.perfetto.json": "chrome", "a.chrome.json.gz": "chrome", "a.graphml": "graphml", "a.graphml.gz": "graphml",
-    "a.gexf": "gexf", "a.dot": "dot", "a.npz": "npz",
+    "a.perfetto.json": "chrome", "a.chrome.json.gz": "chrome", "a.graphml": "graphml", "a.graphml.gz": "graphml",
+    "a.gexf": "gexf", "a.dot": "dot", "a.npz": "npz", "a.pftrace": "pftrace", "a.pftrace.gz": "pftrace",
 }  # fmt: skip
 
 

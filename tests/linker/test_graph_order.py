@@ -150,6 +150,12 @@ def test_a_slower_branch_delays_the_join(arrows: bool) -> None:
     assert slower == 50_000
 
 
+def test_several_events_of_another_call_are_not_a_graph() -> None:
+    """Correlations that AMD's tools write more than once."""
+    data = recorded(fork_and_join(), arrows=False).replace(b"cudaGraphLaunch", b"hipLaunchKernel")
+    assert not edges(link(None, data), "graph")
+
+
 def test_arrows_with_lost_ends_are_counted() -> None:
     document = orjson.loads(recorded(fork_and_join(), arrows=True))
     for event in document["traceEvents"]:
