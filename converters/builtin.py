@@ -29,6 +29,7 @@ from .job_ranks import simulated_ranks
 from .jsonize import write_json
 from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
+from .pftrace import write_pftrace
 from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 
@@ -36,6 +37,7 @@ __all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "Gra
 
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
+_NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
 
@@ -211,6 +213,22 @@ class Chrome:
         return Conversion((path,), trace.slices, counts)
 
 
+class Perfetto:
+    """Perfetto trace, one for all ranks."""
+
+    name, suffixes, options = "pftrace", with_gz(".pftrace"), NoOptions
+    summary = "Perfetto trace with GPU render stages, flows and counters, a process a rank"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
+        """See `write_pftrace`."""
+        check_outputs([path])
+        trace = write_pftrace(dict(traces), path)
+        counts = Counter({_NO_FLOWS: trace.left_out} if trace.left_out else {})
+        notes = (f"{trace.flows} launches are flows, from the host to the instants above each stream",)
+        return Conversion((path,), trace.slices + trace.stages, counts, notes if trace.flows else ())
+
+
 class Graph:
     """A graph of nodes and edges, one for all ranks."""
 
@@ -314,6 +332,7 @@ BUILT_IN: tuple[Exporter, ...] = (
     ChakraJson("jsonl", with_gz(".jsonl"), "the same, one JSON object a line"),
     EtPlusFile(),
     Chrome(),
+    Perfetto(),
     Graph("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
     Graph("gexf", with_gz(".gexf"), "graph for Gephi"),
     Graph("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),

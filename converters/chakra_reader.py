@@ -24,6 +24,7 @@ from ..trace.trace import Trace
 from .chakra_attributes import values_of
 from .chakra_foreign import foreign_kinds, foreign_record
 from .chakra_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from .dependencies import KIND_BITS
 
 __all__ = ["etplus_chunks", "read_et", "write_etplus", "write_messages"]
 
@@ -217,8 +218,7 @@ class _Back:
             target_at = order[np.searchsorted(ids, target, sorter=order)]
             kinds = foreign_kinds(np.frombuffer(self.lanes, np.int64), order[at], target_at)
         names = [_encode(kind) for kind in EDGE_KINDS]
-        bits = (kinds[:, None] >> np.arange(len(EDGE_KINDS))) & 1
-        which, kind = np.nonzero(bits)
+        which, kind = np.nonzero(kinds[:, None] & KIND_BITS)
         table = np.unique(np.stack([source[which], target[which], kind], axis=1), axis=0)
         for a, b, k in table.tolist():
             yield b"[%d, %d, %b]" % (a, b, names[k])

@@ -29,7 +29,7 @@ from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .kineto_form import arguments, category, header
 
-__all__ = ["ChromeTrace", "write_chrome"]
+__all__ = ["ChromeTrace", "Process", "write_chrome"]
 
 _OVERLAP_NS = 1000
 """By so much events may overlap for their times' being rounded to µs; the earlier one is shown shorter."""
@@ -93,7 +93,7 @@ def write_chrome(
         lead = b""
         for rank, document in documents.items():
             title = titles[rank] if titles else f"rank {rank}"
-            process = _Process.of(document, rank, zero, title, alone=len(documents) == 1)
+            process = Process.of(document, rank, zero, title, alone=len(documents) == 1)
             for event in process.events():
                 file.write(lead + orjson.dumps(event))
                 lead = b",\n"
@@ -105,8 +105,8 @@ def write_chrome(
 
 
 @dataclass(frozen=True)
-class _Process:
-    """One rank.
+class Process:
+    """One rank on a timeline.
 
     Attributes:
         rows: int64, rows with a time, in the order in which their slices are written.
@@ -132,7 +132,13 @@ class _Process:
     alone: bool
 
     @staticmethod
-    def of(document: Trace, rank: int, zero: int, title: str, *, alone: bool) -> _Process:
+    def of(document: Trace, rank: int, zero: int, title: str, *, alone: bool) -> Process:
+        """Place the rows of a rank on tracks.
+
+        Args:
+            zero: wall-clock ns of the output's time 0.
+            alone: it is the only rank.
+        """
         rows = np.flatnonzero(document.timed)
         track, lane, finish = _tracks(document, rows)
         tid = np.zeros(len(document), np.int64)
@@ -146,7 +152,7 @@ class _Process:
         order = rows[np.lexsort((document.id[rows], -finish[rows], document.ts[rows]))]
         flows = np.stack([source[shown], target[shown]], axis=1)
         zero -= document.base_time_ns
-        return _Process(document, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], alone)
+        return Process(document, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], alone)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""

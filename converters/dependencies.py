@@ -16,10 +16,12 @@ from ..trace.trace import Trace
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 
-__all__ = ["ORDER", "Dependencies", "dependencies"]
+__all__ = ["KIND_BITS", "ORDER", "Dependencies", "dependencies"]
 
-ORDER = 1 << len(EDGE_KINDS)
-"""Bit of a dependency that is not in ET+ `edges`; bit k stands for the k-th of EDGE_KINDS."""
+ORDER = 1 << 8
+"""Bit of a dependency that is not in ET+ `edges`."""
+KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
+"""Bit of each of EDGE_KINDS. Those after the first eight follow ORDER, so that files written before them stay valid."""
 
 _SHOWN = 6
 _FOREVER = 2**62
@@ -68,7 +70,7 @@ def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
     ])  # fmt: skip
     source = np.concatenate([document.edges[:, 0], extra[:, 0]])
     target = np.concatenate([document.edges[:, 1], extra[:, 1]])
-    kinds = np.concatenate([1 << document.edges[:, 2], np.full(len(extra), ORDER, np.int64)])
+    kinds = np.concatenate([KIND_BITS[document.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
     by_start = _start_order(document)
     place = np.empty(count, np.int64)

@@ -11,6 +11,7 @@ from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
 from ..schemas.kineto import parse_kineto
+from ..schemas.perfetto import is_pftrace
 from ..trace.trace import Trace
 from .chakra_reader import read_et
 
@@ -26,7 +27,8 @@ _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 def load(source: Source, *, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 
-    ET+ (of etplus or Chakra's linker), a Kineto trace alone (linked with itself, see `link`), or a Chakra trace (.et).
+    ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace alone (linked with itself, see `link`),
+    or a Chakra trace (.et).
     Of a Kineto trace that is cut off, what is there is read.
 
     Args:
@@ -43,7 +45,8 @@ def load(source: Source, *, progress: bool = False) -> Trace:
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
         return read_et(source)
     blob = load_bytes(source, progress=progress)
-    if isinstance(source, (str, os.PathLike)) and source != "-" and not _TEXT.match(blob.data):
+    binary = not _TEXT.match(blob.data) and not is_pftrace(blob.data)
+    if isinstance(source, (str, os.PathLike)) and source != "-" and binary:
         return read_et(source)
     return parse_trace(blob, progress=progress)
 
@@ -54,13 +57,15 @@ def open_document(source: str | os.PathLike[str] | Trace) -> Trace:
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False) -> Trace:
-    """Read ET+ or a Kineto trace that is in memory already; see `load`."""
+    """Read ET+, a Kineto or a Perfetto trace that is in memory already; see `load`."""
     if is_kineto(blob.data):
         return trace_of_kineto(parse_kineto(blob, progress=progress, modules=True))
     return parse_etplus(blob)
 
 
 def is_kineto(data: bytes) -> bool:
-    """Whether a JSON text is a Chrome trace rather than ET+."""
+    """Whether a trace is a Chrome or Perfetto trace rather than ET+."""
+    if is_pftrace(data):
+        return True
     events = _EVENTS.search(data)
     return events is not None and _NODES.search(data, 0, events.start()) is None

@@ -19,6 +19,7 @@ from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
 from .gpu_order import GpuOrder
 from .gpu_waits import Waits, find_waits
+from .graph_order import GraphOrder, find_graph_order
 from .host_comm import find_host_readers
 from .linked import LinkedTrace
 from .thread_order import find_handoffs, top_level_ops
@@ -38,7 +39,8 @@ class Dependencies:
         sync_dep: by position in the ET, ids of the GPU nodes whose end a node waits for.
         inferred: pairs of ids among the edges that no record states: guessed from the times.
         contradicted: by kind, how many edges were left out because the measured order contradicts them.
-        unresolved: synchronisation records whose stream or event is not known.
+        unresolved: synchronisation records whose stream or event is not known, and arrows within CUDA graphs whose
+            nodes are not.
         clock_skew_ns: see `Waits`; `sync` edges may contradict the measured order by so much.
     """
 
@@ -113,14 +115,15 @@ def find_dependencies(
     waited_for = _add_host_comm(linked, edges)
     waits = find_waits(linked, gpu, sorted(comm_groups))
     sync_dep = _add_waits(linked, waits, edges)
+    graph = find_graph_order(linked, gpu)
+    _add_graph(linked, graph, edges)
     table = edges.table()
     _check_order(linked, table)
-    guessed = waits.inferred | waited_for
+    guessed = waits.inferred | waited_for | set(map(tuple, linked.numbering.gpu[graph.inferred].tolist()))
     near = np.isin(table[:, 0], [source for source, _ in guessed])
     inferred = sorted(guessed & {(a, b) for a, b, _ in table[near].tolist()})
-    return Dependencies(
-        table, inter_thread, sync_dep, inferred, edges.contradicted, waits.unresolved, waits.clock_skew_ns
-    )
+    unresolved = waits.unresolved + graph.unresolved
+    return Dependencies(table, inter_thread, sync_dep, inferred, edges.contradicted, unresolved, waits.clock_skew_ns)
 
 
 def _add_launches(linked: LinkedTrace, edges: _Edges) -> None:
@@ -218,6 +221,14 @@ def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, li
     for g, position in waits.released.tolist():
         result.setdefault(int(linked.nodes.node[position]), set()).add(int(gpu_id[g]))
     return {node: sorted(result[node]) for node in sorted(result)}
+
+
+def _add_graph(linked: LinkedTrace, graph: GraphOrder, edges: _Edges) -> None:
+    """Order within launches of CUDA graphs."""
+    events, rows, ids = linked.kineto.events, linked.gpu_row, linked.numbering.gpu
+    before, after = np.concatenate([graph.recorded, graph.inferred]).T
+    ts, end = events.ts[rows], events.end[rows]
+    edges.add("graph", (ids[before], ids[after]), (end[before] <= ts[after] + ROUNDING_NS) & (ts[before] < ts[after]))
 
 
 def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:

@@ -74,8 +74,11 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
 
 
 def event_waits(points: GraphEvents) -> Edges:
-    """GPU event's end → the start of an event of another stream that waits for it."""
-    source, target = points.timed_edges("event")
+    """GPU event's end → the start of an event of another stream that waits for it, within a CUDA graph or not."""
+    source, target = points.timed_edges("event", "graph")
+    lanes = points.document.stream_lane
+    apart = lanes[source] != lanes[target]  # the others follow each other on their stream
+    source, target = source[apart], target[apart]
     begin, end = points.end[source], points.start[target]
     lag = points.between(begin, end)
     return Edges.of(EVENT, begin, end, lag, capped=True).take(lag >= -ROUNDING_NS)
@@ -88,5 +91,5 @@ def inferred_count(points: GraphEvents) -> int:
     if not isinstance(listed, list):
         return 0
     guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
-    source, target = points.timed_edges("event")
+    source, target = points.timed_edges("event", "graph")
     return sum(pair in guessed for pair in zip(document.id[source].tolist(), document.id[target].tolist(), strict=True))

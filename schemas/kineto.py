@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, joined_columns
-from ..trace.conventions import MAX_NS
+from ..trace.conventions import EPOCH_NS, MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
+from .kineto_cuspy import whole_us, with_copy_names
 from .kineto_events import Codes, EventPart, is_runtime, read_events
 from .parallel import parallel_map
+from .perfetto import is_pftrace
 from .records import RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
 from .text import Text
@@ -36,6 +38,8 @@ __all__ = [
     "read_kineto",
 ]
 
+_HEAD = 4096
+"""Bytes in which a file's format shows."""
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
 
@@ -51,7 +55,8 @@ class EventTable:
         thread: int32 code into `threads`, the distinct (pid, tid) pairs.
         correlation, external_id, seq: int64, −1 for none.
         rf_id: int64 `Record function id`; 0 if the ET observer was off, −1 for none.
-        stream, device: int64, −1 for none or not a number.
+        stream, device: int64, −1 for none or not a number; the stream of work in a CUDA graph is the one on which it
+            ran, whatever lane the trace draws it on.
     """
 
     index: IntColumn
@@ -115,7 +120,7 @@ class FlowTable:
     Attributes:
         start: bool, True for "s".
         category: int32 code into `EventTable.categories` ("ac2g", "fwdbwd", …).
-        id: int64, −1 for none; equals the correlation for "ac2g".
+        id: int64, −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
         ts: int64 ns.
         thread: int32 code into `EventTable.threads`.
     """
@@ -163,7 +168,7 @@ class KinetoTrace:
 
 
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
-    """Read a Kineto trace of any generation, gzipped or not, in one pass.
+    """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
 
     Python calls are left out.
 
@@ -182,7 +187,12 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False,
 def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
-    """The same of a file that is open."""
+    """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
+    if is_pftrace(blob.data[:_HEAD]):
+        from .perfetto.reader import read_events as read_packets  # protobuf takes long to import
+
+        found = read_packets(blob, modules=modules, progress=progress)
+        return _build(blob.name, found.losses, found.header, found.texts, [found.part])
     read = partial(_read, modules=modules)
     return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress)
 
@@ -195,12 +205,12 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
             texts = array.texts([span for part in parts for span in part.spans])
-            return _build(document, array.header, texts, parts)
+            return _build(document.name, document.all_losses(), array.header, texts, parts)
     data = document.text[:]
     check_utf8(data)
     header, records, _ = parse_records(data, "traceEvents")
     texts = RecordTexts.joined(_well_formed(records.texts, document) if document.lenient else records.texts)
-    return _build(document, header, texts, [read_events(texts.arrays(), modules=modules)])
+    return _build(document.name, document.all_losses(), header, texts, [read_events(texts.arrays(), modules=modules)])
 
 
 def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
@@ -217,32 +227,37 @@ def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
 
 
 def _build(
-    document: Document, header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
+    name: str, losses: tuple[Loss, ...], header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
 ) -> KinetoTrace:
     if not len(texts):
-        raise TraceFormatError(document.name, "", "the trace has no events", "record it again with the profiler active")
+        raise TraceFormatError(name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
     known = type(base) is int and 0 <= base < MAX_NS
-    tables = {name: StringTable() for name in ("category", "name", "thread")}
+    tables = {kind: StringTable() for kind in ("category", "name", "thread")}
     for part, first in zip(parts, _firsts(parts), strict=True):
         part.events["index"] += first
-        for name, table in tables.items():
-            codes = table.codes(part.values[name])
+        for kind, table in tables.items():
+            codes = table.codes(part.values[kind])
             for columns in (part.events, part.flows):
-                if name in columns:
-                    columns[name] = codes[columns[name]]
-    events, flows = (joined_columns([getattr(part, kind) for part in parts]) for kind in ("events", "flows"))
-    values = {name: table.values for name, table in tables.items()}
+                if kind in columns:
+                    columns[kind] = codes[columns[kind]]
+    events, flows = (joined_columns([getattr(part, of) for part in parts]) for of in ("events", "flows"))
+    if base == 0 and known and "baseTimeNanoseconds" in header:
+        for columns in (events, flows):
+            columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
+    values = {kind: table.values for kind, table in tables.items()}
     return KinetoTrace(
-        file=document.name,
+        file=name,
         header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
         base_time_ns=base if known else 0,
         event_count=len(texts),
-        events=EventTable(
-            **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
+        events=with_copy_names(
+            EventTable(
+                **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
+            )
         ),
         flows=FlowTable(**flows),
-        losses=(*document.all_losses(), *([] if known else [_no_base(base)])),
+        losses=(*losses, *([] if known else [_no_base(base)])),
     )
 
 

@@ -16,15 +16,24 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, exact_ns, int_column
 from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
+from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
-__all__ = ["Decoded", "decode_any", "decode_plain"]
+__all__ = ["MODULE", "NUMBERS", "Decoded", "decode_any", "decode_plain"]
 
-_MODULE = "nn.Module: "
+MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
 
-_NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device")
+NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
 """The arguments that linking needs; all are numbers, −1 for none."""
-_WRITTEN = ("External id", "Record function id", "Sequence number", "correlation", "stream", "device")
+_WRITTEN = (
+    "External id",
+    "Record function id",
+    "Sequence number",
+    "correlation",
+    "stream",
+    "device",
+    "original_stream",
+)
 """What they are called in a file."""
 
 _EXACT_INTEGER = 2.0**53
@@ -40,8 +49,8 @@ class Decoded:
         category, name: their texts.
         thread: (pid, tid), numbers or texts.
         ts, dur: int64 ns.
-        numbers: int64 columns external_id, rf_id, seq, correlation, stream, device; −1 for none.
-        flow_start: for each flow event (ph "s" and "f", but no end of an "ac2g") whether it is a start.
+        numbers: int64 columns external_id, rf_id, seq, correlation, stream, device, original_stream; −1 for none.
+        flow_start: for each flow event (ph "s" and "f", but no end of a launch) whether it is a start.
         flow_category, flow_thread: as those of duration events.
         flow_id: int64, −1 for none. flow_ts: int64 ns.
     """
@@ -62,10 +71,8 @@ class Decoded:
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
-    written = dict(zip(_NUMBERS, _WRITTEN, strict=True))
-    return msgspec.defstruct(
-        "_Args", [(name, number, none) for name in _NUMBERS], rename=written, gc=False, frozen=True
-    )
+    written = dict(zip(NUMBERS, _WRITTEN, strict=True))
+    return msgspec.defstruct("_Args", [(name, number, none) for name in NUMBERS], rename=written, gc=False, frozen=True)
 
 
 _Numbers, _AnyArgs = _args_type(float, -1.0), _args_type(Any, -1)
@@ -110,7 +117,7 @@ def _number_rows() -> np.dtype[np.void]:
     """Where the numbers are in a MessagePack map of doubles: each follows on its key and a byte for its type."""
     example = _encode(_NO_NUMBERS)
     offsets = [example.index(key.encode()) + len(key) + 1 for key in _WRITTEN]
-    return np.dtype({"names": _NUMBERS, "formats": [">f8"] * 6, "offsets": offsets, "itemsize": len(example)})
+    return np.dtype({"names": NUMBERS, "formats": [">f8"] * len(NUMBERS), "offsets": offsets, "itemsize": len(example)})
 
 
 _NUMBER_ROWS = _number_rows()
@@ -133,7 +140,7 @@ def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
     events, at = _kept(decoded, complete, modules)
     numbers = _numbers(list(map(_ARGS, events)))
     others = compress(decoded, map(not_, complete))
-    flows = [e for e in others if type(e) is _Start or (type(e) is _End and e.cat != "ac2g")]
+    flows = [e for e in others if type(e) is _Start or (type(e) is _End and not _ends_launch(e))]
     times = [
         np.fromiter(map(get, of), np.float64, len(of)) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))
     ]
@@ -147,20 +154,20 @@ def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list
     """The duration events that matter, and their positions."""
     events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
     if PYTHON_CATEGORY in map(_CATEGORY, events):
-        wanted = [e.cat != PYTHON_CATEGORY or (modules and e.name.startswith(_MODULE)) for e in events]
+        wanted = [e.cat != PYTHON_CATEGORY or (modules and e.name.startswith(MODULE)) for e in events]
         return list(compress(events, wanted)), at[wanted]
     return events, at
 
 
 def _numbers(args: list[Any]) -> dict[str, IntColumn] | None:
-    """The columns of _NUMBERS; None if a number is no integer, or too large for a double to be exact.
+    """The columns of NUMBERS; None if a number is no integer, or too large for a double to be exact.
 
     All are encoded at once into rows of one length, which costs a third of asking each object for each number.
     """
     text = _encode(args)
     rows = np.frombuffer(text, _NUMBER_ROWS, offset=len(text) - len(args) * _NUMBER_ROWS.itemsize)
     columns: dict[str, IntColumn] = {}
-    for name in _NUMBERS:
+    for name in NUMBERS:
         values = rows[name].astype(np.float64)
         if np.abs(values).max(initial=0.0) >= _EXACT_INTEGER:
             return None
@@ -168,6 +175,11 @@ def _numbers(args: list[Any]) -> dict[str, IntColumn] | None:
         if not np.array_equal(columns[name], values):
             return None
     return columns
+
+
+def _ends_launch(flow: Any) -> bool:
+    """Whether the end of a flow says only what the correlation of the event there says, too."""
+    return flow.cat == LAUNCH_FLOW and not (type(flow.id) is int and flow.id >= GRAPH_ARROW)
 
 
 class _AnyEvent(msgspec.Struct, gc=False):
@@ -207,12 +219,12 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
         decoded = _decode_exact(array)
     complete = [event.ph == "X" for event in decoded]
     events, at = _kept(decoded, complete, modules)
-    flows = [e for e in decoded if e.ph == "s" or (e.ph == "f" and e.cat != "ac2g")]
+    flows = [e for e in decoded if e.ph == "s" or (e.ph == "f" and not _ends_launch(e))]
     args = [_NO_ARGS if event.args is None else event.args for event in events]
     if not all(isinstance(a, _AnyArgs) for a in args):
         raise msgspec.ValidationError("an event whose `args` are no object")
     times = [_nanoseconds(of, get) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))]
-    numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in _NUMBERS}
+    numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
     return _decoded(len(decoded), at, events, times, numbers, flows, [e.ph == "s" for e in flows])
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "Codes",
     "EventPart",
     "is_runtime",
+    "part_of",
     "read_events",
 ]
 
@@ -63,6 +64,13 @@ def read_events(blocks: Iterable[Block], *, modules: bool) -> EventPart:
     return reader.part()
 
 
+def part_of(decoded: Decoded) -> EventPart:
+    """Events that come from another format, as one block."""
+    reader = _Reader(modules=True)
+    reader.take(0, 0, decoded)
+    return reader.part()
+
+
 def is_runtime(category: str) -> bool:
     """Whether events of a category are calls into a device runtime or driver (launches, copies, synchronisation).
 
@@ -86,7 +94,9 @@ class _Reader:
         check_utf8(array)
         decoded = decode_plain(array, modules=self.modules) if self.plain else None
         self.plain = decoded is not None  # one block of another kind is hardly alone
-        decoded = decoded or decode_any(array, modules=self.modules)
+        self.take(begin, end, decoded or decode_any(array, modules=self.modules))
+
+    def take(self, begin: int, end: int, decoded: Decoded) -> None:
         self.events.append(self._event_columns(decoded))
         self.flows.append(self._flow_columns(decoded))
         self.spans.append((begin, end, decoded.count))
@@ -100,6 +110,8 @@ class _Reader:
         category = self.categories.codes(events.category)
         on_cpu = np.array([name in CPU_CATEGORIES for name in self.categories.values], np.bool_)[category]
         numbers = dict(events.numbers)
+        original = numbers.pop("original_stream")
+        numbers["stream"] = np.where(original >= 0, original, numbers["stream"])
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
             numbers |= {name: np.where(have, numbers[name], -1) for name in only}
         return {

@@ -12,6 +12,7 @@ from ..trace.columns import IntColumn, matching, positions
 from ..trace.conventions import GPU_CATEGORIES
 from .kineto import KinetoTrace
 from .kineto_calls import CpuCalls, innermost_open
+from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
 __all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
 
@@ -85,7 +86,8 @@ def _flow_starts(
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
     """For events whose correlation is the id of an ac2g flow: positions in `rows`, thread and time of its start."""
     events, flows = kineto.events, kineto.flows
-    ac2g = np.flatnonzero(flows.start & (flows.id > 0) & matching(flows.category, events.categories, "ac2g".__eq__))
+    launch = flows.start & (flows.id > 0) & (flows.id < GRAPH_ARROW)
+    ac2g = np.flatnonzero(launch & matching(flows.category, events.categories, LAUNCH_FLOW.__eq__))
     at = positions(flows.id[ac2g], events.correlation[rows])
     hit = np.flatnonzero(wanted & (at >= 0))
     flow = ac2g[at[hit]]

@@ -9,6 +9,7 @@ __all__ = [
     "COPY_CATEGORIES",
     "CPU_CATEGORIES",
     "EDGE_KINDS",
+    "EPOCH_NS",
     "EXACT_US",
     "GPU_CATEGORIES",
     "KERNEL_CATEGORIES",
@@ -29,6 +30,8 @@ MAX_NS = 2**62
 """Times and their sums are below this, 146 years, so that int64 does not overflow."""
 MAX_RANKS = 2**31
 """Ranks are below this."""
+EPOCH_NS = 2**50 * 1000
+"""Later times (2005) are since the epoch; between 2**50 and 2**51 µs a double holds multiples of 0.25 µs."""
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
 """The annotation that `torch.profiler` puts around each step."""
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
@@ -48,7 +51,7 @@ annotations, synchronisation, profiler ranges, and MTIA's counters and insights.
 """
 PYTHON_CATEGORY = "python_function"
 """Never needed for linking, and most of a file recorded with_stack."""
-EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
+EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
 """Kinds of `edges`; see docs/etplus.md."""
 UNATTACHED_REASONS = (
     "attached",

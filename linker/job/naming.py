@@ -99,6 +99,8 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
         kind: what it is, if that is known.
     """
     lower = name.lower()
+    if not kind and lower.endswith((".pftrace", ".pftrace.gz")):
+        kind = KINETO
     if not kind and (_NO_TRACE.search(lower) or not lower.endswith((".json", ".json.gz"))):
         return TraceFile(name, "")
     base = lower.rpartition("/")[2]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
 from etplus.converters.chakra_reader import etplus_chunks, read_et, write_etplus
+from etplus.converters.dependencies import KIND_BITS, ORDER
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
@@ -263,3 +264,10 @@ def test_what_is_no_chakra_file(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="cut off"):
         write_etplus(tmp_path / "cut.et", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
+
+
+def test_bits_of_kinds_never_change() -> None:
+    """What `data_dep_kinds` of files that are already written mean."""
+    first = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
+    assert EDGE_KINDS[:8] == first and ORDER == 1 << 8
+    assert KIND_BITS.tolist() == [*(1 << k for k in range(8)), 1 << 9]

@@ -19,6 +19,7 @@ from etplus.converters.convert import convert, open_document
 from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.kineto import read_kineto
 from etplus.trace.errors import UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
 from plain_chakra import read_plain
@@ -45,6 +46,8 @@ def opens(path: Path, to: str) -> None:
         assert all(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
     elif to == "dot":
         assert path.read_bytes().startswith(b"digraph")
+    elif to == "pftrace":
+        assert len(read_kineto(path).events) > 100
     elif to == "npz":
         with np.load(path, allow_pickle=False) as arrays:
             assert arrays["node_feat"].shape == (len(arrays["node_opcode"]), 140)
@@ -209,7 +212,7 @@ def test_the_command_says_in_one_line_what_is_wrong(
 EXTENSIONS_TRIED = {
     "a.et": "chakra", "a.0.ET": "chakra", "a.et.gz": "chakra", "a.jsonl": "jsonl", "a.etplus.json.gz": "etplus",
     "a.perfetto.json": "chrome", "a.chrome.json.gz": "chrome", "a.graphml": "graphml", "a.graphml.gz": "graphml",
-    "a.gexf": "gexf", "a.dot": "dot", "a.npz": "npz",
+    "a.gexf": "gexf", "a.dot": "dot", "a.npz": "npz", "a.pftrace": "pftrace", "a.pftrace.gz": "pftrace",
 }  # fmt: skip
 
 

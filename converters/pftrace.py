@@ -1,0 +1,308 @@
+"""Traces as Perfetto traces (`.pftrace`): slices of the host, GPU render stages, flows of launches, counters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ..schemas.files import open_output
+from ..schemas.perfetto.gpu_stages import CATEGORIES, COMPUTE
+from ..schemas.perfetto.packets import protos
+from ..trace.columns import IntColumn
+from ..trace.conventions import COPY_CATEGORIES, EDGE_KINDS
+from ..trace.errors import ConvertError
+from ..trace.index import Row
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+from .chrome import Process
+from .kineto_form import arguments, category
+
+__all__ = ["PerfettoTrace", "write_pftrace"]
+
+_CLEARED, _NEEDED = 1, 2
+"""TracePacket.SequenceFlags: this packet begins a sequence anew; it needs what the ones before it have interned."""
+_REALTIME, _BOOTTIME = 1, 6
+_STAGES = {kind: name for name, kind in CATEGORIES.items()}
+_FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
+"""Extra data by argument, as PyTorch names them: the viewer expects numbers under the plain names."""
+_RANK = 1 << 32
+"""Ids of different ranks are so far apart."""
+_SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
+_Column = npt.NDArray[Any]
+_SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
+
+
+@dataclass(frozen=True)
+class PerfettoTrace:
+    """What was written.
+
+    Attributes:
+        slices: number of ops, annotations and runtime calls.
+        stages: number of GPU events, each a render stage.
+        flows: number of launches, from the launching slice to an instant on its stream's track.
+        left_out: number of edges that are neither launches nor dependencies within CUDA graphs.
+    """
+
+    slices: int
+    stages: int
+    flows: int
+    left_out: int
+
+
+def write_pftrace(documents: Mapping[int, Trace], path: str | os.PathLike[str]) -> PerfettoTrace:
+    """Write one Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
+
+    Times are wall-clock ns. Slices have Kineto's categories and arguments. For each stream there are an instant where
+    each GPU event begins, at which the flow of its launch ends (render stages cannot have flows), and the number of
+    launched events that have not begun; for each device the rate of copies. See docs/converters.md.
+
+    Args:
+        documents: by rank.
+
+    Raises:
+        ConvertError: no node has a time.
+        UsageError: the output cannot be written, or the package `perfetto` is not installed.
+
+    Example:
+        >>> write_pftrace({0: trace}, "step.pftrace").stages == len(trace.gpu)  # doctest: +SKIP
+        True
+    """
+    if not any(one.timed.any() for one in documents.values()):
+        names = ", ".join(one.file for one in documents.values())
+        raise ConvertError(f"{names}: no node has a time, so there is no timeline to draw; link the ET anew")
+    protos()
+    slices = stages = flows = left_out = 0
+    with open_output(path) as file:
+        for rank, document in documents.items():
+            process = Process.of(document, rank, 0, f"rank {rank}", alone=len(documents) == 1)
+            writer = _Writer(file, process)
+            writer.write()
+            gpu = int(np.count_nonzero(document.kind[process.rows] == GPU))
+            slices, stages, flows = slices + len(process.rows) - gpu, stages + gpu, flows + writer.flows
+            left_out += int(np.count_nonzero(~np.isin(document.edges[:, 2], list(_SHOWN))))
+    return PerfettoTrace(slices, stages, flows, left_out)
+
+
+@dataclass
+class _Writer:
+    """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
+
+    file: IO[bytes]
+    process: Process
+    flows: int = 0
+    iids: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.document, self.rank = self.process.document, self.process.rank
+        launch, graph = (self.document.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
+        timed = self.document.timed
+        launch = launch[timed[launch].all(axis=1) & (self.document.kind[launch[:, 1]] == GPU)]
+        self.launched = _groups(launch[:, 0], launch[:, 1])
+        self.awaited = _groups(graph[:, 1], graph[:, 0])
+        self.has_launch = set(launch[:, 1].tolist())
+
+    def write(self) -> None:
+        """Write all packets."""
+        self._head()
+        document, rows = self.document, self.process.rows
+        self._tracks()
+        opened: dict[int, list[int]] = {}
+        for row, record in zip(rows.tolist(), document.records(rows), strict=True):
+            args = arguments(document, row, record)
+            if document.kind[row] == GPU:
+                self._stage(row, orjson.loads(orjson.dumps(args)))
+                continue
+            track = self._uuid(row)
+            waiting = opened.setdefault(track, [])
+            self._close(track, waiting, int(document.ts[row]))
+            waiting.append(row)
+            self._slice(row, track, args)
+        for track, waiting in opened.items():
+            self._close(track, waiting, None)
+        for number, (name, unit, ts, values) in enumerate(self._counters()):
+            self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, name, unit, ts, values)
+
+    def _packet(self, ts: int | None = None) -> Any:
+        packet = protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
+        if ts is not None:
+            packet.timestamp = self.document.base_time_ns + ts
+            packet.sequence_flags = _NEEDED
+        return packet
+
+    def _put(self, packet: Any) -> None:
+        self.file.write(protos().Trace(packet=[packet]).SerializeToString(deterministic=True))
+
+    def _iid(self, packet: Any, kind: str, name: str, **more: Any) -> int:
+        """The id of an interned name, which the packet gets if it is new."""
+        iid = self.iids.get((kind, name))
+        if iid is None:
+            iid = self.iids[kind, name] = len(self.iids) + 1
+            getattr(packet.interned_data, kind).add(iid=iid, name=name, **more)
+        return iid
+
+    def _head(self) -> None:
+        packet = self._packet()
+        packet.sequence_flags = _CLEARED
+        for clock in (_BOOTTIME, _REALTIME):
+            packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=0)
+        pids = self.process.pid[self.document.kind != GPU] if self.process.alone else np.array([self.rank])
+        packet.interned_data.graphics_contexts.add(iid=1, pid=int(pids[0]) if len(pids) else 0)
+        self._put(packet)
+
+    def _tracks(self) -> None:
+        """Descriptors of processes and threads, and of each stream."""
+        process, document = self.process, self.document
+        rows = process.rows[document.kind[process.rows] != GPU]
+        for pid in np.unique(process.pid[rows]).tolist():
+            packet = self._packet()
+            packet.track_descriptor.uuid = self._process_uuid(pid)
+            packet.track_descriptor.process.pid, packet.track_descriptor.process.process_name = pid, process.title
+            self._put(packet)
+        pairs = np.stack([process.pid[rows], process.tid[rows]], axis=1)
+        for row in rows[np.unique(pairs, axis=0, return_index=True)[1]].tolist():
+            packet = self._packet()
+            packet.track_descriptor.uuid = self._uuid(row)
+            packet.track_descriptor.parent_uuid = self._process_uuid(int(process.pid[row]))
+            thread = packet.track_descriptor.thread
+            thread.pid, thread.tid = int(process.pid[row]), int(process.tid[row]) & 0x7FFFFFFF
+            overlapping = f", overlapping ({process.lane[row]})" if process.lane[row] else ""
+            thread.thread_name = f"thread {document.thread[row]}{overlapping}"
+            self._put(packet)
+        for lane in np.unique(document.stream_lane[document.stream_lane >= 0]).tolist():
+            packet = self._packet()
+            packet.track_descriptor.uuid = self._stream_uuid(lane)
+            packet.track_descriptor.name = f"launches to {self._lane_name(lane)}"
+            self._put(packet)
+
+    def _process_uuid(self, pid: int) -> int:
+        return (self.rank + 1) * _RANK + 1 + pid % (_RANK >> 2)
+
+    def _uuid(self, row: int) -> int:
+        return (self.rank + 1) * _RANK + (_RANK >> 2) + int(self.process.tid[row]) % (_RANK >> 2)
+
+    def _stream_uuid(self, lane: int) -> int:
+        return (self.rank + 1) * _RANK + (_RANK >> 1) + lane
+
+    def _event_id(self, row: int) -> int:
+        return self.rank * _RANK + row + 1
+
+    def _gpu(self, row: int) -> int:
+        """Number of a device; those of several ranks are apart."""
+        device = max(int(self.document.device[row]), 0)
+        return device if self.process.alone else self.rank * 64 + device
+
+    def _lane_name(self, lane: int) -> str:
+        row = int(np.flatnonzero(self.document.stream_lane == lane)[0])
+        return f"GPU {self._gpu(row)} stream {self.document.stream[row]}"
+
+    def _slice(self, row: int, track: int, args: dict[str, Any]) -> None:
+        packet = self._packet(int(self.document.ts[row]))
+        event = packet.track_event
+        event.type, event.track_uuid = protos().TrackEvent.TYPE_SLICE_BEGIN, track
+        event.category_iids.append(self._iid(packet, "event_categories", category(self.document, Row(row))))
+        event.name_iid = self._iid(packet, "event_names", self.document.name_of(Row(row)))
+        for name, value in args.items():
+            one = event.debug_annotations.add(name_iid=self._iid(packet, "debug_annotation_names", name))
+            _set(one, value)
+        event.flow_ids.extend(self._event_id(target) for target in self.launched.get(row, ()))
+        self._put(packet)
+
+    def _close(self, track: int, waiting: list[int], until: int | None) -> None:
+        """End the slices of a track that have ended by a time, all of them by None."""
+        finish = self.process.finish
+        while waiting and (until is None or finish[waiting[-1]] <= until):
+            packet = self._packet(int(finish[waiting.pop()]))
+            packet.track_event.type, packet.track_event.track_uuid = protos().TrackEvent.TYPE_SLICE_END, track
+            self._put(packet)
+
+    def _stage(self, row: int, args: dict[str, Any]) -> None:
+        document, ts = self.document, int(self.document.ts[row])
+        packet = self._packet(ts)
+        stage = packet.gpu_render_stage_event
+        kind = _STAGES.get(document.categories[document.category[row]], "Kernel")
+        stage.event_id, stage.duration, stage.gpu_id, stage.context = (
+            self._event_id(row), int(document.dur[row]), self._gpu(row), 1,
+        )  # fmt: skip
+        stage.stage_iid = self._iid(packet, "gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
+        lane = f"[{max(int(document.stream[row]), 0):03d}] stream {document.stream[row]}"
+        stage.hw_queue_iid = self._iid(packet, "gpu_specifications", lane)
+        stage.name_iid = self._iid(packet, "event_names", document.name_of(Row(row)))
+        stage.event_wait_ids.extend(self._event_id(source) for source in self.awaited.get(row, ()))
+        for name, value in args.items():
+            text = value if isinstance(value, str) else orjson.dumps(value).decode()
+            stage.extra_data.add(name=_FIELDS.get(name, name), value=text)
+        self._put(packet)
+        if row in self.has_launch:
+            self._arrival(row, ts)
+
+    def _arrival(self, row: int, ts: int) -> None:
+        """Where the flow of a GPU event's launch ends."""
+        packet = self._packet(ts)
+        event = packet.track_event
+        event.type = protos().TrackEvent.TYPE_INSTANT
+        event.track_uuid = self._stream_uuid(int(self.document.stream_lane[row]))
+        event.name_iid = self._iid(packet, "event_names", self.document.name_of(Row(row)))
+        event.terminating_flow_ids.append(self._event_id(row))
+        self.flows += 1
+        self._put(packet)
+
+    def _counters(self) -> Iterator[tuple[str, str, IntColumn, _Column]]:
+        """Name, unit, times and values of each counter."""
+        document = self.document
+        gpu, launched = document.gpu, document.launched_ns
+        lanes = np.where(gpu.source >= 0, document.stream_lane[gpu.source], -1)
+        for lane in np.unique(lanes[lanes >= 0]).tolist():
+            here = np.flatnonzero((lanes == lane) & (launched < gpu.ts))
+            yield f"queue length of {self._lane_name(lane)}", "events", *_running(launched[here], gpu.ts[here])
+        copies = np.array([name in COPY_CATEGORIES for name in document.categories], np.bool_)[gpu.category]
+        copies &= (gpu.bytes > 0) & (gpu.dur > 0)
+        for device in np.unique(gpu.device[copies]).tolist():
+            here = np.flatnonzero(copies & (gpu.device == device))
+            rate = gpu.bytes[here] / gpu.dur[here]
+            yield f"memory copies of GPU {device}", "GB/s", *_running(gpu.ts[here], gpu.end[here], rate)
+
+    def _counter(self, track: int, name: str, unit: str, ts: IntColumn, values: _Column) -> None:
+        packet = self._packet()
+        packet.track_descriptor.uuid, packet.track_descriptor.name = track, name
+        packet.track_descriptor.counter.unit_name = unit
+        self._put(packet)
+        for at, value in zip(ts.tolist(), values.tolist(), strict=True):
+            packet = self._packet(at)
+            packet.track_event.type, packet.track_event.track_uuid = protos().TrackEvent.TYPE_COUNTER, track
+            packet.track_event.double_counter_value = value
+            self._put(packet)
+
+
+def _running(begin: IntColumn, end: IntColumn, weight: _Column | float = 1.0) -> tuple[IntColumn, _Column]:
+    """Times at which the total weight of open intervals changes, and the total from each on."""
+    weights = np.broadcast_to(weight, len(begin)).astype(np.float64)
+    ts, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
+    change = np.bincount(at.reshape(-1), np.concatenate([weights, -weights]), len(ts))
+    return ts, np.round(np.cumsum(change), 6) + 0.0
+
+
+def _groups(key: IntColumn, value: IntColumn) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for one, other in zip(key.tolist(), value.tolist(), strict=True):
+        found.setdefault(one, []).append(other)
+    return found
+
+
+def _set(annotation: Any, value: Any) -> None:
+    """Give a debug annotation a value; numbers that 64 bits do not hold, and what is no JSON value, become texts."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            _set(annotation.array_values.add(), one)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            _set(annotation.dict_entries.add(name=str(name)), one)
+    else:
+        fits = not isinstance(value, int) or -(2**63) <= value < 2**63
+        kind = next((field for type_, field in _SCALARS if isinstance(value, type_) and fits), "string_value")
+        setattr(annotation, kind, str(value) if kind == "string_value" else value)

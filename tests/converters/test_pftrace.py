@@ -1,0 +1,150 @@
+"""Perfetto traces that we write: what their packets hold, and that reading them gives the trace back."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.converters.pftrace import write_pftrace
+from etplus.linker import link
+from etplus.trace.kinds import GPU, RUNTIME
+from etplus.trace.trace import Trace
+from pftraces import graph_launch, pb
+from support import fixture_pair, gpu_traces, run
+
+BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
+INSTANT, COUNTER = pb.TrackEvent.TYPE_INSTANT, pb.TrackEvent.TYPE_COUNTER
+
+
+def written(trace: Trace, folder: Path) -> Any:
+    write_pftrace({0: trace}, folder / "x.pftrace")
+    return pb.Trace.FromString((folder / "x.pftrace").read_bytes())
+
+
+@pytest.fixture(scope="module", params=["fixture", "graph", *gpu_traces("gpu-kineto")])
+def trace(request: pytest.FixtureRequest) -> Trace:
+    if request.param == "fixture":
+        return link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
+    return link(None, graph_launch().data() if request.param == "graph" else request.param)
+
+
+def test_packets_hold_every_slice_stage_and_launch(trace: Trace, tmp_path: Path) -> None:
+    """Counted as SQL would, each begin with its end, each flow with both ends, names interned before their use."""
+    packets = written(trace, tmp_path).packet
+    events = [packet.track_event for packet in packets if packet.HasField("track_event")]
+    stages = [packet.gpu_render_stage_event for packet in packets if packet.HasField("gpu_render_stage_event")]
+    host, gpu = trace.timed & (trace.kind != GPU), trace.timed & (trace.kind == GPU)
+    kinds = Counter(event.type for event in events)
+    assert kinds[BEGIN] == kinds[END] == np.count_nonzero(host) and len(stages) == np.count_nonzero(gpu)
+    source, target, _ = trace.edges_of("launch").T
+    launches = Counter(target[gpu[target] & trace.timed[source]].tolist())
+    begun = Counter(flow for event in events for flow in event.flow_ids)
+    ended = Counter(flow for event in events for flow in event.terminating_flow_ids)
+    assert begun == ended and sum(begun.values()) == sum(launches.values()) == kinds[INSTANT]
+    assert set(begun) <= {stage.event_id for stage in stages}
+    interned: dict[str, set[int]] = defaultdict(set)
+    for packet in packets:
+        for kind, values in packet.interned_data.ListFields():
+            interned[kind.name].update(one.iid for one in values)
+        event, stage = packet.track_event, packet.gpu_render_stage_event
+        assert not event.name_iid or event.name_iid in interned["event_names"]
+        assert not stage.name_iid or stage.name_iid in interned["event_names"]
+        assert not stage.stage_iid or {stage.stage_iid, stage.hw_queue_iid} <= interned["gpu_specifications"]
+        assert {one.name_iid for one in event.debug_annotations} <= interned["debug_annotation_names"]
+
+
+def test_slices_nest_on_each_track(trace: Trace, tmp_path: Path) -> None:
+    opened: dict[int, list[int]] = defaultdict(list)
+    last: dict[int, int] = defaultdict(int)
+    for packet in written(trace, tmp_path).packet:
+        event = packet.track_event
+        if packet.HasField("track_event") and event.type in (BEGIN, END):
+            assert packet.timestamp >= last[event.track_uuid]
+            last[event.track_uuid] = packet.timestamp
+            if event.type == BEGIN:
+                opened[event.track_uuid].append(packet.timestamp)
+            else:
+                opened[event.track_uuid].pop()
+    assert not any(opened.values())
+
+
+def flat(trace: Trace) -> dict[str, Any]:
+    """What reading our file gives back; calls by their names, since their ids are new."""
+    gpu, call = trace.gpu, trace.calls
+    order = np.lexsort((gpu.name, gpu.stream, gpu.device, gpu.ts))
+    names = np.array(trace.names, object)
+    return {
+        "gpu": [
+            (names[gpu.name[k]], int(gpu.ts[k]) + trace.base_time_ns, int(gpu.dur[k]), int(gpu.stream[k]),
+             int(gpu.device[k]), int(gpu.bytes[k]))
+            for k in order if gpu.source[k] >= 0
+        ],
+        "calls": sorted(zip(names[call.name].tolist(), (call.ts + trace.base_time_ns).tolist(), strict=True)),
+        "graph": sorted((trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of("graph").tolist()),
+        "launches": sorted(
+            (trace.name_of(a), trace.name_of(b), int(trace.ts[b]) + trace.base_time_ns)
+            for a, b, _ in trace.edges_of("launch").tolist() if trace.kind[a] == RUNTIME
+        ),
+    }  # fmt: skip
+
+
+def test_reading_it_gives_the_trace_back(trace: Trace, tmp_path: Path) -> None:
+    write_pftrace({0: trace}, tmp_path / "x.pftrace.gz")
+    back = link(None, tmp_path / "x.pftrace.gz")
+    one, other = flat(trace), flat(back)
+    if trace.edges_of("graph").size and not trace.summary["inferred_edges"]:
+        assert one.pop("graph") == other.pop("graph")
+    one.pop("graph", None), other.pop("graph", None)
+    assert one == other
+
+
+def test_counters_are_the_lengths_of_queues(tmp_path: Path) -> None:
+    """Counted one by one: launched by then and not begun."""
+    trace = link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
+    packets = written(trace, tmp_path).packet
+    tracks = {p.track_descriptor.uuid: p.track_descriptor for p in packets if p.track_descriptor.HasField("counter")}
+    values: dict[str, dict[int, float]] = defaultdict(dict)
+    for packet in packets:
+        event = packet.track_event
+        if packet.HasField("track_event") and event.type == COUNTER:
+            ts = packet.timestamp - trace.base_time_ns
+            values[tracks[event.track_uuid].name][ts] = event.double_counter_value
+    gpu, launched = trace.gpu, trace.launched_ns
+    streams = {f"queue length of GPU {d} stream {s}": (d, s) for d, s in zip(gpu.device, gpu.stream, strict=True)}
+    assert {name for name in values if name.startswith("queue")} == set(streams)
+    for name, (device, stream) in streams.items():
+        on = (gpu.device == device) & (gpu.stream == stream)
+        for ts, value in values[name].items():
+            assert value == np.count_nonzero(on & (launched <= ts) & (gpu.ts > ts))
+    assert all(list(samples.values())[-1] == 0 for samples in values.values())
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"):
+        done = run("etplus", "convert", "--et-file", et, "--kineto-file", kineto, "-o", tmp_path / name)
+        assert done.returncode == 0 and b"launches are flows" in done.stderr, done
+    one, other, packed = (tmp_path / name for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"))
+    assert one.read_bytes() == other.read_bytes() == gzip.decompress(packed.read_bytes())
+    done = run("etplus", "analyze", one)
+    assert done.returncode == 0 and b"GPU events" in done.stdout
+
+
+def test_ranks_are_apart(tmp_path: Path) -> None:
+    trace = link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
+    write_pftrace({0: trace, 1: trace}, tmp_path / "x.pftrace")
+    packets = pb.Trace.FromString((tmp_path / "x.pftrace").read_bytes()).packet
+    by_rank = [[p for p in packets if p.trusted_packet_sequence_id == rank] for rank in (1, 2)]
+    uuids, devices, flows = (
+        [{get(p) for p in part} - {None} for part in by_rank]
+        for get in (
+            lambda p: p.track_descriptor.uuid if p.HasField("track_descriptor") else None,
+            lambda p: p.gpu_render_stage_event.gpu_id if p.HasField("gpu_render_stage_event") else None,
+            lambda p: tuple(p.track_event.terminating_flow_ids) or None,
+        )
+    )
+    assert all(one and other and not one & other for one, other in (uuids, devices, flows))

@@ -1,0 +1,165 @@
+"""Order within launches of CUDA graphs, against random graphs whose dependencies are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import orjson
+import pytest
+from etplus.linker import link
+from etplus.predictor.graph import EVENT
+from etplus.predictor.replay import build_graph
+from etplus.trace.trace import Trace
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support import Document, assert_valid, kineto_document
+
+ARROW = 2**40
+Pairs = set[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a graph: what it waits for (ordinals) besides the one before it on its stream, and what it is."""
+
+    stream: int
+    waits_for: tuple[int, ...]
+    dur: int
+    category: str = "kernel"
+
+
+@st.composite
+def graphs(draw: st.DrawFn, empty: bool) -> list[Node]:
+    nodes: list[Node] = []
+    for k in range(draw(st.integers(2, 12))):
+        waits_for = tuple(sorted(draw(st.sets(st.integers(0, k - 1), max_size=2)))) if k else ()
+        kinds = ["kernel", "gpu_memcpy", "graph_event_node", "graph_host_node"] if empty else ["kernel"]
+        nodes.append(Node(draw(st.integers(7, 9)), waits_for, draw(st.integers(5, 40)), draw(st.sampled_from(kinds))))
+    return nodes
+
+
+def scheduled(nodes: list[Node]) -> list[tuple[int, int]]:
+    """Start and end of each node: as soon as its stream and what it waits for let it, no two ends at one time."""
+    free: dict[int, int] = {}
+    times: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for node in nodes:
+        start = max([100, free.get(node.stream, 0), *(times[w][1] for w in node.waits_for)])
+        end = start + node.dur
+        while end in taken:
+            end += 1
+        taken.add(end)
+        free[node.stream] = end
+        times.append((start, end))
+    return times
+
+
+def recorded(nodes: list[Node], *, arrows: bool, launches: int = 1) -> bytes:
+    """One or more launches of the graph; the arrows as Cuspy writes them."""
+    times, events, flow = scheduled(nodes), list[Document](), ARROW
+    for launch in range(launches):
+        shift, correlation = 2000 * launch, 11 + launch
+        events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": 10 + shift, "dur": 5,
+                       "args": {"correlation": correlation}})  # fmt: skip
+        for k, (node, (start, end)) in enumerate(zip(nodes, times, strict=True)):
+            args = {"device": 0, "stream": node.stream, "correlation": correlation, "graph node id": k + 1}
+            events.append({"ph": "X", "cat": node.category, "name": f"{launch}.{k}", "ts": start + shift,
+                           "dur": end - start, "pid": 0, "tid": node.stream, "args": args})  # fmt: skip
+            for source in node.waits_for if arrows else ():
+                ends = (("s", nodes[source].stream, times[source][1]), ("f", node.stream, start))
+                events += [{"ph": ph, "id": flow, "pid": 0, "tid": tid, "ts": ts + shift, "cat": "ac2g", "name": "ac2g"}
+                           for ph, tid, ts in ends]  # fmt: skip
+                flow += 1
+    op = {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 0, "dur": 20, "args": {}}
+    return orjson.dumps(kineto_document([op, *events]))
+
+
+def dependencies(nodes: list[Node], launch: int) -> Pairs:
+    """Pairs of nodes with work, of which one waits for the other directly or through nodes without."""
+    graph = nx.DiGraph((w, k) for k, node in enumerate(nodes) for w in node.waits_for)
+    work = {k for k, node in enumerate(nodes) if node.category in ("kernel", "gpu_memcpy")}
+    found: Pairs = set()
+    for target in work & set(graph):
+        pending = list(graph.predecessors(target))
+        while pending:
+            source = pending.pop()
+            if source in work:
+                found.add((f"{launch}.{source}", f"{launch}.{target}"))
+            else:
+                pending += graph.predecessors(source)
+    return found
+
+
+def edges(trace: Trace, kind: str) -> Pairs:
+    return {(trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of(kind).tolist()}
+
+
+def inferred(trace: Trace) -> Pairs:
+    names = {int(number): trace.name_of(row) for row, number in enumerate(trace.id)}
+    return {(names[a], names[b]) for a, b in trace.summary["inferred_edges"]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(empty=True), st.integers(1, 2))
+def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -> None:
+    assume(any(node.waits_for for node in nodes))
+    trace = link(None, recorded(nodes, arrows=True, launches=launches))
+    assert_valid(trace.to_dict())
+    expected = set[tuple[str, str]]().union(*(dependencies(nodes, launch) for launch in range(launches)))
+    assert edges(trace, "graph") == expected
+    assert not inferred(trace)
+    plain = link(None, recorded(nodes, arrows=False, launches=launches))
+    assert edges(trace, "launch") == edges(plain, "launch")
+    assert edges(trace, "stream") == edges(plain, "stream")
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(empty=False))
+def test_what_is_inferred_from_times_is_a_dependency_and_marked(nodes: list[Node]) -> None:
+    trace = link(None, recorded(nodes, arrows=False))
+    assert_valid(trace.to_dict())
+    found = edges(trace, "graph")
+    assert found <= inferred(trace)
+    assert found <= dependencies(nodes, 0)
+    times = scheduled(nodes)
+    for k, node in enumerate(nodes):  # a wait that delayed its node by more than 3 µs cannot be missed
+        before = max((times[j][1] for j in range(k) if nodes[j].stream == node.stream), default=0)
+        for w in node.waits_for:
+            if nodes[w].stream != node.stream and times[w][1] == times[k][0] > before + 3:
+                assert (f"0.{w}", f"0.{k}") in found
+
+
+def fork_and_join() -> list[Node]:
+    """a and c on stream 7, b on stream 8: b waits for a; c, which follows a on 7, waits for b, which takes longer."""
+    return [Node(7, (), 10), Node(8, (0,), 50), Node(7, (1,), 10)]
+
+
+def test_streams_of_one_launch_keep_their_order() -> None:
+    trace = link(None, recorded(fork_and_join(), arrows=True))
+    assert edges(trace, "stream") == {("0.0", "0.2")} and edges(trace, "graph") == {("0.0", "0.1"), ("0.1", "0.2")}
+
+
+@pytest.mark.parametrize("arrows", [True, False])
+def test_a_slower_branch_delays_the_join(arrows: bool) -> None:
+    """The replay of the recorded and of the inferred order: the branch on stream 8 takes twice its time."""
+    trace = link(None, recorded(fork_and_join(), arrows=arrows))
+    graph = build_graph(trace)
+    assert (graph.edges.kind == EVENT).sum() == 2
+    slower = trace.replay("kernel:name=0.1*2").makespan_ns - trace.replay().makespan_ns
+    assert slower == 50_000
+
+
+def test_several_events_of_another_call_are_not_a_graph() -> None:
+    """Correlations that AMD's tools write more than once."""
+    data = recorded(fork_and_join(), arrows=False).replace(b"cudaGraphLaunch", b"hipLaunchKernel")
+    assert not edges(link(None, data), "graph")
+
+
+def test_arrows_with_lost_ends_are_counted() -> None:
+    document = orjson.loads(recorded(fork_and_join(), arrows=True))
+    for event in document["traceEvents"]:
+        if event["ph"] == "s" and event["id"] == ARROW:
+            event["ts"] += 5000
+    trace = link(None, orjson.dumps(document))
+    assert edges(trace, "graph") == {("0.1", "0.2")} and trace.report.dependencies["unresolved"] == 1

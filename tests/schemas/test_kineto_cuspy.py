@@ -1,0 +1,145 @@
+"""Cuspy's form of a trace against Kineto's of the same run: the same calls, parents, edges, replay and analysis."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.linker import link
+from etplus.schemas.kineto import read_kineto
+from etplus.trace.conventions import EDGE_KINDS
+from etplus.trace.trace import Trace
+from support import SHARED, assert_valid, kineto_document, run
+
+TRACES = SHARED / "traces"
+KINETO = {
+    "alexnet": "gpu-kineto/alexnet.json.gz",
+    "cuda_event_sync": "gpu-kineto/cuda_event_sync.json.gz",
+    "h100_bert": "gpu-kineto/h100_bert.json.gz",
+    "dlrm.rank0": "gpu-pairs/dlrm.rank0.kineto.json.gz",
+    "resnet103": "gpu-pairs/resnet103.kineto.json.gz",
+    "simple_add": "gpu-pairs/simple_add.kineto.json.gz",
+}
+LINKED = ("dlrm.rank0", "resnet103", "simple_add")
+ROUNDING_NS = 1
+"""Cuspy's exporter computed with doubles of µs since a base some months before."""
+CASES = [(name, with_et) for name in KINETO for with_et in (False, True) if not with_et or name in LINKED]
+
+pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no {TRACES}: real traces are not at hand")
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case[0] + "+et" * case[1])
+def both(request: pytest.FixtureRequest) -> tuple[Trace, Trace]:
+    name, with_et = request.param
+    et = TRACES / "gpu-pairs" / f"{name}.et.json.gz" if with_et else None
+    return link(et, TRACES / KINETO[name]), link(et, TRACES / "cuspy" / f"{name}.json.gz")
+
+
+def edges(trace: Trace) -> set[tuple[str, Any, Any]]:
+    """Kind and ends of every edge; an end is a node's id, or the kind and correlation of a call or GPU event."""
+    ends = [
+        (int(trace.kind[row]), int(trace.correlation[row])) if trace.kind[row] else int(trace.id[row])
+        for row in range(len(trace))
+    ]
+    return {(EDGE_KINDS[kind], ends[source], ends[target]) for source, target, kind in trace.edges.tolist()}
+
+
+def test_names_parents_and_edges_are_those_of_kineto(both: tuple[Trace, Trace]) -> None:
+    kineto, cuspy = both
+    assert_valid(cuspy.to_dict())
+    assert edges(kineto) == edges(cuspy)
+    assert [kineto.name_of(row) for row in range(len(kineto))] == [cuspy.name_of(row) for row in range(len(cuspy))]
+    for column in ("parent_row", "link", "stream", "device"):
+        assert np.array_equal(getattr(kineto, column), getattr(cuspy, column)), column
+    assert np.array_equal(np.abs(kineto.thread), np.abs(cuspy.thread))  # Cuspy writes no negative thread ids
+    assert np.array_equal(kineto.gpu.call, cuspy.gpu.call) and np.array_equal(kineto.gpu.runtime, cuspy.gpu.runtime)
+    assert kineto.gpu.bytes.tolist() == cuspy.gpu.bytes.tolist()
+    assert np.abs(kineto.ts - cuspy.ts).max() <= ROUNDING_NS
+
+
+def test_replay_errors_are_those_of_kineto(both: tuple[Trace, Trace]) -> None:
+    kineto, cuspy = (trace.replay() for trace in both)
+    assert cuspy.error == pytest.approx(kineto.error, abs=1e-9)
+    assert cuspy.makespan_ns == pytest.approx(kineto.makespan_ns, rel=1e-9)
+
+
+def test_known_waits() -> None:
+    """What the records of the two traces that have any say."""
+    counts = {
+        name: Counter(kind for kind, _, _ in edges(link(None, TRACES / "cuspy" / f"{name}.json.gz")))
+        for name in ("cuda_event_sync", "alexnet")
+    }
+    assert counts["cuda_event_sync"]["sync"] == 4 and counts["alexnet"]["event"] == 6
+
+
+@pytest.mark.parametrize("name", ["alexnet", "cuda_event_sync"])
+def test_a_wait_whose_stream_is_not_recorded_finds_the_recorded_one(name: str) -> None:
+    """Kineto's own record of the stream is the truth."""
+    document = orjson.loads(gzip.decompress((TRACES / KINETO[name]).read_bytes()))
+    hidden = 0
+    for event in document["traceEvents"]:
+        if event.get("args", {}).get("wait_on_stream", -1) >= 0:
+            event["args"]["wait_on_stream"] = -1
+            hidden += 1
+    assert hidden and edges(link(None, orjson.dumps(document))) == edges(link(None, TRACES / KINETO[name]))
+
+
+@pytest.mark.parametrize("name", list(KINETO))
+def test_analysis_tables_are_those_of_kineto(name: str, tmp_path: Path) -> None:
+    tables = []
+    for form, path in (("kineto", KINETO[name]), ("cuspy", f"cuspy/{name}.json.gz")):
+        file = tmp_path / f"{form}.json"
+        assert run("etplus", "analyze", TRACES / path, "--json", file).returncode == 0
+        tables.append(orjson.loads(file.read_bytes()))
+    assert_equal(*tables)
+
+
+def assert_equal(one: Any, other: Any, place: str = "") -> None:
+    """The same values, numbers up to the rounding of some times to 1 ns."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), place
+        for key in one.keys() - {"file", "inputs"}:
+            assert_equal(one[key], other[key], f"{place}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), place
+        for k, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_equal(a, b, f"{place}/{k}")
+    elif isinstance(one, float | int) and not isinstance(one, bool):
+        assert other == pytest.approx(one, rel=1e-3, abs=2e-3), place
+    elif not (isinstance(one, str) and ".json" in one):
+        assert one == other, place
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "args", "expected"),
+    [
+        ("gpu_memcpy", "Memcpy", {"copy kind": "PtoP", "src kind": "device", "dst kind": "device_static"},
+         "Memcpy PtoP (Device -> Device Static)"),
+        ("gpu_memcpy", "Memcpy", {"copy kind": "HtoD", "src kind": 2, "dst kind": 99},
+         "Memcpy HtoD (Pinned -> Unknown)"),
+        ("gpu_memcpy", "Memcpy", {"bytes": 8}, "Memcpy"),
+        ("gpu_memcpy", "Memcpy", {"copy kind": 9}, "Memcpy"),
+        ("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", {"copy kind": "DtoH"}, "Memcpy HtoD (Pinned -> Device)"),
+        ("gpu_memset", "Memset", {"memory kind": 3}, "Memset (Device)"),
+        ("gpu_memset", "Memset", {"memory kind": "managed"}, "Memset (Managed)"),
+        ("gpu_memset", "Memset", {}, "Memset"),
+        ("kernel", "Memset", {"memory kind": 3}, "Memset"),
+    ],
+)  # fmt: skip
+def test_copies_get_kinetos_names(category: str, name: str, args: dict[str, Any], expected: str) -> None:
+    event = {"ph": "X", "cat": category, "name": name, "ts": 1, "dur": 1, "args": args}
+    events = read_kineto(orjson.dumps(kineto_document([event]))).events
+    assert [events.names[code] for code in events.name] == [expected]
+
+
+def test_work_of_a_graph_is_on_the_stream_where_it_ran() -> None:
+    args = {"device": 0, "stream": 1000, "original_stream": 23, "correlation": 5}
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 1000, "args": args}
+    trace = link(None, orjson.dumps(kineto_document([event])))
+    assert trace.gpu.stream.tolist() == [23]
+    assert trace.to_dict()["nodes"][-1]["args"] == args

@@ -1,0 +1,244 @@
+"""Perfetto traces: those of PyTorch against the JSON of the same runs, made ones of other writers, broken ones."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus import load
+from etplus.linker import link
+from etplus.schemas.kineto import KinetoTrace, read_kineto
+from etplus.schemas.perfetto import is_pftrace
+from etplus.schemas.perfetto.packets import protos
+from etplus.schemas.perfetto.slices import ends_of_slices
+from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
+from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
+from pftraces import NS, Maker, graph_launch, pb
+from support import SHARED, assert_valid, call, run
+
+CUSPY = SHARED / "traces" / "cuspy"
+NAMES = ("alexnet", "cuda_event_sync", "dlrm.rank0", "h100_bert", "resnet103", "simple_add")
+PAGEABLE = ("cuda_event_sync", "dlrm.rank0")
+"""Have copies of pageable memory, which only the JSON form calls so: their calls wait."""
+
+
+def succeed(*words: str | Path) -> bytes:
+    done = run(*map(str, words))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fail(*words: str | Path) -> str:
+    done = run(*map(str, words))
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done
+    return done.stderr.decode()
+
+
+real = pytest.mark.skipif(not CUSPY.is_dir(), reason=f"no {CUSPY}: real traces are not at hand")
+
+
+def both(name: str) -> tuple[KinetoTrace, KinetoTrace]:
+    return read_kineto(CUSPY / f"{name}.json.gz"), read_kineto(CUSPY / f"{name}.pftrace")
+
+
+def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
+    """Category, thread, wall-clock start and duration of every event, sorted; names but of copies."""
+    events = trace.events
+    found = []
+    for k in range(len(events)):
+        category, name = events.categories[events.category[k]], events.names[events.name[k]]
+        if category == "Trace":
+            continue
+        name = name.split(" ")[0] if name.startswith("Memcpy") else name
+        ids = (int(getattr(events, key)[k]) for key in ("correlation", "external_id", "rf_id", "seq"))
+        found.append((category, name, int(events.ts[k]) + trace.base_time_ns, int(events.dur[k]), *ids))
+    return sorted(found)
+
+
+@real
+@pytest.mark.parametrize("name", NAMES)
+def test_events_are_those_of_the_json(name: str) -> None:
+    json, perfetto = both(name)
+    assert perfetto.base_time_ns == json.base_time_ns
+    one, other = rows(json), rows(perfetto)
+    assert [row[:2] + row[3:] for row in one] == [row[:2] + row[3:] for row in other]
+    assert max(abs(a[2] - b[2]) for a, b in zip(one, other, strict=True)) <= 1
+
+
+@real
+@pytest.mark.parametrize("name", ["dlrm.rank0", "h100_bert"])
+def test_arguments_of_operators_are_those_of_the_json(name: str) -> None:
+    forms = []
+    for trace in both(name):
+        events = trace.events
+        at = events.rows("cpu_op", "cuda_runtime", "user_annotation")
+        order = np.lexsort((at, events.ts[at]))
+        forms.append([orjson.loads(text) for text in events.args_of(at[order])])
+    assert forms[0] == forms[1]
+
+
+@real
+@pytest.mark.parametrize("name", NAMES)
+def test_linked_traces_are_those_of_the_json(name: str) -> None:
+    json, perfetto = (link(None, CUSPY / f"{name}.{form}") for form in ("json.gz", "pftrace"))
+    assert_valid(perfetto.to_dict())
+    for column in ("parent_row", "stream", "device", "dur"):
+        assert np.array_equal(getattr(json, column), getattr(perfetto, column)), column
+    kinds = ("thread", "launch", "stream", "comm", "graph")
+    assert np.array_equal(json.edges_of(*kinds), perfetto.edges_of(*kinds))
+    if name not in PAGEABLE:
+        assert np.array_equal(json.edges, perfetto.edges)
+        assert perfetto.replay().error == pytest.approx(json.replay().error, abs=1e-9)
+
+
+@real
+def test_commands_take_it(tmp_path: Path) -> None:
+    """With an ET, alone, from standard input, not gzipped, and whatever its name."""
+    et, output = SHARED / "traces" / "gpu-pairs" / "simple_add.et.json.gz", tmp_path / "plus.json"
+    succeed("trace-link", "--et-file", et, "--kineto-file", CUSPY / "simple_add.pftrace", "--output-file", output)
+    document = orjson.loads(output.read_bytes())
+    assert_valid(document)
+    assert sum("cat" in node for node in document["nodes"]) == 4
+    plain = tmp_path / "anything.json"
+    plain.write_bytes(gzip.decompress((CUSPY / "simple_add.pftrace").read_bytes()))
+    tables = [succeed("etplus", "analyze", path) for path in (CUSPY / "simple_add.pftrace", plain)]
+    assert tables[0].replace(b"simple_add.pftrace", b"anything.json") == tables[1]
+    assert len(load(plain.read_bytes()).kernels) == 4
+
+
+def pairs(trace: Trace, kind: str) -> set[tuple[str, str]]:
+    return {(trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of(kind).tolist()}
+
+
+def test_waits_of_render_stages_become_edges() -> None:
+    trace = link(None, graph_launch().data())
+    assert pairs(trace, "graph") == {("a", "b"), ("a", "c")}
+    assert pairs(trace, "launch") == {("cudaGraphLaunch", name) for name in "abc"}
+    assert [op.name for op in trace.ops] == ["aten::mm"] and trace.gpu.call.tolist() == [0, 0, 0]
+    assert trace.base_time_ns + trace.calls.ts[0] == NS
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=20))
+def test_ends_are_found_by_place_and_by_nesting(slices: list[tuple[int, int, int]]) -> None:
+    """All begins and then all ends, as PyTorch writes them; nested slices in order of time, as the SDK does."""
+    track = np.array([lane for lane, _, _ in slices] * 2, np.int64)
+    ts = np.array([at for _, at, _ in slices] + [at + dur for _, at, dur in slices], np.int64)
+    begins = np.arange(2 * len(slices)) < len(slices)
+    end = ends_of_slices(begins, track, ts)
+    per_track = [sorted(at for lane, at, _ in slices if lane == one) for one in range(3)]
+    chronological = all(np.all(np.diff(ts[track == one]) >= 0) for one in range(3))
+    if not chronological:
+        assert (ts[end] - ts[: len(slices)]).tolist() == [dur for _, _, dur in slices]
+    assert np.all(end >= 0) and len(per_track) == 3
+
+
+def test_slices_in_order_of_time_nest() -> None:
+    begins = np.array([True, True, False, True, False, False, True])
+    found = ends_of_slices(begins, np.ones(7, np.int64), np.array([0, 1, 2, 2, 4, 5, 9]))
+    assert found.tolist() == [5, 2, 4, -1]
+
+
+def test_a_trace_of_rocprofv3() -> None:
+    """Tracks of queues, its own names of categories and arguments, times of an incremental clock after booting."""
+    made = Maker()
+    clocks = made.packet()
+    for number, value in ((6, 5_000), (1, NS)):
+        clocks.clock_snapshot.clocks.add(clock_id=number, timestamp=value)
+    clocks.clock_snapshot.clocks.add(clock_id=64, timestamp=5, is_incremental=True, unit_multiplier_ns=1000)
+    made.packet().trace_packet_defaults.timestamp_clock_id = 64
+    made.thread(1, 100, 101)
+    queue = made.packet().track_descriptor
+    queue.uuid, queue.name = 2, "AGENT [4] QUEUE [0] (GPU)"
+    made.begin(1, 1, "hip_api", "hipLaunchKernel", corr_id=77, tid=101)
+    made.end(2, 1)
+    made.begin(3, 2, "kernel_dispatch", "gemm", corr_id=77, agent=4, queue=1)
+    made.end(10, 2)
+    counter = made.packet(1).track_event
+    counter.type, counter.counter_value = pb.TrackEvent.TYPE_COUNTER, 3
+    trace = link(None, made.data())
+    assert pairs(trace, "launch") == {("hipLaunchKernel", "gemm")}
+    assert trace.gpu.device.tolist() == [4] and trace.gpu.stream.tolist() == [1] and trace.gpu.dur.tolist() == [10_000]
+    assert trace.base_time_ns + trace.runtime.ts[0] == NS + 1000
+
+
+def test_work_on_unknown_stages_is_reported() -> None:
+    made = graph_launch()
+    made.work(NS, 5, "Vertex shader", "")
+    assert ["GPU events of stage Vertex shader" in one for one in link(None, made.data()).damage] == [True]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"traceEvents": []}', b'\n{"traceEvents": []}', b"\n" * 200, b"", b"\n", b"\n\x00", b"\n\x05abcde123",
+     b'\n"' + b"x" * 33 + b"\n" * 30],
+)  # fmt: skip
+def test_other_files_are_no_perfetto_traces(data: bytes) -> None:
+    assert not is_pftrace(data)
+
+
+def test_perfetto_traces_are_known_by_their_content() -> None:
+    data = graph_launch().data()
+    assert all(is_pftrace(data[:length]) for length in (40, 200, len(data)))
+
+
+def broken(rng: random.Random, data: bytes) -> bytes:
+    """Cut off, with bytes changed, or with a piece left out."""
+    at = rng.randrange(8, len(data))
+    if rng.random() < 0.3:
+        return data[:at]
+    if rng.random() < 0.3:
+        return data[:at] + data[at + rng.randrange(1, 20) :]
+    mutated = bytearray(data)
+    for _ in range(rng.randrange(1, 6)):
+        mutated[rng.randrange(8, len(data))] = rng.randrange(256)
+    return bytes(mutated)
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_broken_traces_are_read_or_refused(seed: int) -> None:
+    data = broken(random.Random(seed), graph_launch().data())
+    try:
+        assert_valid(link(None, data).to_dict())
+    except EtplusError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("cut", [9, 100, -1])
+def test_a_trace_that_is_cut_off_is_refused_in_one_line(cut: int, tmp_path: Path) -> None:
+    path, output = tmp_path / "cut.pftrace", tmp_path / "out.json"
+    path.write_bytes(graph_launch().data()[:cut])
+    message = fail("etplus", "analyze", path, "--json", output)
+    assert "cut.pftrace" in message and "byte" in message and not output.exists()
+    path.write_bytes(gzip.compress(graph_launch().data(), mtime=0)[:-30])
+    assert "gzip" in fail("etplus", "analyze", path)
+
+
+def test_a_name_that_is_not_interned_is_an_error() -> None:
+    made = graph_launch()
+    made.packet(NS).track_event.category_iids.append(99)
+    made.trace.packet[-1].track_event.type = 1
+    with pytest.raises(TraceFormatError, match="KeyError: 99"):
+        link(None, made.data())
+
+
+def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
+    protos.cache_clear()
+    with pytest.raises(UsageError, match=r"pip install 'etplus\[perfetto\]'"):
+        read_kineto(graph_launch().data())
+    protos.cache_clear()
+
+
+def test_a_folder_of_perfetto_traces(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.pftrace").write_bytes(graph_launch().data())
+    done = call("analyze", tmp_path)
+    assert done.returncode == 0 and b"rank0.pftrace" in done.stdout and b"rank1.pftrace" in done.stdout, done
