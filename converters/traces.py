@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..schemas.job_report import JobReport
+from ..schemas.nsys import NsysRank
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .open import open_document
@@ -123,5 +124,7 @@ class Traces(Mapping[int, Trace]):
 def _rank_of(trace: Trace, source: Source, position: int) -> int:
     if trace.rank is not None:
         return trace.rank
+    if isinstance(source, NsysRank) and not source.alone:
+        return source.rank
     named = _RANK_IN_NAME.search("" if isinstance(source, Trace) else Path(source).name)
     return int(named[1] or named[2]) if named else position

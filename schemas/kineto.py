@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from .tolerant import Document, read_tolerantly
 
 __all__ = [
     "EventTable",
+    "EventTexts",
     "FlowTable",
     "KinetoTrace",
     "is_runtime",
@@ -38,6 +39,13 @@ __all__ = [
 
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
+
+
+class EventTexts(Protocol):
+    """The JSON texts of events, read or made where they are asked for."""
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of events by index; of each at least an object with its `args`."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class EventTable:
     categories: list[str]
     names: list[str]
     threads: list[tuple[int | str, int | str]]
-    _texts: RecordTexts
+    _texts: EventTexts
 
     def __len__(self) -> int:
         return len(self.index)
@@ -137,6 +145,8 @@ class KinetoTrace:
         base_time_ns: `baseTimeNanoseconds`; 0 where the file has none and times are since the epoch.
         event_count: length of `traceEvents`.
         losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
+        data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
+        recorder: what recorded it.
     """
 
     file: str
@@ -146,6 +156,8 @@ class KinetoTrace:
     events: EventTable
     flows: FlowTable
     losses: tuple[Loss, ...] = ()
+    data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
 
     def header_value(self, key: str) -> Any:
         """A decoded header field, None if there is none that can be read.

@@ -1,0 +1,57 @@
+"""Gather the events of several tables as the columns of one `EventTable`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn, StringTable, joined_columns
+from ..kineto import EventTable, EventTexts
+
+__all__ = ["EventColumns"]
+
+_NUMBERS = ("correlation", "external_id", "rf_id", "seq", "stream", "device")
+
+
+@dataclass
+class EventColumns:
+    """Events gathered so far, and what the codes in their columns stand for.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    count: int = 0
+    _names: StringTable = field(default_factory=StringTable)
+    _categories: StringTable = field(default_factory=StringTable)
+    _threads: StringTable = field(default_factory=StringTable)
+    _parts: list[dict[str, npt.NDArray[Any]]] = field(default_factory=list)
+
+    def add(
+        self, category: list[str], name: list[str], thread: list[tuple[int, int]], ts: IntColumn, dur: IntColumn,
+        **numbers: IntColumn,
+    ) -> None:  # fmt: skip
+        """Append events; what is not given of correlation, external_id, rf_id, seq, stream and device is −1.
+
+        Args:
+            thread: (pid, tid) of each. ts, dur: int64 ns.
+        """
+        none = dict.fromkeys(_NUMBERS, np.full(len(ts), -1, np.int64))
+        self._parts.append({
+            "ts": ts, "dur": dur, "category": self._categories.codes(category), "name": self._names.codes(name),
+            "thread": self._threads.codes(thread), **none, **numbers,
+        })  # fmt: skip
+        self.count += len(ts)
+
+    def table(self, texts: EventTexts) -> EventTable:
+        """All events in the order in which they were added, which is their index."""
+        if not self._parts:
+            self.add([], [], [], *[np.zeros(0, np.int64)] * 2)
+        columns = joined_columns(self._parts)
+        return EventTable(
+            index=np.arange(self.count), **columns, categories=self._categories.values, names=self._names.values,
+            threads=self._threads.values, _texts=texts,
+        )  # fmt: skip
