@@ -147,6 +147,7 @@ class KinetoTrace:
         losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
         data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
         recorder: what recorded it.
+        machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
     """
 
     file: str
@@ -158,6 +159,7 @@ class KinetoTrace:
     losses: tuple[Loss, ...] = ()
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
+    machine_pids: tuple[int, ...] = ()
 
     def header_value(self, key: str) -> Any:
         """A decoded header field, None if there is none that can be read.

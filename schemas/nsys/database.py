@@ -61,6 +61,7 @@ _TABLES = {
     "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs",),
     "TARGET_INFO_GPU": ("id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor"),
     "TARGET_INFO_CUDA_DEVICE": ("gpuId", "cudaId", "pid"),
+    "META_DATA_CAPTURE": ("name", "value"),
 }  # fmt: skip
 """The columns that are read of each table; others are ignored."""
 _EVENTS = tuple(name for name in _TABLES if name.startswith(("CUPTI", "NVTX")))

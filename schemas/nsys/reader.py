@@ -7,6 +7,7 @@ ranges, calls, kernels, copies, memsets, whole graphs, synchronisation records, 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -25,6 +26,10 @@ from .range_events import RangeDetails, add_ranges
 from .ranks import NsysRank, choose, only, ranks_of
 
 __all__ = ["read_nsys"]
+
+_VARIABLE = ":ENVIRONMENT_VARIABLE"
+_WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)
+"""Variables of torchrun, Open MPI and Slurm that tell the number of ranks."""
 
 
 def read_nsys(
@@ -54,7 +59,7 @@ def read_nsys(
         ['aten::view', 'aten::permute']
     """
     with open_database(source, progress=progress) as database:
-        ranks = ranks_of(database, "")
+        every = ranks = ranks_of(database, "")
         if isinstance(source, NsysRank):
             rank, pid, device = None, source.pid, source.device
             ranks = [one for one in ranks if source.process in (-1, one.process)]
@@ -62,10 +67,10 @@ def read_nsys(
         for key, value in (("pid", et_pid), ("rank", et_rank)):
             fitting = [one for one in found if getattr(one, key) == value]
             found = fitting if len(found) > 1 and fitting else found
-        return _read(database, only(found, database.name))
+        return _read(database, only(found, database.name), tuple(one.pid for one in every))
 
 
-def _read(database: Database, rank: NsysRank) -> KinetoTrace:
+def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> KinetoTrace:
     columns = EventColumns()
     ranges = add_ranges(database, rank.process, columns)
     add_calls(database, rank, columns)
@@ -81,12 +86,15 @@ def _read(database: Database, rank: NsysRank) -> KinetoTrace:
     header = {"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}
     if devices := _devices(database, rank):
         header["deviceProperties"] = msgspec.Raw(msgspec.json.encode(devices))
+    if (world_size := _world_size(database)) is not None:
+        header["distributedInfo"] = msgspec.Raw(b'{"world_size": %d}' % world_size)
     none = np.zeros(0, np.int64)
     return KinetoTrace(
         file=database.name if rank.alone else f"{database.name} {rank.label}", header=header, base_time_ns=base,
         event_count=len(events), events=events,
         flows=FlowTable(none.astype(np.bool_), none.astype(np.int32), none, none, none.astype(np.int32)),
         data=_data_edges(events, ranges), recorder="Nsight Systems",
+        machine_pids=machine_pids,
     )  # fmt: skip
 
 
@@ -101,6 +109,16 @@ def _base_time(database: Database) -> int:
         return 0
     base = int(started[0]) - (int(zero[0]) if len(zero) else 0)
     return base if 0 <= base < MAX_NS else 0
+
+
+def _world_size(database: Database) -> int | None:
+    """Ranks of the job by the environment of the program that Nsight Systems started, None if it does not say."""
+    for rows in database.rows("META_DATA_CAPTURE", ("name", "value")):
+        for name, value in rows:
+            found = _WORLD_SIZE.match(value) if isinstance(value, str) and str(name).endswith(_VARIABLE) else None
+            if found is not None:
+                return int(found[1])
+    return None
 
 
 def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
