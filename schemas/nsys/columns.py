@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, StringTable, joined_columns
+from ...trace.columns import IntColumn, StringTable
 from ..kineto import EventTable, EventTexts
 
 __all__ = ["EventColumns"]
@@ -47,10 +47,11 @@ class EventColumns:
         self.count += len(ts)
 
     def table(self, texts: EventTexts) -> EventTable:
-        """All events in the order in which they were added, which is their index."""
+        """All events in the order in which they were added, which is their index; they are not kept here."""
         if not self._parts:
             self.add([], [], [], *[np.zeros(0, np.int64)] * 2)
-        columns = joined_columns(self._parts)
+        parts, self._parts = self._parts, []
+        columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
         return EventTable(
             index=np.arange(self.count), **columns, categories=self._categories.values, names=self._names.values,
             threads=self._threads.values, _texts=texts,

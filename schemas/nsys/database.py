@@ -112,8 +112,8 @@ class Database:
             where: an SQL condition with the values in place of its question marks.
         """
         parts = [self.integers(rows, columns) for rows in self.rows(table, columns, where, *values)]
-        table_of = np.concatenate(parts) if parts else np.zeros((0, len(columns)), np.int64)
-        return {name: np.ascontiguousarray(table_of[:, k]) for k, name in enumerate(columns)}
+        parts = parts or [np.zeros((0, len(columns)), np.int64)]
+        return {name: np.concatenate([part[:, k] for part in parts]) for k, name in enumerate(columns)}
 
     def rows(
         self, table: str, columns: Sequence[str], where: str = "1", *values: int
@@ -127,6 +127,14 @@ class Database:
         while block := cursor.fetchmany(_BLOCK):
             yield block
             self.table = table
+
+    def count(self, table: str, where: str, *values: int) -> int:
+        """How many rows meet a condition."""
+        if not self.has(table):
+            return 0
+        self.table = table
+        (found,) = self._connection.execute(f'SELECT COUNT(*) FROM "{table}" WHERE {where}', values).fetchone()
+        return int(found)
 
     def strings(self, ids: IntColumn) -> dict[int, str]:
         """The values of `StringIds` by id; those that are not there are left out."""
@@ -232,7 +240,7 @@ def open_database(source: Source, *, progress: bool = False) -> Iterator[Databas
             stack.callback(connection.close)
             database = Database(name, connection)
             yield database
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             place = database.table if database is not None else ""
             raise TraceFormatError(name, place, f"cannot be read as a SQLite database ({error})", _REMEDY) from None
 

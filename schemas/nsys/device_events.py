@@ -47,7 +47,8 @@ class GpuArguments:
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
         self.first, self._kind = first, kind
-        self._names, self._values = tuple(columns), np.stack(list(columns.values()), axis=1)
+        self._names = tuple(name for name in columns if name not in ("start", "end"))
+        self._values = np.stack([columns[name] for name in self._names], axis=1)
 
     def __len__(self) -> int:
         return len(self._values)

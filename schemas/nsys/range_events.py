@@ -83,13 +83,12 @@ def _threads(global_tid: IntColumn) -> list[tuple[int, int]]:
 
 def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
     """Which ranges do not nest: start/end ranges on two threads, or around only a part of a push/pop range."""
-    types = ", ".join(map(str, _NESTED + _LOOSE))
-    where = f"globalTid / {PROCESS} = ? AND eventType IN ({types})"
-    found = database.numbers("NVTX_EVENTS", _COLUMNS[:-2], where, process)
+    of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
+    if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
+        return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
+    found = database.numbers("NVTX_EVENTS", _COLUMNS[:-2], f"{of_process} {_NESTED + _LOOSE}", process)
     start, end, thread = found["start"], found["end"], found["globalTid"]
     free = np.isin(found["eventType"], _LOOSE)
-    if not free.any():
-        return free
     two_threads = (found["endGlobalTid"] > 0) & (found["endGlobalTid"] != thread)
     unfinished = end < start
     nested = np.flatnonzero(~free & ~unfinished)
