@@ -49,8 +49,8 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     if is_nsys(source):
         return trace_of_kineto(read_nsys(source, rank=rank, progress=progress))
     blob = load_bytes(source, progress=progress)
-    if is_nsys(blob.data):  # from a stream
-        return trace_of_kineto(read_nsys(blob.data, rank=rank))
+    if is_nsys(blob):  # from a stream
+        return trace_of_kineto(read_nsys(blob, rank=rank))
     if isinstance(source, (str, os.PathLike)) and source != "-" and not _TEXT.match(blob.data):
         return read_et(source)
     return parse_trace(blob, progress=progress)

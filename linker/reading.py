@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Source, open_text
-from ..schemas.kineto import KinetoTrace, parse_kineto, read_kineto
+from ..schemas.kineto import KinetoTrace, parse_kineto
 from ..schemas.nsys import is_nsys, read_nsys
 
 __all__ = ["read_pair", "read_timeline"]
@@ -29,7 +29,10 @@ def read_timeline(
     """
     if is_nsys(source):
         return read_nsys(source, rank=rank, progress=progress)
-    return read_kineto(source, strict=strict, progress=progress, modules=True)
+    blob = open_text(source, progress=progress)
+    if is_nsys(blob):
+        return read_nsys(blob, rank=rank)
+    return parse_kineto(blob, strict=strict, progress=progress, modules=True)
 
 
 def read_pair(
@@ -55,6 +58,8 @@ def read_pair(
     else:
         et_text, kineto_text = open_text(et, progress=progress), open_text(kineto, progress=progress)
     trace = parse_execution_trace(et_text, strict=strict, progress=progress)
+    if is_nsys(kineto_text):
+        return trace, read_nsys(kineto_text, et_pid=trace.pid, et_rank=rank)
     return trace, parse_kineto(kineto_text, strict=strict, progress=progress)
 
 

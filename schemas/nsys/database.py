@@ -21,7 +21,7 @@ from isal import isal_zlib
 
 from ...trace.columns import IntColumn
 from ...trace.errors import TraceFormatError, UsageError
-from ..files import Source, open_text, shown_name
+from ..files import Blob, Source, open_text, shown_name
 from ..inflate import GZIP_MAGIC
 from ..memory import size_text
 from ..text import Text
@@ -70,7 +70,7 @@ _OPTIONAL = frozenset({
     "text", "textId", "eventId", "totalMemory", "smCount", "computeMajor", "computeMinor", "name",
 })  # fmt: skip
 """Columns that some version of Nsight Systems does not write."""
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 """Rows that are in memory as Python objects at once."""
 _COPIED = 1 << 20
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
@@ -189,18 +189,20 @@ class Database:
         raise TraceFormatError(self.name, f"{self.table}, {column}", f"{str(bad)[:40]!r} is not an integer", _REMEDY)
 
 
-def is_nsys(source: Source) -> bool:
+def is_nsys(source: Source | Blob[Text]) -> bool:
     """Whether a file is a SQLite database, gzipped or not, or a folder of parquet files with the tables of one.
 
-    Only what can be looked at without being consumed is: paths and bytes. What cannot be opened is False; its reader
-    reports why.
+    Only what can be looked at without being consumed is: paths, bytes, and what was opened. What cannot be opened is
+    False; its reader reports why.
 
     Example:
         >>> is_nsys(b"SQLite format 3" + bytes(85)), is_nsys(b"{}")
         (True, False)
     """
+    if isinstance(source, Blob):
+        return source.data[: len(MAGIC)] == MAGIC
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _begins(bytes(source[:_COPIED]))
+        return _begins(bytes(source[:_BLOCK]))
     if not isinstance(source, (str, os.PathLike)) or source == "-":
         return False
     try:
@@ -225,7 +227,7 @@ def _begins(head: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def open_database(source: Source, *, progress: bool = False) -> Iterator[Database]:
+def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
     """Open an export for reading; what is gzipped, in memory or parquet becomes a temporary file for that long.
 
     Raises:
@@ -245,7 +247,7 @@ def open_database(source: Source, *, progress: bool = False) -> Iterator[Databas
             raise TraceFormatError(name, place, f"cannot be read as a SQLite database ({error})", _REMEDY) from None
 
 
-def _file_of(source: Source, stack: contextlib.ExitStack, progress: bool) -> tuple[str, Path]:
+def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress: bool) -> tuple[str, Path]:
     """The name for messages, and an uncompressed database file."""
     path = Path(source) if isinstance(source, (str, os.PathLike)) and source != "-" else None
     if path is not None and path.is_dir():
@@ -255,7 +257,7 @@ def _file_of(source: Source, stack: contextlib.ExitStack, progress: bool) -> tup
     if path is not None and path.is_file() and not _is_gzipped(path):
         protect(path)
         return shown_name(path), path
-    blob = open_text(source, progress=progress)
+    blob = source if isinstance(source, Blob) else open_text(source, progress=progress)
     if blob.broken_at is not None:
         problem = f"the gzip stream is damaged at byte {blob.broken_at}"
         raise TraceFormatError(blob.name, "", problem, "copy the file again; a cut database cannot be read")

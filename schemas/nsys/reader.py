@@ -16,8 +16,9 @@ import numpy as np
 from ...trace.columns import IntColumn, positions
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
-from ..files import Source
+from ..files import Blob, Source
 from ..kineto import EventTable, FlowTable, KinetoTrace
+from ..text import Text
 from .arguments import EventArguments
 from .columns import EventColumns
 from .database import Database, open_database
@@ -33,7 +34,7 @@ _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([
 
 
 def read_nsys(
-    source: Source,
+    source: Source | Blob[Text],
     *,
     rank: int | None = None,
     pid: int | None = None,
@@ -45,7 +46,8 @@ def read_nsys(
     """Read one rank (a process and one of its GPUs) of an export, made by nsys export --type sqlite or parquetdir.
 
     Args:
-        source: path, bytes or binary file object, gzipped or not; a folder of parquet files; or a `NsysRank`.
+        source: path, bytes, binary file object or what was opened, gzipped or not; a folder of parquet files; or a
+            `NsysRank`.
         rank, pid, device: which; not needed if the file has one only, whose `rank` may be any of the job.
         et_pid, et_rank: of the Execution Trace that it is read for, used where more than one rank is left.
         progress: show a bar for unpacking that takes over two seconds.

@@ -24,7 +24,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nsys_files import EPOCH_NS, call, gpu, kernel, nvtx, small_export, write_export
 
-
 EVALUATE = "autograd::engine::evaluate_function"
 
 
@@ -235,7 +234,7 @@ def _cut(path: Path) -> None:
 )
 def test_what_is_broken_is_one_line(small: Path, change: Callable[[Path], None], message: str) -> None:
     change(small)
-    with pytest.raises(TraceFormatError, match="small.sqlite: ") as caught:
+    with pytest.raises(TraceFormatError, match=r"small\.sqlite: ") as caught:
         read_nsys(small)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
