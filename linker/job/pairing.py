@@ -103,8 +103,8 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
-    shared = [one for one in kinetos if one.shared]
-    ets, kinetos = _lend_ranks(ets, [one for one in kinetos if not one.shared])
+    shared = [one for one in kinetos if one.shared and len(ets) > 1]
+    ets, kinetos = _lend_ranks(ets, [one for one in kinetos if one not in shared])
     ets, kinetos = _eliminate(ets, kinetos), _eliminate(kinetos, ets)
     kinetos = [*kinetos, *_parts(shared, ets, kinetos)]
     whole = _whole(ets, kinetos)

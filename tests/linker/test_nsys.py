@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -10,12 +11,14 @@ from pathlib import Path
 import etplus
 import numpy as np
 import pytest
+from etplus.linker.job.pairing import find_pairs
+from etplus.linker.job.storage import open_folder
 from etplus.schemas.nsys import NsysRank, find_ranks
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import UsageError
 from etplus.trace.kinds import CERTAIN, GPU
 from etplus.trace.trace import Trace
-from nsys_files import et_of, real_export, small_export
+from nsys_files import et_of, kernel, real_export, small_export
 from support import assert_valid, read_json
 
 NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
@@ -91,6 +94,44 @@ def test_shifted_ids_are_refused(export: Path, shift: int) -> None:
 def test_the_et_of_another_process_is_not_certain(export: Path) -> None:
     trace = etplus.link(et_of(export, 111), find_ranks(export)[1])
     assert trace.report.ops["certain"] == 0
+
+
+@pytest.mark.parametrize(("ranks", "verdict"), [(2, "proved"), (4, "unknown")])
+def test_a_job_with_ranks_elsewhere_is_not_certain(export: Path, tmp_path: Path, ranks: int, verdict: str) -> None:
+    """Of the ranks on another machine one may have the same process id."""
+    path = tmp_path / "node.sqlite"
+    shutil.copy(export, path)
+    with closing(sqlite3.connect(path)) as database, database:
+        variable = ("PROCESS_0:ENVIRONMENT_VARIABLE", f'WORLD_SIZE="{ranks}"')
+        database.execute("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", variable)
+    report = etplus.link(et_of(path, 112), path).report
+    assert report.identity is not None and report.identity.verdict == verdict
+    assert (report.identity.world_size, report.linked_share) == (ranks, 1.0)
+    assert report.ops["certain"] == (report.ops["total"] if verdict == "proved" else 0)
+
+
+def test_one_export_for_each_machine(tmp_path: Path) -> None:
+    two = [kernel(20_000, 26_000, 101), kernel(20_000, 26_000, 101, pid=8)]
+    for node in range(2):
+        folder = tmp_path / f"node{node}"
+        folder.mkdir()
+        small_export(folder / "report.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=two)
+        for rank in (2 * node, 2 * node + 1):
+            (folder / f"rank{rank}.et.json").write_bytes(et_of(folder / "report.sqlite", 7))
+    found = find_pairs(open_folder(tmp_path)).ranks
+    assert [(one.rank, one.et, one.kineto, one.problem) for one in found] == [
+        (rank, f"node{rank // 2}/rank{rank}.et.json", f"node{rank // 2}/report.sqlite", "") for rank in range(4)
+    ]
+
+
+def test_one_export_of_one_rank_for_each_et(tmp_path: Path) -> None:
+    for rank in range(2):
+        small_export(tmp_path / f"run.rank{rank}.sqlite")
+        (tmp_path / f"run.rank{rank}.et.json").write_bytes(et_of(tmp_path / f"run.rank{rank}.sqlite", 7))
+        (tmp_path / f"old.rank{rank}.pftrace").write_bytes(b"")
+    found = find_pairs(open_folder(tmp_path), kineto="*.sqlite").ranks
+    assert [one.kineto for one in found] == ["run.rank0.sqlite", "run.rank1.sqlite"]
+    assert find_pairs(open_folder(tmp_path), kineto="*.pftrace").ranks[1].kineto == "old.rank1.pftrace"
 
 
 def test_which_rank_is_meant(export: Path) -> None:
