@@ -11,7 +11,10 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable
 from ..kineto import EventTable, EventTexts
 
-__all__ = ["EventColumns"]
+__all__ = ["EventColumns", "Values", "distinct_values"]
+
+Values = list[Any] | tuple[IntColumn, list[Any]]
+"""A value for each event; or for each the position of its value, and the values."""
 
 _NUMBERS = ("correlation", "external_id", "rf_id", "seq", "stream", "device")
 
@@ -31,18 +34,17 @@ class EventColumns:
     _parts: list[dict[str, npt.NDArray[Any]]] = field(default_factory=list)
 
     def add(
-        self, category: list[str], name: list[str], thread: list[tuple[int, int]], ts: IntColumn, dur: IntColumn,
-        **numbers: IntColumn,
-    ) -> None:  # fmt: skip
+        self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, **numbers: IntColumn
+    ) -> None:
         """Append events; what is not given of correlation, external_id, rf_id, seq, stream and device is −1.
 
         Args:
-            thread: (pid, tid) of each. ts, dur: int64 ns.
+            category, name: texts. thread: (pid, tid) of each. ts, dur: int64 ns.
         """
         none = dict.fromkeys(_NUMBERS, np.full(len(ts), -1, np.int64))
         self._parts.append({
-            "ts": ts, "dur": dur, "category": self._categories.codes(category), "name": self._names.codes(name),
-            "thread": self._threads.codes(thread), **none, **numbers,
+            "ts": ts, "dur": dur, "category": _codes(self._categories, category), "name": _codes(self._names, name),
+            "thread": _codes(self._threads, thread), **none, **numbers,
         })  # fmt: skip
         self.count += len(ts)
 
@@ -56,3 +58,24 @@ class EventColumns:
             index=np.arange(self.count), **columns, categories=self._categories.values, names=self._names.values,
             threads=self._threads.values, _texts=texts,
         )  # fmt: skip
+
+
+def distinct_values(*columns: IntColumn) -> tuple[IntColumn, list[list[int]]]:
+    """The distinct rows of columns, and for each row the position of its own among them.
+
+    Example:
+        >>> distinct_values(np.array([7, 5, 7]))
+        (array([1, 0, 1]), [[5], [7]])
+    """
+    if len(columns) == 1:  # many times faster than the comparison of rows
+        values, position = np.unique(columns[0], return_inverse=True)
+        return position, values.reshape(-1, 1).tolist()
+    found, position = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    return position.reshape(-1), found.tolist()
+
+
+def _codes(table: StringTable, values: Values) -> npt.NDArray[np.int32]:
+    if isinstance(values, list):
+        return table.codes(values)
+    position, distinct = values
+    return table.codes(distinct)[position]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...trace.columns import IntColumn
-from .columns import EventColumns
+from .columns import EventColumns, Values, distinct_values
 from .database import Database
 from .ranks import GPU_TABLES, PROCESS, NsysRank
 
@@ -83,11 +83,13 @@ def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
     """Add the runtime and driver calls of the process."""
     columns = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId")
     found = database.numbers("CUPTI_ACTIVITY_KIND_RUNTIME", columns, f"globalTid / {PROCESS} = ?", rank.process)
-    names = {code: _VERSION.sub("", name) for code, name in database.names(found["nameId"]).items()}
+    name, ids = distinct_values(found["nameId"])
+    names = database.names(found["nameId"])
+    thread, tids = distinct_values(found["globalTid"] % PROCESS)
     events.add(
-        ["cuda_driver" if one == _DRIVER else "cuda_runtime" for one in found["eventClass"].tolist()],
-        [names[code] for code in found["nameId"].tolist()],
-        [(rank.pid, tid) for tid in (found["globalTid"] % PROCESS).tolist()],
+        ((found["eventClass"] == _DRIVER).astype(np.int64), ["cuda_runtime", "cuda_driver"]),
+        (name, [_VERSION.sub("", names[one]) for (one,) in ids]),
+        (thread, [(rank.pid, tid) for (tid,) in tids]),
         *_times(found), correlation=found["correlationId"],
     )  # fmt: skip
 
@@ -131,16 +133,18 @@ def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns
     at = _last_record(records, found)
     for name, of in (("record correlation", "correlationId"), ("record stream", "streamId")):
         found[name] = np.where(at >= 0, np.append(records[of], -1)[at], -1)
-    names = [_SYNCHRONISATION.get(kind, "Unknown") for kind in found["syncType"].tolist()]
+    position, kinds = distinct_values(found["syncType"])
+    names = position, [_SYNCHRONISATION.get(kind, "Unknown") for (kind,) in kinds]
     return _add(events, rank, "cuda_sync", names, "synchronisation", found)
 
 
 def _add(
-    events: EventColumns, rank: NsysRank, category: str, names: list[str], kind: str, found: dict[str, IntColumn]
+    events: EventColumns, rank: NsysRank, category: str, names: Values, kind: str, found: dict[str, IntColumn]
 ) -> GpuArguments:
     arguments = GpuArguments(events.count, kind, found)
+    stream, numbers = distinct_values(found["streamId"])
     events.add(
-        [category] * len(names), names, [(rank.device, stream) for stream in found["streamId"].tolist()],
+        (np.zeros(len(stream), np.int64), [category]), names, (stream, [(rank.device, one) for (one,) in numbers]),
         *_times(found), correlation=found["correlationId"], stream=found["streamId"], device=found["deviceId"],
     )  # fmt: skip
     return arguments
@@ -152,16 +156,19 @@ def _times(found: dict[str, IntColumn]) -> tuple[IntColumn, IntColumn]:
     return start, np.where(end >= start, end - start, -1)
 
 
-def _names_of(database: Database, kind: str, found: dict[str, IntColumn]) -> list[str]:
+def _names_of(database: Database, kind: str, found: dict[str, IntColumn]) -> Values:
+    of = {"kernel": ("demangledName",), "copy": ("copyKind", "srcKind", "dstKind"), "memset": ("memKind",)}
+    position, rows = distinct_values(*(found[name] for name in of.get(kind, ("graphId",))))
     if kind == "kernel":
         names = database.names(found["demangledName"])
-        return [names[code] for code in found["demangledName"].tolist()]
+        return position, [names[code] for (code,) in rows]
     if kind == "copy":
-        kinds = zip(*(found[name].tolist() for name in ("copyKind", "srcKind", "dstKind")), strict=True)
-        return [f"Memcpy {_of(_COPIES, copy)} ({_of(_MEMORY, a)} -> {_of(_MEMORY, b)})" for copy, a, b in kinds]
+        return position, [
+            f"Memcpy {_of(_COPIES, copy)} ({_of(_MEMORY, a)} -> {_of(_MEMORY, b)})" for copy, a, b in rows
+        ]
     if kind == "memset":
-        return [f"Memset ({_of(_MEMORY, memory)})" for memory in found["memKind"].tolist()]
-    return [f"CUDA graph {graph}" for graph in found["graphId"].tolist()]
+        return position, [f"Memset ({_of(_MEMORY, memory)})" for (memory,) in rows]
+    return position, [f"CUDA graph {graph}" for (graph,) in rows]
 
 
 def _of(labels: tuple[str, ...], number: int) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...trace.call_tree import nesting
 from ...trace.columns import IntColumn, StringTable
-from .columns import EventColumns
+from .columns import EventColumns, distinct_values
 from .database import Database
 from .ranges import read_range
 from .ranks import PROCESS
@@ -49,23 +49,26 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
     loose, at = _loose_rows(database, process), 0
     shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
     op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))
-    types = ", ".join(map(str, _NESTED + _LOOSE))
-    for rows in database.rows(
-        "NVTX_EVENTS", _COLUMNS, f"globalTid / {PROCESS} = ? AND eventType IN ({types})", process
-    ):
-        start, end, _, thread, _, text_id = database.integers([row[:-1] for row in rows], _COLUMNS).T
-        registered = database.strings(text_id[text_id >= 0])
-        texts = [row[-1] if row[-1] is not None else registered.get(number, "")
-                 for row, number in zip(rows, text_id.tolist(), strict=True)]  # fmt: skip
+    where = f"globalTid / {PROCESS} = ? AND eventType IN {_NESTED + _LOOSE}"
+    for rows in database.rows("NVTX_EVENTS", _COLUMNS, where, process):
+        numbers = np.ascontiguousarray(database.integers([row[:-1] for row in rows], _COLUMNS).T)
+        start, end, thread, text_id = numbers[0].copy(), numbers[1], numbers[3], numbers[5].tolist()
+        registered = database.names(np.array([one for one, row in zip(text_id, rows, strict=True) if row[-1] is None]))
+        texts = [row[-1] if row[-1] is not None else registered[one] for one, row in zip(text_id, rows, strict=True)]
         ranges = [read_range(text if isinstance(text, str) else repr(text)) for text in texts]
         crossing = loose[at : at + len(rows)].tolist()
         op_ids.append(np.array([one.op_id for one in ranges], np.int64))
         seqs.append(np.array([one.seq for one in ranges], np.int64))
+        position, threads = distinct_values(thread)
         events.add(
             [CROSSING if apart else one.category for one, apart in zip(ranges, crossing, strict=True)],
-            [one.name for one in ranges], _threads(thread), start, np.where(end >= start, end - start, -1),
-            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1), seq=seqs[-1],
-        )  # fmt: skip
+            [one.name for one in ranges],
+            (position, [(one // PROCESS % PROCESS, one % PROCESS) for (one,) in threads]),
+            start,
+            np.where(end >= start, end - start, -1),
+            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1),
+            seq=seqs[-1],
+        )
         sizes.append(shapes.codes([one.sizes for one in ranges]))
         counts = [len(one.producers) for one in ranges]
         consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
@@ -73,12 +76,6 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
         at += len(rows)
     op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))
     return RangeDetails(op_id, seq, np.concatenate(sizes), shapes.values, consumer, producer)
-
-
-def _threads(global_tid: IntColumn) -> list[tuple[int, int]]:
-    """(pid, tid) of each `globalTid`."""
-    tid = global_tid % PROCESS
-    return list(zip((global_tid // PROCESS % PROCESS).tolist(), tid.tolist(), strict=True))
 
 
 def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
