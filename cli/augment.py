@@ -7,10 +7,11 @@ import sys
 
 from ..analysis.devices import read_devices
 from ..converters.augment import ARGUMENTS, augment
+from ..schemas.nsys import is_nsys
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
-from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
+from .inputs import add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     (one,) = inputs = find_inputs(arguments, 1)
     check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec])
-    as_etplus = isinstance(one, Pair) or one.endswith((".et", ".et.gz"))  # neither is a text of its own
+    as_etplus = not isinstance(one, str) or one.endswith((".et", ".et.gz")) or is_nsys(one)  # no text of its own
     source = b"".join(read_input(one).chunks()) if as_etplus else input_files(inputs)[0]
     done = augment(source, arguments.output, own, progress=True)
     warn_of_damage([done])

@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Convert ET+ to what simulators and viewers read, and Chakra traces back."
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
-    add_inputs(parser, "several are the ranks of one job")
+    add_inputs(parser, "several are the ranks of one job", rank=False)
     add("-o", "--output", "--out", dest="output", metavar="OUTPUT",
         help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
         "for npz without .npz a folder")  # fmt: skip
@@ -95,7 +95,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and say on standard error what was written; returns the exit status."""
     arguments.files, output = _inputs_and_output(arguments)
-    inputs = find_inputs(arguments)
+    inputs = find_inputs(arguments, rank_of_job=True)
     exporter = exporter_for(output, arguments.to)
     check_outputs([arguments.json], input_files(inputs))
     settings: dict[str, Any] = dict(map(_option, arguments.option))

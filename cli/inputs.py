@@ -1,4 +1,4 @@
-"""Traces as inputs of a command: ET+, Kineto traces, .et, a pair to link, folders of these, standard input."""
+"""Traces as inputs of a command: ET+, recorded timelines, .et, a pair to link, folders of these, standard input."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from ..linker.job.naming import ET, KINETO, look_at
 from ..linker.job.pairing import find_pairs
 from ..linker.job.storage import Folder, open_folder
 from ..schemas.job_report import read_job_report
+from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .damage import print_warnings
 
-__all__ = ["Pair", "TraceInput", "add_inputs", "find_inputs", "input_files", "read_input", "read_inputs"]
+__all__ = [
+    "Pair", "TraceInput", "add_inputs", "add_nsys_ranks", "chosen_rank", "find_inputs", "input_files", "read_input",
+    "read_inputs",
+]  # fmt: skip
 
 _STDIN = "-"
 _JOB_REPORT = "job_report.json"
@@ -30,65 +34,123 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class Pair:
-    """An Execution Trace and a Kineto trace to link.
+    """An Execution Trace and a recorded timeline to link.
 
     Attributes:
         rank: of both, where an option or the folder says it.
     """
 
     et: str
-    kineto: str
+    kineto: str | NsysRank
     rank: int | None = None
 
 
-TraceInput = str | Pair
-"""A file that is a trace by itself ("-" is standard input), or a pair."""
+TraceInput = str | Pair | NsysRank
+"""A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
-def add_inputs(parser: argparse.ArgumentParser, use: str = "") -> None:
+def add_inputs(parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True) -> None:
     """Add the arguments that name traces; every command that reads traces takes the same.
 
     Args:
         use: what several of them are for the command, for the help.
+        rank: add --rank, which the command does not have yet.
     """
     several = f"; {use}" if use else ""
     parser.add_argument("files", nargs="*", metavar="FILE",
-        help=f"ET+, Kineto trace, Chakra trace (.et), or a folder of these, such as the output of etplus batch; "
-        f"- for standard input{several}")  # fmt: skip
+        help=f"ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these, such as "
+        f"the output of etplus batch; - for standard input{several}")  # fmt: skip
     group = parser.add_argument_group("a pair to link in place of a FILE")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
-    group.add_argument("--kineto-file", metavar="FILE", help="Kineto trace; - for standard input")
+    group.add_argument("--kineto-file", metavar="FILE",
+        help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
+    add_nsys_ranks(parser, rank=rank)
 
 
-def find_inputs(arguments: argparse.Namespace, count: int | None = None) -> list[TraceInput]:
+def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool) -> None:
+    """Add the options that choose among the ranks of a Nsight Systems export.
+
+    Args:
+        rank: add --rank, which the command does not have yet.
+    """
+    group = parser.add_argument_group("of a Nsight Systems export with several processes or GPUs (default: all)")
+    if rank:
+        group.add_argument("--rank", type=int, metavar="N", help="only this one, from 0, by GPU and process id")
+    group.add_argument("--pid", type=int, metavar="PID", help="only this process")
+    group.add_argument("--gpu", type=int, metavar="N", help="only this GPU")
+
+
+def find_inputs(
+    arguments: argparse.Namespace, count: int | None = None, *, rank_of_job: bool = False
+) -> list[TraceInput]:
     """The traces that a command line names: the pair first, then the FILEs, folders replaced by what they hold.
 
     Args:
         count: how many there have to be; None for one or more.
+        rank_of_job: --rank is of the job, and the command chooses by it among files, too.
 
     Raises:
-        UsageError: not so many, an ET without its Kineto trace, standard input twice, or a folder without traces.
+        UsageError: not so many, an ET without its Kineto trace, standard input twice, a folder without traces, or no
+            file with the rank, process or GPU that is asked for.
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
         et, kineto = arguments.et_file, arguments.kineto_file
-        found.append(kineto if et is None else Pair(et, kineto))
+        found += _ranks(arguments, kineto) if et is None else [_pair(arguments, et, kineto)]
     elif arguments.et_file is not None:
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
-        found += _in_folder(file) if os.path.isdir(file) else [file]  # noqa: PTH112 (False for impossible names)
+        in_folder = os.path.isdir(file) and not is_nsys(file)  # noqa: PTH112 (False for impossible names)
+        for one in _in_folder(file) if in_folder else [file]:
+            found += _ranks(arguments, one) if isinstance(one, str) else [one]
     if not found:
         raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
-        raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}")
+        several = "; choose among the ranks with --rank, --pid or --gpu" * any(isinstance(f, NsysRank) for f in found)
+        raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
+    chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
+    if chosen != [None] * 3 and not any(isinstance(one, (NsysRank, Pair)) for one in found):
+        raise UsageError(
+            "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
+            "leave them out"
+        )
     if input_files(found).count(_STDIN) > 1:
         raise UsageError("standard input (-) can be one trace only; give the others file names")
     return found
 
 
+def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
+    """A file, or those of its ranks that the options choose."""
+    if not is_nsys(file):
+        return [file]
+    ranks = find_ranks(file)
+    if ranks[0].alone:
+        return [file]
+    return choose(ranks, file, rank=arguments.rank, pid=arguments.pid, device=arguments.gpu)
+
+
+def _pair(arguments: argparse.Namespace, et: str, kineto: str) -> Pair:
+    chosen = kineto if arguments.pid is None and arguments.gpu is None else chosen_rank(arguments, kineto)
+    return Pair(et, chosen, arguments.rank)
+
+
+def chosen_rank(arguments: argparse.Namespace, file: str) -> NsysRank:
+    """The rank of a Nsight Systems export that --pid and --gpu choose.
+
+    Raises:
+        UsageError: not such a file; or no such rank, or several.
+    """
+    if not is_nsys(file):
+        raise UsageError(
+            f"--pid and --gpu choose a rank of a Nsight Systems export, and {file} is none; leave them out"
+        )
+    return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
+
+
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:
     """The names of the files that are read."""
-    return [name for one in inputs for name in ((one.et, one.kineto) if isinstance(one, Pair) else (one,))]
+    named = [name for one in inputs for name in ((one.et, one.kineto) if isinstance(one, Pair) else (one,))]
+    return [os.fspath(name) for name in named]
 
 
 def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:

@@ -12,6 +12,7 @@ from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from .inputs import add_nsys_ranks, chosen_rank
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 
@@ -47,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add(
         "--kineto-file",
         metavar="FILE",
-        help="Kineto trace, .json or .json.gz, - for standard input",
+        help="Kineto trace, .json or .json.gz, or Nsight Systems export, .sqlite; - for standard input",
     )
     add("-o", "--output", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
@@ -89,6 +90,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, metavar="N",
         help="rank of the job that both files are of, where their names do not say it; also put into the default "
         "output name")  # fmt: skip
+    add_nsys_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes to read and write large files with (default: the cores)")  # fmt: skip
     add(
@@ -107,9 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
     check_outputs([output, arguments.json], inputs)
+    which = arguments.pid is not None or arguments.gpu is not None
     result = link(
         arguments.et_file,
-        arguments.kineto_file,
+        chosen_rank(arguments, arguments.kineto_file) if which else arguments.kineto_file,
         annotation=arguments.annotation,
         match=arguments.match,
         exact_match=arguments.exact_match,
@@ -143,7 +146,7 @@ def report_text(report: LinkReport, output: str) -> str:
 def _default_output(first: str, rank: int | None) -> str:
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
-    stem = Path(first).name.removesuffix(".gz").removesuffix(".json")
+    stem = Path(first).name.removesuffix(".gz").removesuffix(".json").removesuffix(".sqlite")
     return f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"
 
 

@@ -1,4 +1,4 @@
-"""Any trace file as a `Trace`: ET+, a Kineto trace alone, or Chakra; told apart by content."""
+"""Any trace file as a `Trace`: ET+, a recorded timeline (Kineto, Nsight Systems) alone, Chakra; known by content."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
 from ..schemas.kineto import parse_kineto
+from ..schemas.nsys import is_nsys, read_nsys
 from ..schemas.perfetto import is_pftrace
 from ..trace.trace import Trace
 from .chakra_reader import read_et
@@ -24,19 +25,21 @@ _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
 @collector_paused()
-def load(source: Source, *, progress: bool = False) -> Trace:
+def load(source: Source, *, rank: int | None = None, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 
-    ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace alone (linked with itself, see `link`),
-    or a Chakra trace (.et).
-    Of a Kineto trace that is cut off, what is there is read.
+    ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace or an export of Nsight Systems alone
+    (linked with itself, see `link`), or a Chakra trace (.et). Of a Kineto trace that is cut off, what is there is read.
 
     Args:
-        source: path, "-" for standard input, bytes, or binary file object.
+        source: path, "-" for standard input, bytes, binary file object, or a `NsysRank`; of Nsight Systems a folder of
+            parquet files, too.
+        rank: of an export of Nsight Systems with several ranks, the one to read; see `NsysRank`.
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
         TraceFormatError: none of them, or broken beyond recovery.
+        UsageError: an export of several ranks, and none is chosen.
 
     Example:
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]
@@ -44,7 +47,11 @@ def load(source: Source, *, progress: bool = False) -> Trace:
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
         return read_et(source)
+    if is_nsys(source):
+        return trace_of_kineto(read_nsys(source, rank=rank, progress=progress))
     blob = load_bytes(source, progress=progress)
+    if is_nsys(blob):  # from a stream
+        return trace_of_kineto(read_nsys(blob, rank=rank))
     binary = not _TEXT.match(blob.data) and not is_pftrace(blob.data)
     if isinstance(source, (str, os.PathLike)) and source != "-" and binary:
         return read_et(source)

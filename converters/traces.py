@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..linker.ranks import file_rank
 from ..schemas.job_report import JobReport
+from ..schemas.nsys import NsysRank
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .open import open_document
@@ -124,6 +125,8 @@ class Traces(Mapping[int, Trace]):
 def _rank_of(trace: Trace, source: Source, position: int) -> int:
     if trace.rank is not None:
         return trace.rank
+    if isinstance(source, NsysRank) and not source.alone:
+        return source.rank
     if isinstance(source, Trace):
         return position
     path = os.fspath(source)

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, matching
 from ..trace.conventions import ANNOTATION_SCOPE
-from .calls import EtCalls
+from .calls import CpuCalls, EtCalls
 from .tensors import MAX_STORAGE, Tensors, tensors_of
 
-__all__ = ["data_edges"]
+__all__ = ["data_edges", "recorded_data"]
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -94,6 +95,22 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
     own = np.where(accesses.write, working[accesses.call], ~covered)
     mine = _Accesses(accesses.call[own], accesses.write[own], accesses.piece[own])
     return _last_writers(mine, tree.last)
+
+
+def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Producers of tensors and their readers as the timeline has them (`KinetoTrace.data`), where both are linked.
+
+    Args:
+        node_of_call: int64, for each of `calls` the position of its node, −1 for none.
+
+    Returns:
+        Positions of the nodes, int64, of the same length.
+    """
+    node = np.full(len(kineto.events), -1, np.int64)
+    node[calls.row] = node_of_call
+    producer, reader = node[kineto.data].T
+    both = (producer >= 0) & (reader >= 0)
+    return producer[both], reader[both]
 
 
 def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _Flags:

@@ -52,11 +52,17 @@ class Word:
 
 @dataclass(frozen=True)
 class Claims:
-    """What both files and the user say about the rank; see `read_claims`."""
+    """What both files and the user say about the rank; see `read_claims`.
+
+    Attributes:
+        machine: how many ranks were recorded in one timeline, of which only one is of the ET's process; 0 where this
+            one is of a single rank, or several or none are of that process.
+    """
 
     et: Claim
     kineto: Claim
     word: Word | None = None
+    machine: int = 0
 
     @property
     def world_size(self) -> int | None:
@@ -126,7 +132,9 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> C
     Raises:
         TraceFormatError: a file says that it is of another rank than the option.
     """
-    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), word)
+    pids = kineto.machine_pids
+    machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
+    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), word, machine)
     if word is not None and word.by == "option":
         for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
             if claim.ranks is not None and word.rank not in claim.ranks:
@@ -239,6 +247,9 @@ def _rank(claims: Claims) -> Iterator[Evidence]:
     elif word is not None and all(one.ranks is None or word.rank in one.ranks for one in (ours, theirs)):
         by = "the names of both files say" if word.by == "names" else "was given (--rank)"
         yield Evidence(word.by, "proves", f"both files are of rank {word.rank}{of}, as {by}; nothing contradicts it")
+    elif word is None and claims.machine >= (claims.world_size or 1):
+        says = f"the timeline is of {claims.machine} ranks of the job, and only one of them is of the ET's process"
+        yield Evidence("rank", "proves", says)
     else:
         if word is not None:
             other = next(one for one in (theirs, ours) if one.ranks is not None and word.rank not in one.ranks)

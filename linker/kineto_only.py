@@ -2,7 +2,8 @@
 
 The nodes have the layout of ET schema 1.1.1. What Kineto does not record (outputs, tensor ids, forward parents) is
 empty, and `nodes_from` in the file says so: an empty list of outputs does not mean that there were none. GPU work that
-was launched outside any op, or by nobody in the trace, is below its thread or the process.
+was launched outside any op, or by nobody in the trace, is below its thread or the process; in a trace of Nsight
+Systems, whose capture may begin in the middle of the program, what nobody in the trace launched remains unattached.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable, KinetoTrace
 from ..trace.columns import IntColumn
-from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.dtypes import UNKNOWN_DTYPE
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
@@ -31,6 +32,7 @@ __all__ = ["HostSide", "adopt_rest", "host_side"]
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
+_NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
 _BLOCK = 1024
 """Nodes whose texts are made at once."""
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
@@ -81,12 +83,15 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
     return HostSide(trace, et_calls(trace, kineto.events.names), match)
 
 
-def adopt_rest(side: HostSide, attachment: Attachment) -> tuple[EtCalls, Attachment, IntColumn]:
-    """Parents for all GPU events: those without an op get the process.
+def adopt_rest(side: HostSide, attachment: Attachment, *, unlaunched: bool) -> tuple[EtCalls, Attachment, IntColumn]:
+    """Parents for GPU events without an op: the process.
+
+    Args:
+        unlaunched: also for those whose launch is not in the trace; otherwise these remain unattached.
 
     Returns:
-        the calls with the process node as one more, at the end; the attachment without unattached events; and of
-        each event of it the position of its parent in these calls.
+        the calls with the process node as one more, at the end; the attachment without reasons for what has a parent;
+        and of each event of it the position of its parent in these calls, −1 for none.
     """
     position = np.empty(len(side.nodes), np.int64)
     position[side.match.call] = np.arange(len(side.nodes))
@@ -94,6 +99,8 @@ def adopt_rest(side: HostSide, attachment: Attachment) -> tuple[EtCalls, Attachm
     parent = np.full(len(attachment.row), process, np.int64)
     attached = attachment.call >= 0
     parent[attached] = position[attachment.call[attached]]
+    apart = (attachment.reason == _NO_LAUNCHER) & (not unlaunched)
+    parent[apart] = -1
     none = np.array([-1], np.int64)
     columns = {name: np.append(getattr(side.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
     nodes = EtCalls(
@@ -101,7 +108,7 @@ def adopt_rest(side: HostSide, attachment: Attachment) -> tuple[EtCalls, Attachm
         orphan=np.append(side.nodes.orphan, False),
         **columns,
     )
-    return nodes, replace(attachment, reason=np.zeros_like(attachment.reason)), parent
+    return nodes, replace(attachment, reason=np.where(apart, attachment.reason, np.int8(0))), parent
 
 
 def _pid(kineto: KinetoTrace) -> int:

@@ -16,7 +16,7 @@ from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
-from ..schemas.kineto import KinetoTrace, read_kineto
+from ..schemas.kineto import KinetoTrace
 from ..schemas.parallel import processes
 from ..schemas.recover import damage_of
 from ..schemas.secrets import mask, mask_members, warn_of_masks
@@ -30,13 +30,14 @@ from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
 from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, exclusive_durations, innermost_open
 from .comm import comm_of_kernels
+from .data_dependencies import recorded_data
 from .dependencies import Dependencies, find_dependencies
 from .identity import Claims, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
 from .match import METHODS, match_calls
 from .match.result import Match
-from .reading import read_pair
+from .reading import read_pair, read_timeline
 from .report import make_report
 from .segment import find_iterations
 from .windows import describe_windows
@@ -107,7 +108,9 @@ def link(
 
     Args:
         et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET the nodes
-            are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters.
+            are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters. In place of a
+            Kineto trace an export of Nsight Systems: of several ranks in it that of the ET's process is taken, or
+            `rank`, or the one that a `NsysRank` says.
         annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
@@ -126,10 +129,11 @@ def link(
     )  # fmt: skip
     with processes(jobs):
         if et is None:
-            alone = read_kineto(kineto, strict=strict, progress=progress, modules=True)
-            return trace_of_kineto(alone, annotation)
+            return trace_of_kineto(read_timeline(kineto, rank=rank, strict=strict, progress=progress), annotation)
         word = said_rank(et, kineto, rank)
-        et_trace, kineto_trace = read_pair(et, kineto, strict=strict, progress=progress)
+        et_trace, kineto_trace = read_pair(
+            et, kineto, rank=None if word is None else word.rank, strict=strict, progress=progress
+        )
         _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
         return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, word), options)
@@ -150,8 +154,10 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
     trace = _linked_trace(et, kineto, nodes, calls, found, attachment, options.renumber)
     comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
-    none = np.zeros(0, np.int64)
-    data = trace.data_edges if options.data_dependencies else (none, none)
+    data = recorded_data(kineto, calls, trace.node_of_call)
+    if options.data_dependencies:
+        written = trace.data_edges
+        data = np.append(data[0], written[0]), np.append(data[1], written[1])
     dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(
         et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity
@@ -179,15 +185,17 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     node_of_call = np.empty(len(calls), np.int64)
     node_of_call[side.match.call] = np.arange(len(calls))
     runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call, whole=True)
-    nodes, attachment, gpu_parent = adopt_rest(side, attachment)
+    nodes, attachment, gpu_parent = adopt_rest(side, attachment, unlaunched=kineto.recorder == "Kineto")
+    attached = np.flatnonzero(gpu_parent >= 0)
+    gpu_parent = gpu_parent[attached]
     numbering = Numbering.of(side.trace, nodes.node[gpu_parent], len(runtime_row), renumber=False)
     trace = LinkedTrace(
-        side.trace, kineto, nodes, calls, node_of_call, attachment.row, gpu_parent, attachment.launcher,
-        runtime_row, runtime_parent, numbering,
+        side.trace, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent,
+        attachment.launcher[attached], runtime_row, runtime_parent, numbering,
     )  # fmt: skip
     comm = comm_of_kernels(side.trace, nodes, kineto.events, trace.gpu_row, gpu_parent)
-    none = np.zeros(0, np.int64)
-    dependencies = find_dependencies(trace, (none, none), {i: c["pg_name"] or "" for i, c in comm.items()})
+    data = recorded_data(kineto, calls, node_of_call)
+    dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
     report = make_report(
         side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
     )

@@ -1,4 +1,4 @@
-"""Read both files of a pair."""
+"""Read recorded timelines of any format, and both files of a pair."""
 
 from __future__ import annotations
 
@@ -8,18 +8,48 @@ from concurrent.futures import ThreadPoolExecutor
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Source, open_text
 from ..schemas.kineto import KinetoTrace, parse_kineto
+from ..schemas.nsys import is_nsys, read_nsys
 
-__all__ = ["read_pair"]
+__all__ = ["read_pair", "read_timeline"]
 
 
-def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool) -> tuple[ExecutionTrace, KinetoTrace]:
-    """Read an ET and a Kineto trace.
+def read_timeline(
+    source: Source, *, rank: int | None = None, strict: bool = False, progress: bool = False
+) -> KinetoTrace:
+    """Read a recorded timeline: a Kineto trace, or an export of Nsight Systems.
 
-    Gzipped files are unpacked first, at the same time: the processes that parse one are forked when no thread runs.
+    Args:
+        source: see `read_kineto` and `read_nsys`.
+        rank: of a file with several ranks, the one to read.
+        strict, progress: see `read_kineto`.
+
+    Raises:
+        TraceFormatError: see the readers.
+        UsageError: a file with several ranks, and none is chosen.
+    """
+    if is_nsys(source):
+        return read_nsys(source, rank=rank, progress=progress)
+    blob = open_text(source, progress=progress)
+    if is_nsys(blob):
+        return read_nsys(blob, rank=rank)
+    return parse_kineto(blob, strict=strict, progress=progress, modules=True)
+
+
+def read_pair(
+    et: Source, kineto: Source, *, rank: int | None = None, strict: bool, progress: bool
+) -> tuple[ExecutionTrace, KinetoTrace]:
+    """Read an ET and a recorded timeline.
+
+    Gzipped files are unpacked first, at the same time: the processes that parse one are forked when no thread runs. Of
+    a timeline of several ranks that of the ET's process is read, or of the given rank.
 
     Raises:
         TraceFormatError: see the readers; the ET's error comes first.
+        UsageError: a timeline of several ranks, and which is meant is not known.
     """
+    if is_nsys(kineto):
+        trace = parse_execution_trace(open_text(et, progress=progress), strict=strict, progress=progress)
+        return trace, read_nsys(kineto, et_pid=trace.pid, et_rank=rank, progress=progress)
     if _is_gzipped(et) and _is_gzipped(kineto):
         with ThreadPoolExecutor(1) as pool:
             unpacked = pool.submit(open_text, kineto)
@@ -28,6 +58,8 @@ def read_pair(et: Source, kineto: Source, *, strict: bool, progress: bool) -> tu
     else:
         et_text, kineto_text = open_text(et, progress=progress), open_text(kineto, progress=progress)
     trace = parse_execution_trace(et_text, strict=strict, progress=progress)
+    if is_nsys(kineto_text):
+        return trace, read_nsys(kineto_text, et_pid=trace.pid, et_rank=rank)
     return trace, parse_kineto(kineto_text, strict=strict, progress=progress)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from .tolerant import Document, read_tolerantly
 
 __all__ = [
     "EventTable",
+    "EventTexts",
     "FlowTable",
     "KinetoTrace",
     "is_runtime",
@@ -42,6 +43,13 @@ _HEAD = 4096
 """Bytes in which a file's format shows."""
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
+
+
+class EventTexts(Protocol):
+    """The JSON texts of events, read or made where they are asked for."""
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of events by index; of each at least an object with its `args`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class EventTable:
     categories: list[str]
     names: list[str]
     threads: list[tuple[int | str, int | str]]
-    _texts: RecordTexts
+    _texts: EventTexts
 
     def __len__(self) -> int:
         return len(self.index)
@@ -142,6 +150,9 @@ class KinetoTrace:
         base_time_ns: `baseTimeNanoseconds`; 0 where the file has none and times are since the epoch.
         event_count: length of `traceEvents`.
         losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
+        data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
+        recorder: what recorded it.
+        machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
     """
 
     file: str
@@ -151,6 +162,9 @@ class KinetoTrace:
     events: EventTable
     flows: FlowTable
     losses: tuple[Loss, ...] = ()
+    data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
+    machine_pids: tuple[int, ...] = ()
 
     def header_value(self, key: str) -> Any:
         """A decoded header field, None if there is none that can be read.

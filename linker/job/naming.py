@@ -16,9 +16,10 @@ from typing import BinaryIO, Final, Literal
 import msgspec
 from isal import isal_zlib
 
-from ...trace.errors import UNREADABLE
+from ...schemas.nsys import find_ranks
+from ...trace.errors import UNREADABLE, EtplusError
 from ..ranks import INIT, RANK, Claim, group_ranks
-from .storage import Folder
+from .storage import Folder, is_url
 
 __all__ = ["ET", "KINETO", "TraceFile", "look_at"]
 
@@ -31,11 +32,16 @@ _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[.
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
 _MAYBE_RANK = re.compile(
     r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|^(\d{1,6})$|"
-    r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:\.pt\.trace)?\.json"
+    r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:(?:\.pt\.trace)?\.json|\.sqlite|\.pftrace)"
 )
 _PROCESS = re.compile(r"_(\d{1,10})\.\d{10,20}\.pt\.trace\.json|_(\d{1,10})\.(?:et\.)?json")
-_NOT_STEM = re.compile(r"\.json(?:\.gz)?$|\.\d{10,20}(?=\.)|(?<![a-z0-9])pytorch(?![a-z])")
+_NOT_STEM = re.compile(r"\.(?:json|sqlite|pftrace)(?:\.gz)?$|\.\d{10,20}(?=\.)|(?<![a-z0-9])pytorch(?![a-z])")
 _SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
+
+_JSON = (".json", ".json.gz")
+_TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
+"""Suffixes of recorded timelines that are not JSON: exports of Nsight Systems, Perfetto traces."""
+_NSYS = (".sqlite", ".sqlite.gz")
 
 _HEAD = 1 << 20
 _PACKED = 1 << 16
@@ -67,6 +73,7 @@ class TraceFile:
         world_size: number of ranks of the job that its contents say, None if they do not.
         pid: process id in it, -1 if it was not found.
         settled: names or contents say of which rank it is, not merely a process id or that there is no other file.
+        shared: it is a recording of several ranks, an export of Nsight Systems.
     """
 
     name: str
@@ -80,6 +87,7 @@ class TraceFile:
     world_size: int | None = None
     pid: int = -1
     settled: bool = True
+    shared: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -93,17 +101,20 @@ class TraceFile:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Find out what a file is; it is opened only if its name does not tell.
+    """Find out what a file is; it is opened only if its name does not tell, or if it can be of several ranks.
 
     Args:
         kind: what it is, if that is known.
     """
     lower = name.lower()
-    if not kind and lower.endswith((".pftrace", ".pftrace.gz")):
-        kind = KINETO
-    if not kind and (_NO_TRACE.search(lower) or not lower.endswith((".json", ".json.gz"))):
+    if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
         return TraceFile(name, "")
     base = lower.rpartition("/")[2]
+    if lower.endswith(_TIMELINES):
+        return TraceFile(
+            name, KINETO, named=_number(RANK, lower), maybe=_number(_MAYBE_RANK, lower), stem=_stem(lower),
+            shared=lower.endswith(_NSYS) and _has_several_ranks(folder, name),
+        )  # fmt: skip
     by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
     if not kind and len(by_name) == 1:
         kind = by_name[0]
@@ -116,6 +127,17 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
         process=int(process[1] or process[2]) if process else -1, stem=_stem(lower),
         ranks=claim.ranks, world_size=claim.world_size, pid=pid,
     )  # fmt: skip
+
+
+def _has_several_ranks(folder: Folder, name: str) -> bool:
+    """Whether an export of Nsight Systems is of several processes or GPUs; not known of one that is elsewhere, and of
+    one that cannot be read, which linking will report."""
+    if is_url(folder.root):
+        return False
+    try:
+        return len(find_ranks(folder.place(name))) > 1
+    except EtplusError:
+        return False
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -103,8 +103,10 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
-    ets, kinetos = _lend_ranks(ets, kinetos)
+    shared = [one for one in kinetos if one.shared and len(ets) > 1]
+    ets, kinetos = _lend_ranks(ets, [one for one in kinetos if one not in shared])
     ets, kinetos = _eliminate(ets, kinetos), _eliminate(kinetos, ets)
+    kinetos = [*kinetos, *_parts(shared, ets, kinetos)]
     whole = _whole(ets, kinetos)
     notes: list[str] = []
     by_rank = {kind: _by_rank(files, notes) for kind, files in ((ET, ets), (KINETO, kinetos))}
@@ -122,6 +124,18 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
         settled = whole or all(file.settled for files in mine.values() for file in files)
         ranks.append(RankFiles(rank, one[ET], one[KINETO], "; ".join(problems), settled))
     return Pairing(tuple(ranks), notes=tuple(notes))
+
+
+def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Iterator[TraceFile]:
+    """Recordings of several ranks, as that of each ET that has no Kineto trace: of the ETs in the same folder where
+    there are any. Linking finds the ET's process in it."""
+    served = {one.rank for one in kinetos}
+    lacking = [one for one in ets if one.rank is not None and one.rank not in served]
+    for recording in shared:
+        place = recording.name.rpartition("/")[0]
+        near = [one for one in lacking if one.name.rpartition("/")[0] == place]
+        for et in near or lacking:
+            yield replace(recording, named=None, inside=et.rank, settled=et.settled and et.named is not None)
 
 
 def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:

@@ -1,0 +1,316 @@
+"""An export of Nsight Systems as a read-only SQLite database, and blocks of its rows as numpy columns.
+
+Tables are created lazily: one that an export lacks has no rows. Columns came and went with the versions of Nsight
+Systems, so that those a reader can do without are optional. Source: "SQLite Schema Reference" of the Nsight Systems
+User Guide, https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from isal import isal_zlib
+
+from ...trace.columns import IntColumn
+from ...trace.errors import TraceFormatError, UsageError
+from ..files import Blob, Source, open_text, shown_name
+from ..inflate import GZIP_MAGIC
+from ..memory import size_text
+from ..text import Text
+from ..transaction import protect
+
+__all__ = ["MAGIC", "Database", "is_nsys", "open_database"]
+
+MAGIC = b"SQLite format 3\0"
+"""How a SQLite database begins, https://www.sqlite.org/fileformat.html#magic_header_string."""
+_TABLES = {
+    "StringIds": ("id", "value"),
+    "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid"),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "eventClass", "globalTid", "correlationId", "nameId"),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName",
+        "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory",
+        "dynamicSharedMemory", "graphId", "graphNodeId",
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (
+        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind",
+        "srcKind", "dstKind", "graphNodeId",
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMSET": (
+        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "memKind",
+        "graphNodeId",
+    ),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
+        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphId",
+    ),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (
+        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "eventId",
+    ),
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": (
+        "deviceId", "contextId", "streamId", "correlationId", "globalPid", "eventId",
+    ),
+    "ANALYSIS_DETAILS": ("startTime",),
+    "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs",),
+    "TARGET_INFO_GPU": ("id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor"),
+    "TARGET_INFO_CUDA_DEVICE": ("gpuId", "cudaId", "pid"),
+    "META_DATA_CAPTURE": ("name", "value"),
+}  # fmt: skip
+"""The columns that are read of each table; others are ignored."""
+_EVENTS = tuple(name for name in _TABLES if name.startswith(("CUPTI", "NVTX")))
+_OPTIONAL = frozenset({
+    "correlationId", "endGlobalTid", "eventClass", "graphId", "graphNodeId", "srcKind", "dstKind", "memKind",
+    "text", "textId", "eventId", "totalMemory", "smCount", "computeMajor", "computeMinor", "name",
+})  # fmt: skip
+"""Columns that some version of Nsight Systems does not write."""
+_BLOCK = 1 << 14
+"""Rows that are in memory as Python objects at once."""
+_COPIED = 1 << 20
+_REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
+
+
+class Database:
+    """The tables of an export.
+
+    Args:
+        name: the file's name for messages.
+
+    Raises:
+        TraceFormatError: from every method: a table without a column that is needed, or a value of another type.
+    """
+
+    def __init__(self, name: str, connection: sqlite3.Connection) -> None:
+        self.name, self.table = name, ""
+        self._connection = connection
+        named = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        self._columns = {
+            table: {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')}
+            for (table,) in named
+            if table in _TABLES
+        }
+        if not any(table in self._columns for table in _EVENTS):
+            raise TraceFormatError(
+                name, "", f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)",
+                "give what nsys export --type sqlite has written",
+            )  # fmt: skip
+
+    def has(self, table: str) -> bool:
+        """Whether the export has a table; one without rows is not written."""
+        return table in self._columns
+
+    def numbers(self, table: str, columns: Sequence[str], where: str = "1", *values: int) -> dict[str, IntColumn]:
+        """Columns of integers, int64, −1 for NULL and where an optional column is missing; in order of rows.
+
+        Args:
+            where: an SQL condition with the values in place of its question marks.
+        """
+        parts = [self.integers(rows, columns) for rows in self.rows(table, columns, where, *values)]
+        parts = parts or [np.zeros((0, len(columns)), np.int64)]
+        return {name: np.concatenate([part[:, k] for part in parts]) for k, name in enumerate(columns)}
+
+    def rows(
+        self, table: str, columns: Sequence[str], where: str = "1", *values: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Blocks of rows; a number that is NULL or in a missing optional column is −1, such a text None."""
+        if not self.has(table):
+            return
+        self.table = table
+        chosen = ", ".join(self._expression(table, column) for column in columns)
+        cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}" WHERE {where} ORDER BY rowid', values)
+        while block := cursor.fetchmany(_BLOCK):
+            yield block
+            self.table = table
+
+    def count(self, table: str, where: str, *values: int) -> int:
+        """How many rows meet a condition."""
+        if not self.has(table):
+            return 0
+        self.table = table
+        (found,) = self._connection.execute(f'SELECT COUNT(*) FROM "{table}" WHERE {where}', values).fetchone()
+        return int(found)
+
+    def strings(self, ids: IntColumn) -> dict[int, str]:
+        """The values of `StringIds` by id; those that are not there are left out."""
+        self.table, found = "StringIds", dict[int, str]()
+        for number in np.unique(ids).tolist() if self.has("StringIds") else ():
+            row = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
+            if row is not None and isinstance(row[0], str):
+                found[number] = row[0]
+        return found
+
+    def names(self, ids: IntColumn) -> dict[int, str]:
+        """The values of `StringIds` by id.
+
+        Raises:
+            TraceFormatError: an id without a value.
+        """
+        table, found = self.table, self.strings(ids)
+        lacking = [number for number in np.unique(ids).tolist() if number not in found]
+        if lacking:
+            raise TraceFormatError(self.name, table, f"name {lacking[0]} is not in StringIds", _REMEDY)
+        return found
+
+    def pairs(self, table: str, one: str, other: str, where: str = "1", *values: int) -> set[tuple[int, int]]:
+        """The distinct values of two expressions, integers."""
+        if not self.has(table):
+            return set()
+        self.table = table
+        query = f'SELECT DISTINCT COALESCE({one}, -1), COALESCE({other}, -1) FROM "{table}" WHERE {where}'
+        found = self._connection.execute(query, values).fetchall()
+        return {(a, b) for a, b in self.integers(found, (one, other)).tolist()} if found else set()
+
+    def _expression(self, table: str, column: str) -> str:
+        if column in ("text", "value", "name"):
+            return f'"{column}"' if column in self._columns[table] else "NULL"
+        if column in self._columns[table]:
+            return f'COALESCE("{column}", -1)'
+        if column not in _OPTIONAL:
+            raise TraceFormatError(self.name, table, f"column {column} is missing", _REMEDY)
+        return "-1"
+
+    def integers(self, rows: list[tuple[Any, ...]], columns: Iterable[str]) -> IntColumn:
+        """Rows of integers as an array (n, m), int64."""
+        found = np.array(rows)
+        if found.dtype == np.int64:
+            return found
+        column, bad = next(
+            (column, value)
+            for row in rows
+            for column, value in zip(columns, row, strict=False)
+            if type(value) is not int
+        )
+        raise TraceFormatError(self.name, f"{self.table}, {column}", f"{str(bad)[:40]!r} is not an integer", _REMEDY)
+
+
+def is_nsys(source: Source | Blob[Text]) -> bool:
+    """Whether a file is a SQLite database, gzipped or not, or a folder of parquet files with the tables of one.
+
+    Only what can be looked at without being consumed is: paths, bytes, and what was opened. What cannot be opened is
+    False; its reader reports why.
+
+    Example:
+        >>> is_nsys(b"SQLite format 3" + bytes(85)), is_nsys(b"{}")
+        (True, False)
+    """
+    if isinstance(source, Blob):
+        return source.data[: len(MAGIC)] == MAGIC
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _begins(bytes(source[:_BLOCK]))
+    if not isinstance(source, (str, os.PathLike)) or source == "-":
+        return False
+    try:
+        path = Path(source)
+        if path.is_dir():
+            return bool(_parquet_files(path))
+        if not path.is_file():  # a pipe can be read once only
+            return False
+        with path.open("rb") as file:
+            return _begins(file.read(_BLOCK))
+    except (OSError, ValueError):
+        return False
+
+
+def _begins(head: bytes) -> bool:
+    if head.startswith(GZIP_MAGIC):
+        try:
+            head = isal_zlib.decompressobj(wbits=31).decompress(head, len(MAGIC))
+        except isal_zlib.error:  # type: ignore[misc]
+            return False
+    return head.startswith(MAGIC)
+
+
+@contextlib.contextmanager
+def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
+    """Open an export for reading; what is gzipped, in memory or parquet becomes a temporary file for that long.
+
+    Raises:
+        TraceFormatError: not a database of Nsight Systems, or one that cannot be read; also from the block.
+        UsageError: parquet files, and pyarrow is not installed.
+    """
+    with contextlib.ExitStack() as stack:
+        name, path = _file_of(source, stack, progress)
+        database: Database | None = None
+        try:
+            connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            stack.callback(connection.close)
+            database = Database(name, connection)
+            yield database
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+            place = database.table if database is not None else ""
+            raise TraceFormatError(name, place, f"cannot be read as a SQLite database ({error})", _REMEDY) from None
+
+
+def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress: bool) -> tuple[str, Path]:
+    """The name for messages, and an uncompressed database file."""
+    path = Path(source) if isinstance(source, (str, os.PathLike)) and source != "-" else None
+    if path is not None and path.is_dir():
+        target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
+        _import_parquet(path, target)
+        return shown_name(path), target
+    if path is not None and path.is_file() and not _is_gzipped(path):
+        protect(path)
+        return shown_name(path), path
+    blob = source if isinstance(source, Blob) else open_text(source, progress=progress)
+    if blob.broken_at is not None:
+        problem = f"the gzip stream is damaged at byte {blob.broken_at}"
+        raise TraceFormatError(blob.name, "", problem, "copy the file again; a cut database cannot be read")
+    target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
+    _copy(blob.name, blob.data, target)
+    return blob.name, target
+
+
+def _is_gzipped(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+
+def _copy(name: str, text: Text, target: Path) -> None:
+    free = shutil.disk_usage(target.parent).free
+    if len(text) > free:
+        problem = f"unpacks to {size_text(len(text))}, and {size_text(free)} are free in {target.parent.parent}"
+        raise TraceFormatError(name, "", problem, "free some space, or set TMPDIR")
+    with target.open("wb") as file:
+        for at in range(0, len(text), _COPIED):
+            file.write(text[at : at + _COPIED])
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """The files of a folder that `nsys export --type parquetdir` wrote, one a table, that are read."""
+    files = [folder / f"{table}.parquet" for table in _TABLES]
+    found = [file for file in files if file.is_file()]
+    return found if any(file.stem in _EVENTS for file in found) else []
+
+
+def _import_parquet(folder: Path, target: Path) -> None:
+    """Put the columns of parquet files that are read into a database, a block of rows at a time."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise UsageError(f"{folder}: parquet files need pyarrow; try: pip install 'etplus[frames]'") from None
+    with contextlib.closing(sqlite3.connect(target)) as connection:
+        for file in _parquet_files(folder):
+            protect(file)
+            try:
+                rows = ParquetFile(file)
+                columns = [name for name in _TABLES[file.stem] if name in rows.schema_arrow.names]
+                listed, places = ", ".join(f'"{name}"' for name in columns), ", ".join("?" * len(columns))
+                connection.execute(f'CREATE TABLE "{file.stem}" ({listed})')
+                for batch in rows.iter_batches(_BLOCK, columns=columns):
+                    values = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+                    connection.executemany(f'INSERT INTO "{file.stem}" VALUES ({places})', values)
+            except (ArrowException, OSError, sqlite3.Error, OverflowError) as error:
+                reason = str(error).partition("\n")[0][:200]
+                raise TraceFormatError(
+                    str(file), "", f"cannot be read as parquet ({reason})", "export it again"
+                ) from None
+        if (folder / "StringIds.parquet").is_file():
+            connection.execute("CREATE INDEX string_ids ON StringIds (id)")
+        connection.commit()

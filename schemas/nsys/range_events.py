@@ -1,0 +1,113 @@
+"""NVTX ranges of a process as events: operators, annotations and modules, with shapes and producers of their inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.call_tree import nesting
+from ...trace.columns import IntColumn, StringTable
+from .columns import EventColumns, distinct_values
+from .database import Database
+from .ranges import read_range
+from .ranks import PROCESS
+
+__all__ = ["CROSSING", "RangeDetails", "add_ranges"]
+
+CROSSING = "nvtx_range"
+"""Category of ranges that are no calls, since another one begins or ends inside them; they are kept as events alone."""
+_NESTED, _LOOSE = (59, 70), (60, 71)
+"""Event types of push/pop ranges, which nest on their thread, and of start/end ranges, which need not
+(ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange)."""
+_COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
+
+
+@dataclass(frozen=True)
+class RangeDetails:
+    """What the columns of an event table do not hold of ranges, which are the first events.
+
+    Attributes:
+        op_id, seq: int64, one entry a range; 0 and −1 for none.
+        sizes: int32, one entry a range: code into `shapes`, 0 for none.
+        shapes: the distinct JSON texts of shapes; the first is "".
+        consumer, producer: int64, one entry for each input of which the producer is known: the range (position) and
+            the op id of its producer.
+    """
+
+    op_id: IntColumn
+    seq: IntColumn
+    sizes: npt.NDArray[np.int32]
+    shapes: list[str]
+    consumer: IntColumn
+    producer: IntColumn
+
+
+def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
+    """Add the ranges of a process (see `NsysRank.process`) in order of rows, a block at a time."""
+    loose, at = _loose_rows(database, process), 0
+    shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
+    op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))
+    where = f"globalTid / {PROCESS} = ? AND eventType IN {_NESTED + _LOOSE}"
+    for rows in database.rows("NVTX_EVENTS", _COLUMNS, where, process):
+        numbers = np.ascontiguousarray(database.integers([row[:-1] for row in rows], _COLUMNS).T)
+        start, end, thread, text_id = numbers[0].copy(), numbers[1], numbers[3], numbers[5].tolist()
+        registered = database.names(np.array([one for one, row in zip(text_id, rows, strict=True) if row[-1] is None]))
+        texts = [row[-1] if row[-1] is not None else registered[one] for one, row in zip(text_id, rows, strict=True)]
+        ranges = [read_range(text if isinstance(text, str) else repr(text)) for text in texts]
+        crossing = loose[at : at + len(rows)].tolist()
+        op_ids.append(np.array([one.op_id for one in ranges], np.int64))
+        seqs.append(np.array([one.seq for one in ranges], np.int64))
+        position, threads = distinct_values(thread)
+        events.add(
+            [CROSSING if apart else one.category for one, apart in zip(ranges, crossing, strict=True)],
+            [one.name for one in ranges],
+            (position, [(one // PROCESS % PROCESS, one % PROCESS) for (one,) in threads]),
+            start,
+            np.where(end >= start, end - start, -1),
+            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1),
+            seq=seqs[-1],
+        )
+        sizes.append(shapes.codes([one.sizes for one in ranges]))
+        counts = [len(one.producers) for one in ranges]
+        consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
+        producers.append(np.array([number for one in ranges for number in one.producers], np.int64))
+        at += len(rows)
+    op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))
+    return RangeDetails(op_id, seq, np.concatenate(sizes), shapes.values, consumer, producer)
+
+
+def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
+    """Which ranges do not nest: start/end ranges on two threads, or around only a part of a push/pop range."""
+    of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
+    if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
+        return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
+    found = database.numbers("NVTX_EVENTS", _COLUMNS[:-2], f"{of_process} {_NESTED + _LOOSE}", process)
+    start, end, thread = found["start"], found["end"], found["globalTid"]
+    free = np.isin(found["eventType"], _LOOSE)
+    two_threads = (found["endGlobalTid"] > 0) & (found["endGlobalTid"] != thread)
+    unfinished = end < start
+    nested = np.flatnonzero(~free & ~unfinished)
+    probed = np.flatnonzero(free & ~unfinished & ~two_threads)
+    around = _innermost(thread, start, end, nested, probed, start), _innermost(thread, start, end, nested, probed, end)
+    apart: npt.NDArray[np.bool_] = free.copy()
+    apart[probed] = around[0] != around[1]
+    return apart
+
+
+def _innermost(
+    thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
+) -> IntColumn:
+    """For each of the probed ranges the innermost nested one that is open on its thread at a time of it, −1 for none.
+
+    A range of no length at that time is put among the nested ones, whose caller is what is wanted.
+    """
+    threads = np.concatenate([thread[nested], thread[probed]])
+    begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
+    row = np.concatenate([nested, np.full(len(probed), -1)])
+    order = np.lexsort((-until, begin, threads))
+    parent = nesting(threads[order], begin[order], until[order])
+    found = np.empty(len(order), np.int64)
+    found[order] = np.where(parent >= 0, row[order][parent], -1)
+    return found[len(nested) :]

@@ -1,0 +1,177 @@
+"""Every command takes an export of Nsight Systems: all its ranks, or those that --rank, --pid and --gpu choose."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from nsys_files import et_of, real_export, small_export
+from support import assert_valid, call, read_json, run, shared_trace
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real export, an ET of each of its processes, and a small export of one rank."""
+    place = tmp_path_factory.mktemp("nsys")
+    export = real_export(place)
+    (place / "job").mkdir()
+    for rank, pid in enumerate((111, 112)):
+        (place / "job" / f"rank{rank}.et.json").write_bytes(et_of(export, pid))
+    shutil.copy(export, place / "job" / "node.sqlite")
+    shutil.copy(shared_trace("nsys/h100_2gpu_1s.sqlite.gz"), place / "packed.sqlite.gz")
+    small_export(place / "small.sqlite")
+    return place
+
+
+def test_analyze(folder: Path) -> None:
+    done = run("etplus", "analyze", "packed.sqlite.gz", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)["traces"]
+    assert [one["file"].partition(" ")[2] for one in found] == ["rank 0 (pid 111, GPU 0)", "rank 1 (pid 112, GPU 1)"]
+
+
+def test_report(folder: Path) -> None:
+    done = run("etplus", "report", "h100.sqlite", "-o", "page.html", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    page = (folder / "page.html").read_text()
+    assert "rank 0 (pid 111, GPU 0)" in page and "rank 1 (pid 112, GPU 1)" in page
+
+
+@pytest.mark.parametrize("chosen", [[], ["--rank-couple"], ["--pid", "112"]])
+def test_replay(folder: Path, chosen: list[str]) -> None:
+    done = run("etplus", "replay", "h100.sqlite", *chosen, "--json", "-", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert (len(found) if isinstance(found, list) else 1) == (1 if chosen else 2)
+
+
+def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
+    done = run("etplus", "diff", "h100.sqlite", "--total", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert found["total_a"] != found["total_b"]
+    done = run("etplus", "diff", "h100.sqlite", "packed.sqlite.gz", "--gpu", "1", "--total", "--json", cwd=folder)
+    found = json.loads(done.stdout)
+    assert found["total_a"] == found["total_b"] > 0
+
+
+def test_convert_all_ranks_or_one(folder: Path) -> None:
+    done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "out", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    assert sorted(path.name for path in folder.glob("out*.et")) == ["out.0.et", "out.1.et"]
+    done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "one", "--rank", "1", cwd=folder)
+    assert [path.name for path in folder.glob("one*.et")] == ["one.1.et"]
+    assert (folder / "one.1.et").read_bytes() == (folder / "out.1.et").read_bytes()
+
+
+def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
+    done = run("trace-link", "--kineto-file", "h100.sqlite", "--rank", "1", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    document = read_json(folder / "h100_rank1_plus.json")
+    assert_valid(document)
+    assert sum(event["cat"] == "kernel" for event in document["unattached"]) == 905
+    words = [
+        "--et-file",
+        "job/rank0.et.json",
+        "--kineto-file",
+        "packed.sqlite.gz",
+        "-o",
+        "plus.json",
+        "--json",
+        "r.json",
+    ]
+    done = run("trace-link", *words, cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    report = read_json(folder / "r.json")
+    assert report["ops"]["certain"] == report["ops"]["total"] == 8391
+    assert_valid(read_json(folder / "plus.json"))
+    same = run("trace-link", *words[:4], "-o", "same.json", "--pid", "111", cwd=folder)
+    assert same.returncode == 0 and read_json(folder / "same.json")["nodes"] == read_json(folder / "plus.json")["nodes"]
+
+
+def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
+    dry = run("etplus", "batch", "job", "--dry-run", cwd=folder)
+    assert dry.stdout.decode().splitlines()[1:] == ["0,rank0.et.json,node.sqlite", "1,rank1.et.json,node.sqlite"]
+    done = run("etplus", "batch", "job", "-o", "linked", "--jobs", "1", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    report = read_json(folder / "linked" / "job_report.json")
+    assert [one["certain"] for one in report["ranks"]] == [8391, 8391]
+    document = read_json(folder / "linked" / "rank_1.etplus.json.gz")
+    assert {node["device"] for node in document["nodes"] if node.get("cat") == "kernel"} == {1}
+
+
+def test_augment_and_a_folder_of_exports(folder: Path, tmp_path: Path) -> None:
+    assert call("augment", folder / "small.sqlite", "-o", tmp_path / "more.json").returncode == 0
+    assert_valid(read_json(tmp_path / "more.json"))
+    (tmp_path / "in").mkdir()
+    shutil.copy(folder / "small.sqlite", tmp_path / "in" / "rank0.sqlite")
+    done = call("analyze", tmp_path / "in", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["traces"][0]["file"].endswith("rank0.sqlite")
+
+
+def test_standard_input(folder: Path) -> None:
+    with (folder / "small.sqlite").open("rb") as file:
+        done = run("etplus", "analyze", "-", "--json", cwd=folder, stdin=file)
+    assert done.returncode == 0 and json.loads(done.stdout)["traces"][0]["file"] == "<stdin>", done.stderr.decode()
+    with (folder / "small.sqlite").open("rb") as file:
+        done = run("trace-link", "--kineto-file", "-", "-o", "s.json", cwd=folder, stdin=file)
+    assert done.returncode == 0 and read_json(folder / "s.json")["etplus"]["kineto"]["file_name"] == "<stdin>"
+
+
+def test_the_same_bytes_twice(folder: Path) -> None:
+    for name in ("a.json", "b.json"):
+        assert call("link", "--kineto-file", folder / "h100.sqlite", "--gpu", "0", "-o", folder / name).returncode == 0
+    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "link --kineto-file h100.sqlite -o x.json",
+            "has rank 0 (pid 111, GPU 0), rank 1 (pid 112, GPU 1); choose one",
+        ),
+        ("analyze h100.sqlite --rank 7", "h100.sqlite: no rank 7; it has rank 0 (pid 111, GPU 0)"),
+        ("replay h100.sqlite --pid 111 --gpu 1", "h100.sqlite: no pid 111, GPU 1; it has rank 0"),
+        ("augment h100.sqlite -o x.json", "2 traces were given; give 1; choose among the ranks with --rank"),
+        ("analyze small.sqlite --pid 7", "choose among the ranks of a Nsight Systems export, and no FILE has several"),
+        ("link --kineto-file job/rank0.et.json --pid 7 -o x.json", "choose a rank of a Nsight Systems export"),
+        ("analyze h100.sqlite --json h100.sqlite", "would replace an input"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(folder: Path, words: str, message: str) -> None:
+    before = (folder / "h100.sqlite").read_bytes()
+    done = call(*words.split(), cwd=folder)
+    error = done.stderr.decode()
+    assert done.returncode == 2 and message in error and error.count("\n") == 1, error
+    assert not (folder / "x.json").exists() and (folder / "h100.sqlite").read_bytes() == before
+
+
+def test_broken_exports_are_one_line(folder: Path, tmp_path: Path) -> None:
+    data, rng = (folder / "small.sqlite").read_bytes(), random.Random(3)
+    path = tmp_path / "broken.sqlite"
+    statuses = set()
+    for _ in range(60):
+        broken = bytearray(data)
+        for at in rng.sample(range(len(data)), 40):
+            broken[at] = rng.randrange(256)
+        broken[:16] = data[:16]
+        path.write_bytes(broken[: rng.choice([len(data), rng.randrange(200, len(data))])])
+        command = rng.choice(
+            ["analyze {} --json", "replay {} --json -", "convert {} -o {}.svg", "link --kineto-file {} -o {}.json"]
+        )
+        done = call(*command.format(path, path).split())
+        statuses.add(done.returncode)
+        if done.returncode:
+            errors = done.stderr.decode()
+            assert done.returncode == 2 and errors.count("\n") == 1 and "Traceback" not in errors, errors
+            assert not [one for one in tmp_path.iterdir() if one != path]
+        for one in tmp_path.iterdir():
+            one.unlink()
+    assert 2 in statuses
+    path.write_bytes(data[:3000])
+    done = run("etplus", "analyze", path)
+    assert done.returncode == 2 and done.stderr.decode().count("\n") == 1 and b"broken.sqlite" in done.stderr

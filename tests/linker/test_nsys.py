@@ -1,0 +1,183 @@
+"""Exports of Nsight Systems as traces: parents against the tables themselves, the join with an ET by ids."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import etplus
+import numpy as np
+import pytest
+from etplus.linker.job.pairing import find_pairs
+from etplus.linker.job.storage import open_folder
+from etplus.schemas.nsys import NsysRank, find_ranks
+from etplus.trace.conventions import UNATTACHED_REASONS
+from etplus.trace.errors import UsageError
+from etplus.trace.kinds import CERTAIN, GPU
+from etplus.trace.trace import Trace
+from nsys_files import et_of, kernel, real_export, small_export
+from support import assert_valid, read_json
+
+NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
+WITHIN = """
+    SELECT k.correlationId, (
+        SELECT n.text FROM NVTX_EVENTS n
+        WHERE n.globalTid = r.globalTid AND n.start <= r.start AND n.end >= r.end
+        ORDER BY n.start DESC, n.end LIMIT 1
+    )
+    FROM {table} k JOIN CUPTI_ACTIVITY_KIND_RUNTIME r
+    ON r.correlationId = k.correlationId AND r.globalTid / 0x1000000 = k.globalPid / 0x1000000
+    WHERE k.globalPid / 0x1000000 % 0x1000000 = ? AND k.deviceId = ?
+"""
+"""Of every GPU event whose launch is in the file the text of the innermost range around the launch."""
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return real_export(tmp_path_factory.mktemp("nsys"))
+
+
+def parents(trace: Trace, category: str) -> Counter[tuple[int, int]]:
+    """Correlation, and op_id of the parent, of every attached GPU event of a category."""
+    rows = np.flatnonzero(trace.kind == GPU)
+    rows = rows[trace.category[rows] == trace.categories.index(category)]
+    return Counter(zip(trace.correlation[rows].tolist(), trace.rf_id[trace.parent_row[rows]].tolist(), strict=True))
+
+
+def op_id(text: str) -> int:
+    return int(text.partition(", op_id = ")[2].partition(",")[0])
+
+
+def test_every_kernel_is_below_the_innermost_operator_or_listed(export: Path) -> None:
+    ranks = find_ranks(export)
+    assert [(one.pid, one.device) for one in ranks] == [(111, 0), (112, 1)]
+    found = Counter[str]()
+    with closing(sqlite3.connect(export)) as database:
+        for rank in ranks:
+            trace = etplus.load(rank)
+            for table, category in (("KERNEL", "kernel"), ("MEMCPY", "gpu_memcpy"), ("MEMSET", "gpu_memset")):
+                query = WITHIN.format(table=f"CUPTI_ACTIVITY_KIND_{table}")
+                rows = database.execute(query, (rank.pid, rank.device)).fetchall()
+                assert parents(trace, category) == Counter((correlation, op_id(text)) for correlation, text in rows)
+                found[category] += len(rows)
+            found.update(f"{category} apart" for category in trace.unattached.categories)
+            assert set(trace.unattached.reason.tolist()) == {NO_LAUNCHER}
+            calls = "SELECT MIN(correlationId) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE globalTid / 0x1000000 = ?"
+            (first,) = database.execute(calls, (rank.process,)).fetchone()
+            assert trace.unattached.correlation.max() < first  # launched before the capture began
+    assert found["kernel"] == 1632 and found["kernel"] + found["kernel apart"] == 3442
+    assert found["gpu_memcpy"] + found["gpu_memcpy apart"] == 904 and found["gpu_memset"] == 22
+
+
+def test_an_et_is_joined_by_ids(export: Path) -> None:
+    for rank in find_ranks(export):
+        trace = etplus.link(et_of(export, rank.pid), export)  # the ET's process id chooses the rank
+        assert trace.report.ops["certain"] == trace.report.ops["total"] > 8000
+        assert trace.report.method == "ids" and trace.report.identity is not None
+        assert trace.report.identity.verdict == "proved"
+        alone = etplus.load(rank)
+        for category in ("kernel", "gpu_memcpy", "gpu_memset"):
+            assert parents(trace, category) == parents(alone, category)
+
+
+@pytest.mark.parametrize("shift", [1, -1, 1000])
+def test_shifted_ids_are_refused(export: Path, shift: int) -> None:
+    trace = etplus.link(et_of(export, 111, shift=shift), export)
+    assert trace.report.ops["certain"] == 0 and not (trace.link == CERTAIN).any()
+    refused = [note for note in trace.report.considered if note.startswith("ids: ")]
+    assert "refused" in refused[0] or "no id occurs" in refused[0]
+
+
+def test_the_et_of_another_process_is_not_certain(export: Path) -> None:
+    trace = etplus.link(et_of(export, 111), find_ranks(export)[1])
+    assert trace.report.ops["certain"] == 0
+
+
+@pytest.mark.parametrize(("ranks", "verdict"), [(2, "proved"), (4, "unknown")])
+def test_a_job_with_ranks_elsewhere_is_not_certain(export: Path, tmp_path: Path, ranks: int, verdict: str) -> None:
+    """Of the ranks on another machine one may have the same process id."""
+    path = tmp_path / "node.sqlite"
+    shutil.copy(export, path)
+    with closing(sqlite3.connect(path)) as database, database:
+        variable = ("PROCESS_0:ENVIRONMENT_VARIABLE", f'WORLD_SIZE="{ranks}"')
+        database.execute("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", variable)
+    report = etplus.link(et_of(path, 112), path).report
+    assert report.identity is not None and report.identity.verdict == verdict
+    assert (report.identity.world_size, report.linked_share) == (ranks, 1.0)
+    assert report.ops["certain"] == (report.ops["total"] if verdict == "proved" else 0)
+
+
+def test_one_export_for_each_machine(tmp_path: Path) -> None:
+    two = [kernel(20_000, 26_000, 101), kernel(20_000, 26_000, 101, pid=8)]
+    for node in range(2):
+        folder = tmp_path / f"node{node}"
+        folder.mkdir()
+        small_export(folder / "report.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=two)
+        for rank in (2 * node, 2 * node + 1):
+            (folder / f"rank{rank}.et.json").write_bytes(et_of(folder / "report.sqlite", 7))
+    found = find_pairs(open_folder(tmp_path)).ranks
+    assert [(one.rank, one.et, one.kineto, one.problem) for one in found] == [
+        (rank, f"node{rank // 2}/rank{rank}.et.json", f"node{rank // 2}/report.sqlite", "") for rank in range(4)
+    ]
+
+
+def test_one_export_of_one_rank_for_each_et(tmp_path: Path) -> None:
+    for rank in range(2):
+        small_export(tmp_path / f"run.rank{rank}.sqlite")
+        (tmp_path / f"run.rank{rank}.et.json").write_bytes(et_of(tmp_path / f"run.rank{rank}.sqlite", 7))
+        (tmp_path / f"old.rank{rank}.pftrace").write_bytes(b"")
+    found = find_pairs(open_folder(tmp_path), kineto="*.sqlite").ranks
+    assert [one.kineto for one in found] == ["run.rank0.sqlite", "run.rank1.sqlite"]
+    assert find_pairs(open_folder(tmp_path), kineto="*.pftrace").ranks[1].kineto == "old.rank1.pftrace"
+
+
+def test_which_rank_is_meant(export: Path) -> None:
+    et = et_of(export, 111).replace(b'"pid":111', b'"pid":5')
+    with pytest.raises(UsageError, match=r"rank 0 \(pid 111, GPU 0\), rank 1 \(pid 112, GPU 1\); choose one"):
+        etplus.link(et, export)
+    with pytest.raises(UsageError, match="choose one"):
+        etplus.load(export)
+    with pytest.raises(UsageError, match="no pid 5"):
+        etplus.load(NsysRank(str(export), 0, pid=5, device=0))
+    assert etplus.link(et, export, rank=0).link_report.kineto["file"].endswith("rank 0 (pid 111, GPU 0)")
+    assert etplus.load(export, rank=1).unattached.device.tolist() == [1] * 1138
+
+
+def test_shapes_modules_and_data_edges(tmp_path: Path) -> None:
+    trace = etplus.load(small_export(tmp_path / "small.sqlite"))
+    (mm,) = trace.ops.named("aten::mm")
+    assert mm.shapes == ((8, 4), (4, 2)) and [one.name for one in mm.kernels] == ["void gemm<float>(int)"]
+    assert trace.ops.named("aten::linear")[0].shapes[:2] == ((8, 4), (2, 4))
+    names = np.array(trace.names)[trace.name]
+    data = [tuple(names[[source, target]]) for source, target, kind in trace.edges.tolist() if kind == 6]
+    assert sorted(data) == [("aten::linear", "aten::relu"), ("aten::relu", "aten::mul")]
+    assert mm.modules == ("around", "step", "nn.Module: norm")  # not "across", which ends in the midst of relu
+
+
+def test_kernels_of_a_graph_and_a_recorded_wait(tmp_path: Path) -> None:
+    path = small_export(tmp_path / "small.sqlite")
+    trace = etplus.load(path)
+    (relu,) = trace.ops.named("aten::relu")
+    assert len(relu.kernels) == 2  # both nodes of the graph that it launched
+    trace.save(tmp_path / "plus.json")
+    document = read_json(tmp_path / "plus.json")
+    assert_valid(document)
+    nodes = [node["args"] for node in document["nodes"] if node.get("cat") == "kernel"]
+    assert [node.get("graph node id") for node in nodes] == [None, 1, 2, None]
+    assert [node["args"].get("bytes") for node in document["nodes"] if node.get("cat") == "gpu_memcpy"] == [4096]
+    # the kernel of stream 9 waits for what was on stream 7 when the event was last recorded before the wait
+    names = {node["id"]: (node["name"], node.get("ts")) for node in document["nodes"]}
+    events = [(names[a], names[b]) for a, b, kind in document["edges"] if kind == "event"]
+    assert events == [(("Memcpy HtoD (Pinned -> Device)", 50.0), ("void gemm<float>(int)", 60.0))]
+    assert [event["reason"] for event in document["unattached"]] == ["no launcher in the trace"]
+
+
+def test_link_and_reading_agree_after_saving(tmp_path: Path) -> None:
+    trace = etplus.load(small_export(tmp_path / "small.sqlite"))
+    trace.save(tmp_path / "plus.json.gz")
+    again = etplus.load(tmp_path / "plus.json.gz")
+    for name in ("ts", "dur", "kind", "parent", "correlation", "stream", "device", "edges", "rf_id"):
+        assert np.array_equal(getattr(trace, name), getattr(again, name)), name

@@ -1,0 +1,289 @@
+"""Reading exports of Nsight Systems: range texts, ranks, versions of the schema, and files that are broken."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from etplus.schemas.files import Source
+from etplus.schemas.kineto import KinetoTrace
+from etplus.schemas.nsys import find_ranks, is_nsys, read_nsys
+from etplus.schemas.nsys.ranges import read_range
+from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
+from hypothesis import given
+from hypothesis import strategies as st
+from nsys_files import EPOCH_NS, call, gpu, kernel, nvtx, small_export, write_export
+
+EVALUATE = "autograd::engine::evaluate_function"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return small_export(tmp_path / "small.sqlite")
+
+
+def names_of(trace: KinetoTrace, category: str) -> list[str]:
+    events = trace.events
+    return [events.names[code] for code in events.name[events.rows(category)].tolist()]
+
+
+@given(
+    st.text(alphabet="abc:_.() ,=[]", min_size=1).filter(lambda name: " = " not in name),
+    st.none() | st.integers(0, 10**6),
+    st.integers(1, 10**9),
+    st.lists(st.lists(st.integers(0, 99), max_size=3), max_size=3),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(-1, 3)), max_size=3),
+)
+def test_what_emit_nvtx_writes_is_read_back(
+    name: str, seq: int | None, op_id: int, sizes: list[list[int]], inputs: list[tuple[int, int]]
+) -> None:
+    text = name + (f", seq = {seq}" if seq is not None else "") + f", op_id = {op_id}"
+    text += f", sizes = {sizes}" if sizes else ""
+    text += ", input_op_ids = [" + ", ".join(f"({one},{output})" for one, output in inputs) + "]" if inputs else ""
+    found = read_range(text)
+    assert (found.name, found.seq, found.op_id) == (name, -1 if seq is None else seq, op_id)
+    assert (msgspec.json.decode(found.sizes) if found.sizes else []) == sizes
+    assert found.producers == tuple(dict.fromkeys(one for one, _ in inputs if one))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "category"),
+    [
+        ("aten::mm, op_id = 3", "aten::mm", "cpu_op"),
+        ("AddmmBackward0, seq = 4, op_id = 3", "AddmmBackward0", "cpu_op"),
+        ("record_param_comms, op_id = 9", "record_param_comms", "cpu_op"),
+        (f"{EVALUATE}: MmBackward0, op_id = 9", f"{EVALUATE}: MmBackward0", "cpu_op"),
+        ("FSDP::pre_forward (layer.1), op_id = 3", "FSDP::pre_forward (layer.1)", "user_annotation"),
+        ("ProfilerStep#3, op_id = 8", "ProfilerStep#3", "user_annotation"),
+        ("Optimizer.step#Adam.step, seq = -1, op_id = 8", "Optimizer.step#Adam.step", "user_annotation"),
+        ("aten::mm", "aten::mm", "cpu_op"),
+        ("my step, sizes = big", "my step, sizes = big", "user_annotation"),
+        ("layer:conv1", "nn.Module: conv1", "python_function"),
+        ("{'Module': 'model.layers.0.mlp', 'Inputs': [[1, 2]]}", "nn.Module: model.layers.0.mlp", "python_function"),
+        ("nn.Module: Linear_0", "nn.Module: Linear_0", "python_function"),
+        ("", "", "user_annotation"),
+    ],
+)  # fmt: skip
+def test_operators_modules_and_annotations(text: str, name: str, category: str) -> None:
+    assert read_range(text)[:2] == (name, category)
+
+
+def test_a_long_text_takes_linear_time() -> None:
+    for text in (
+        ", sizes = [" * 20_000,
+        ", op_id = 1" * 20_000,
+        "[" * 200_000,
+        ", op_id = 1, sizes = " + "[" * 200_000,
+    ):
+        assert read_range(text).name
+
+
+def test_events_as_kineto_has_them(small: Path) -> None:
+    trace = read_nsys(small)
+    assert names_of(trace, "cuda_runtime") == [
+        "cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent"
+    ]  # fmt: skip
+    assert names_of(trace, "cuda_driver") == ["cuLaunchKernel"]
+    assert names_of(trace, "gpu_memcpy") == ["Memcpy HtoD (Pinned -> Device)"]
+    assert names_of(trace, "user_annotation") == ["step", "around", "unfinished"]
+    assert names_of(trace, "nvtx_range") == ["across", "elsewhere"]
+    assert trace.base_time_ns == EPOCH_NS and trace.header_value("deviceProperties")[0]["name"] == "NVIDIA H100"
+    unfinished = trace.events.names.index("unfinished")
+    assert trace.events.dur[trace.events.name == unfinished].tolist() == [-1]
+    (first, *_) = trace.events.rows("kernel")
+    assert msgspec.json.decode(trace.events.args(int(first))) == {
+        "device": 0, "context": 1, "stream": 7, "correlation": 50, "registers per thread": 32, "shared memory": 48,
+        "grid": [4, 2, 1], "block": [128, 1, 1],
+    }  # fmt: skip
+    (wait,) = trace.events.rows("cuda_sync").tolist()
+    args = msgspec.json.decode(trace.events.args(wait))
+    assert (args["cuda_sync_kind"], args["wait_on_stream"], args["wait_on_cuda_event_record_corr_id"]) == (
+        "Stream Wait Event", 7, 104
+    )  # fmt: skip
+
+
+def test_many_blocks_are_one_table(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_nsys(small)
+    monkeypatch.setattr("etplus.schemas.nsys.database._BLOCK", 2)
+    pieces = read_nsys(small)
+    for name in ("ts", "dur", "name", "category", "thread", "correlation", "rf_id", "seq"):
+        assert np.array_equal(getattr(whole.events, name), getattr(pieces.events, name)), name
+    assert np.array_equal(whole.data, pieces.data) and whole.events.names == pieces.events.names
+    rows = np.arange(len(whole.events))
+    assert whole.events.args_of(rows) == pieces.events.args_of(rows)
+
+
+def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:
+    kernels = (
+        kernel(20_000, 26_000, 101, pid=9),
+        kernel(20_000, 26_000, 101, device=1),
+        kernel(21_000, 26_000, 101, pid=8),
+    )
+    path = small_export(
+        tmp_path / "x.sqlite",
+        CUPTI_ACTIVITY_KIND_KERNEL=[*kernels],
+        CUPTI_ACTIVITY_KIND_RUNTIME=[call(14_000, 15_000, 1, 101), call(14_000, 15_000, 1, 101, pid=8)],
+        CUPTI_ACTIVITY_KIND_MEMCPY=[], CUPTI_ACTIVITY_KIND_SYNCHRONIZATION=[
+            {**gpu(45_000, 45_100, 105), "contextId": context, "syncType": 4, "eventId": 0} for context in (1, 2, 3)
+        ],
+    )  # fmt: skip
+    ranks = find_ranks(path)
+    assert [(one.rank, one.pid, one.device) for one in ranks] == [(0, 8, 0), (1, 9, 0), (2, 7, 1)]
+    of_seven = read_nsys(path, pid=7)
+    assert names_of(of_seven, "kernel") == ["void gemm<float>(int)"] and len(of_seven.events.rows("cpu_op")) == 4
+    assert len(read_nsys(path, rank=0).events.rows("cpu_op")) == 0
+    with pytest.raises(UsageError, match="no pid 7, GPU 0"):
+        read_nsys(path, pid=7, device=0)
+
+
+def test_a_program_without_a_gpu(tmp_path: Path) -> None:
+    path = write_export(tmp_path / "x.sqlite", {"NVTX_EVENTS": [nvtx(1, 9, "aten::add, op_id = 1")]})
+    (rank,) = find_ranks(path)
+    assert (rank.pid, rank.device, rank.alone) == (7, -1, True)
+    assert names_of(read_nsys(path), "cpu_op") == ["aten::add"]
+
+
+def test_a_graph_recorded_as_a_whole(tmp_path: Path) -> None:
+    path = small_export(
+        tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_GRAPH_TRACE=[{**gpu(40_000, 43_000, 102), "graphId": 9}]
+    )
+    trace = read_nsys(path)
+    assert names_of(trace, "kernel")[-1] == "CUDA graph 9"
+
+
+def test_an_older_schema(tmp_path: Path) -> None:
+    """Without columns that came later, and with 0 or the start in place of NULL."""
+    rows = kernel(20_000, 26_000, 101)
+    old = {key: value for key, value in rows.items() if key not in ("graphId", "graphNodeId")}
+    path = small_export(
+        tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[old], CUPTI_ACTIVITY_KIND_CUDA_EVENT=[],
+        TARGET_INFO_GPU=[], ANALYSIS_DETAILS=[], TARGET_INFO_SESSION_START_TIME=[],
+    )  # fmt: skip
+    trace = read_nsys(path)
+    assert len(trace.events.rows("kernel")) == 1 and trace.base_time_ns == 0
+
+
+def test_every_kind_of_source(small: Path, tmp_path: Path) -> None:
+    data = small.read_bytes()
+    packed = tmp_path / "small.sqlite.gz"
+    packed.write_bytes(gzip.compress(data))
+    expected = read_nsys(small).events.ts.tolist()
+    sources: list[Source] = [small, str(small), packed, data, gzip.compress(data)]
+    for source in sources:
+        assert is_nsys(source) and read_nsys(source).events.ts.tolist() == expected
+    assert read_nsys(io.BytesIO(data)).events.ts.tolist() == expected
+    assert not is_nsys(tmp_path) and not is_nsys("-") and not is_nsys(tmp_path / "none") and not is_nsys(b"{}")
+    assert small.read_bytes() == data and not list(tmp_path.glob("*-wal")) and not list(tmp_path.glob("*-shm"))
+
+
+def test_a_folder_of_parquet_files(small: Path, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "small_pqtdir"
+    folder.mkdir()
+    with closing(sqlite3.connect(small)) as database:
+        for (table,) in database.execute("SELECT name FROM sqlite_master").fetchall():
+            cursor = database.execute(f"SELECT * FROM {table}")
+            columns = [one[0] for one in cursor.description]
+            values = dict(zip(columns, map(list, zip(*cursor.fetchall(), strict=True)), strict=True))
+            parquet.write_table(arrow.table(values), folder / f"{table}.parquet")
+    expected, found = read_nsys(small), read_nsys(folder)
+    rows = np.arange(len(expected.events))
+    assert found.events.ts.tolist() == expected.events.ts.tolist()
+    assert found.events.args_of(rows) == expected.events.args_of(rows)
+    (folder / "NVTX_EVENTS.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(TraceFormatError, match=r"NVTX_EVENTS\.parquet: cannot be read as parquet"):
+        read_nsys(folder)
+
+
+def _execute(statement: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute(statement)
+
+    return change
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_cut, "cannot be read as a SQLite database"),
+        (
+            _execute("ALTER TABLE NVTX_EVENTS DROP COLUMN start"),
+            "NVTX_EVENTS: column start is missing; export it again",
+        ),
+        (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'"), "KERNEL, start: 'soon' is not an integer"),
+        (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET gridX = 1.5"), "KERNEL, gridX: '1.5' is not an integer"),
+        (_execute("UPDATE NVTX_EVENTS SET start = -5"), "a time that is negative"),
+        (_execute("DELETE FROM StringIds WHERE id = 3"), "KERNEL: name 3 is not in StringIds"),
+        (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = x'00'"), "is not an integer"),
+    ],
+)
+def test_what_is_broken_is_one_line(small: Path, change: Callable[[Path], None], message: str) -> None:
+    change(small)
+    with pytest.raises(TraceFormatError, match=r"small\.sqlite: ") as caught:
+        read_nsys(small)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_another_database(tmp_path: Path) -> None:
+    path = write_export(tmp_path / "x.sqlite", {"users": [{"id": 1}]})
+    with pytest.raises(TraceFormatError, match="a SQLite database without a table of Nsight Systems"):
+        read_nsys(path)
+    empty = write_export(tmp_path / "y.sqlite", {"NVTX_EVENTS": [nvtx(1, 2, "a")]})
+    _execute("DELETE FROM NVTX_EVENTS")(empty)
+    with pytest.raises(TraceFormatError, match="no NVTX ranges, CUDA calls or GPU work"):
+        read_nsys(empty)
+
+
+def test_a_damaged_gzip_file(small: Path) -> None:
+    with pytest.raises(TraceFormatError, match="the gzip stream is damaged at byte"):
+        read_nsys(gzip.compress(small.read_bytes())[:-200])
+
+
+def test_flipped_bytes_never_raise_anything_else(small: Path, tmp_path: Path) -> None:
+    """Pages, headers, values: whatever is wrong is reported as such, or read as what it says."""
+    data, rng = small.read_bytes(), random.Random(1)
+    path = tmp_path / "broken.sqlite"
+    refused = 0
+    for _ in range(300):
+        broken = bytearray(data)
+        for at in rng.sample(range(len(data)), rng.choice([1, 4, 64])):
+            broken[at] = rng.randrange(256)
+        path.write_bytes(bytes(broken[: rng.choice([len(data), rng.randrange(100, len(data))])]))
+        try:
+            for rank in find_ranks(path):
+                events = read_nsys(rank).events
+                events.args_of(np.arange(len(events)))
+        except EtplusError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 50
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process's memory is not known")
+def test_memory_is_that_of_the_rank_that_is_read(tmp_path: Path) -> None:
+    """Rows are read in blocks: what stays is the columns of one rank, not the text of the file."""
+    path, count = tmp_path / "large.sqlite", 300_000
+    shown = ", op_id = %d, sizes = [[8, 4], [2, 4], [" + " " * 900 + "]], input_op_ids = [(0,-1), (0,-1), (0,-1)]"
+    small_export(path, NVTX_EVENTS=[nvtx(6 * at, 6 * at + 5, "aten::linear" + shown % at) for at in range(count)])
+    code = "import re, sys\nfrom etplus.schemas.nsys import read_nsys\ntrace = read_nsys(sys.argv[1])\n"
+    code += "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())\n"
+    code += "print(len(trace.events), int(peak[1]) * 1024)"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True)
+    events, peak = map(int, done.stdout.split())
+    assert events > count and path.stat().st_size > 300e6 and peak < 250e6
