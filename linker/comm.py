@@ -19,7 +19,10 @@ from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
-__all__ = ["comm_of_kernels"]
+__all__ = ["RECORD_PARAM_COMMS", "comm_of_kernels", "comm_of_node"]
+
+RECORD_PARAM_COMMS = "record_param_comms"
+"""The node that PyTorch records around every collective."""
 
 _ATTRS = {
     "collective": "collective_name",
@@ -72,14 +75,14 @@ def _from_ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> dict[st
         if position < 0:
             return {}
         node = nodes.node[position]
-        if et.names[et.name[node]] == "record_param_comms":
-            return _from_record_param_comms(et.texts.of(np.array([node]))[0])
+        if et.names[et.name[node]] == RECORD_PARAM_COMMS:
+            return comm_of_node(et.texts.of(np.array([node]))[0])
         position = int(nodes.parent[position])
     return {}
 
 
-def _from_record_param_comms(text: bytes) -> dict[str, Any]:
-    """Fields of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
+def comm_of_node(text: bytes) -> dict[str, Any]:
+    """Fields of `comm` in the text of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
     node: dict[str, Any] = msgspec.json.decode(text)
     attrs = {a.get("name"): a.get("value") for a in node.get("attrs", []) if isinstance(a, dict)}
     inputs = node.get("inputs", [])

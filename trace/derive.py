@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .call_tree import nearest
+from .captured import CaptureLinks, captured_calls
 from .columns import IntColumn
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
@@ -43,7 +44,7 @@ def tables_of(trace: Trace) -> Tables:
     calls = _calls(trace, rows, caller, table)
     return Tables(
         table.values, calls, _runtime_calls(trace, runtime_rows, caller, runtime[gpu_rows]),
-        _gpu_events(trace, gpu_rows, caller, runtime[gpu_rows]),
+        _gpu_events(trace, gpu_rows, caller, runtime[gpu_rows]), captured_calls(trace, table),
     )  # fmt: skip
 
 
@@ -98,10 +99,11 @@ def _gpu_events(trace: Trace, rows: IntColumn, caller: IntColumn, runtime: IntCo
     for position, record in zip(copied.tolist(), trace.records(rows[copied]), strict=True):
         sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
     comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
+    links = trace.captured.links if trace.captured else CaptureLinks.none()
     return GpuEvents(
         trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
         trace.stream[rows], caller[rows], runtime,
-        reasons(caller[rows], runtime), sizes, comm, rows,
+        reasons(caller[rows], runtime), sizes, comm, rows, *links.of(rows),
     )  # fmt: skip
 
 

@@ -49,6 +49,17 @@ class Calls:
     def __len__(self) -> int:
         return len(self.name)
 
+    @staticmethod
+    def none() -> Calls:
+        """A table without calls."""
+        code, number = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        return Calls(code, np.zeros(0, np.int8), number, number, number, number, code, number)
+
+    def joined(self, other: Calls) -> Calls:
+        """These calls and after them those of another table, every column as it is."""
+        pairs = ((one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return Calls(**{name: np.concatenate([mine, theirs]) for name, mine, theirs in pairs})
+
 
 @dataclass(frozen=True)
 class RuntimeCalls:
@@ -90,6 +101,9 @@ class GpuEvents:
         bytes: int64, size of a copy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
         source: int64, as in `Calls`; −1 for an event that is no row of the `Trace`.
+        captured_by: int64, position in `Tables.captured` of the call that launched the event when its graph was
+            captured, −1 for none. captured_link: int8, EQUIVALENT or CERTAIN where there is one, else UNLINKED.
+        graph_replay: int64, position in `CapturedGraphs.replays` where there is one, else −1.
     """
 
     name: Codes
@@ -104,6 +118,9 @@ class GpuEvents:
     bytes: IntColumn
     comm: dict[int, Comm]
     source: IntColumn
+    captured_by: IntColumn
+    captured_link: npt.NDArray[np.int8]
+    graph_replay: IntColumn
 
     def __len__(self) -> int:
         return len(self.name)
@@ -134,6 +151,7 @@ class Tables:
     Attributes:
         signatures: what calls were called with, by code.
         calls, runtime, gpu: the tables.
+        captured: the calls in which graphs were captured, without times; see `CapturedGraphs`.
         whole: GPU events that could not be attached are among them; see `with_unattached`.
     """
 
@@ -141,4 +159,5 @@ class Tables:
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
+    captured: Calls
     whole: bool = False

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
+from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
@@ -87,6 +88,7 @@ class Trace(Library):
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         notes: what had to be inferred or left out, in sentences.
+        captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
     """
 
     file: str
@@ -123,6 +125,7 @@ class Trace(Library):
     edges: IntColumn
     unattached: UnattachedEvents
     notes: tuple[str, ...] = ()
+    captured: CapturedGraphs | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -249,9 +252,17 @@ class Trace(Library):
     @cached_property
     def hierarchy(self) -> Hierarchy:
         """Of every call the module path and the operator that it counts to."""
+        return self.hierarchy_of(self.calls)
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """Which operator the time of each device event counts to."""
+        return attribution_of(self)
+
+    def hierarchy_of(self, calls: Calls) -> Hierarchy:
+        """The hierarchy of a table of calls whose names are codes of `names`."""
         named = np.array([_NAMED_REGION.fullmatch(name) is not None for name in self.names], np.bool_)
         steps = np.array([PROFILER_STEP.fullmatch(name) is not None for name in self.names], np.bool_)
-        calls = self.calls
         is_op = calls.kind == OP
         return place_calls(calls.parent, calls.name, is_op, ~is_op & named[calls.name], steps[calls.name])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, positions
 from .comm_kernels import comm_of, is_comm_kernel, size_of_copy
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
@@ -58,12 +59,14 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
             comm[position] = comm_of(events.args[row], events.names[row])
         elif events.categories[row] in COPY_CATEGORIES:
             sizes[position] = size_of_copy(events.args[row])
+    links = trace.captured.unattached if trace.captured else CaptureLinks.none()
+    op, link, replay = links.of(rows)
     return GpuEvents(
         name=names.codes([events.names[row] for row in chosen]),
         category=categories.codes([events.categories[row] for row in chosen]),
         ts=events.ts[rows], dur=events.dur[rows], device=events.device[rows], stream=events.stream[rows],
         call=none, runtime=_launchers(trace, events.correlation[rows]), reason=events.reason[rows],
-        bytes=sizes, comm=comm, source=none,
+        bytes=sizes, comm=comm, source=none, captured_by=op, captured_link=link, graph_replay=replay,
     )  # fmt: skip
 
 
