@@ -35,7 +35,17 @@ from .job.storage import open_folder
 from .kineto_only import host_side
 from .pipeline import link
 
-__all__ = ["COPY", "FILL", "Capture", "CaptureSource", "batch_sizes_in", "kernel_key", "launch_args", "read_captures"]
+__all__ = [
+    "COPY",
+    "FILL",
+    "Capture",
+    "CaptureSource",
+    "batch_size_in",
+    "kernel_key",
+    "launch_args",
+    "read_captures",
+    "with_callers",
+]
 
 CaptureSource = Source | tuple[Source, Source]
 """A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
@@ -103,11 +113,11 @@ def kernel_key(name: str, category: str = "kernel") -> str:
     return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name
 
 
-def batch_sizes_in(name: str) -> int | None:
+def batch_size_in(name: str) -> int | None:
     """The batch size that the name of a step's annotation tells, None for another annotation.
 
     Example:
-        >>> batch_sizes_in("step[DECODE bs=32]"), batch_sizes_in("execute_context_1(100)_generation_2(2)")
+        >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
         (32, 102)
     """
     found = _STEP_OF.search(name)
@@ -266,15 +276,24 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
     """
     names = [_CAPTURED_FOR.match(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
-    found, at = [op[:0]], distinct(op[op >= 0])
-    while len(at):
-        found.append(at)
-        at = distinct(calls.parent[at])
-        at = at[at >= 0]
-    every = distinct(np.concatenate(found))
+    every = with_callers(op, calls.parent)
     kept = every[wanted[every]]
     above = nearest(calls.parent[kept], calls.parent, wanted)
     return kept, positions(kept, above), positions(kept, nearest(op, calls.parent, wanted))
+
+
+def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
+    """Some calls (−1 for none) and all that are around them, int64, ascending.
+
+    Args:
+        parent: of every call its caller, −1 for none.
+    """
+    found, at = [ops[:0]], distinct(ops[ops >= 0])
+    while len(at):
+        found.append(at)
+        at = distinct(parent[at])
+        at = at[at >= 0]
+    return distinct(np.concatenate(found))
 
 
 def _captured_for(
