@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.etplus_memory import with_captured
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
 from ..trace.columns import IntColumn, StringTable
 from ..trace.comm_kernels import Comm, is_comm_kernel
@@ -291,7 +292,7 @@ def _with_links(
     )  # fmt: skip
     names = StringTable(trace.names)
     names.codes(captured.names)
-    return replace(trace, captured=captured, names=names.values, comm=_comm(trace, captured))
+    return with_captured(replace(trace, names=names.values, comm=_comm(trace, captured)), captured)
 
 
 def _links(columns: IntColumn, first: int) -> CaptureLinks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "EVIDENCE",
     "GRAPH_REASONS",
     "Attribution",
+    "CallKind",
     "CaptureLinks",
     "CapturedGraph",
     "CapturedGraphs",
@@ -38,7 +39,8 @@ __all__ = [
     "captured_calls",
 ]
 
-CALL_KINDS = ("operator", "annotation", "module")
+CallKind = Literal["operator", "annotation", "module"]
+CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
 """What the values of `Calls.kind` are called in files and row views."""
 EVIDENCE = (
     "kernel names", "kernel names per stream", "number of kernels", "alignment of kernel names", "grids",
