@@ -19,6 +19,7 @@ from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs, make_folder
 from .damage import warn_of_damage
+from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import add_tables_and_switch, write_tables
 
@@ -46,6 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "overheads are pooled over all")
+    add_graph_captures(parser)
     add_tables_and_switch(parser)
     add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
     add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
@@ -69,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Analyse, write what was asked for, print; returns the exit status."""
     inputs = find_inputs(arguments)
     check_outputs(
-        [arguments.overheads, arguments.json, arguments.output], [*input_files(inputs), arguments.device_spec]
+        [arguments.overheads, arguments.json, arguments.output],
+        [*input_files(inputs), arguments.device_spec, *arguments.graph_capture],
     )
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
@@ -83,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     files: list[str] = []
     tables: dict[str, list[dict[str, Any]]] = {}
     rows: list[OverheadRows] = []
-    for trace in read_inputs(inputs):
+    captures = captures_of(arguments)
+    for one in read_inputs(inputs):
+        trace = with_captures(one, captures)
         warn_of_damage([trace])
         analysis = analyse(
             trace,

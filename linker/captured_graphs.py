@@ -24,6 +24,7 @@ from .graph_launches import GraphLaunch, graph_launches
 __all__ = ["link_captured_graphs"]
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
+_OTHER_RANK = "the captures are of another rank than the trace: no link to them is certain"
 
 
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
@@ -34,7 +35,8 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     another batch size), if launches or kernels had to be left out, or if only the number of kernels agrees.
 
     Args:
-        captures: from `read_captures`.
+        captures: from `read_captures`. Those of other ranks are left out, or, where there are no others, make
+            `equivalent` links.
 
     Raises:
         UsageError: the trace has captured graphs already.
@@ -42,7 +44,9 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     if trace.captured is not None:
         raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")
     names = StringTable()
-    graphs = _CandidateGraphs(_graphs_of(captures, names))
+    mine = [one for one in captures if trace.rank is None or one.rank in (None, trace.rank)]
+    captures = mine or captures
+    graphs = _CandidateGraphs(_graphs_of(captures, names), own_rank=bool(mine))
     replays = graph_launches(trace, names)
     fits = {}
     for replay in replays:
@@ -106,8 +110,8 @@ class _Fit:
 class _CandidateGraphs:
     """The captured graphs, found by the names of their kernels."""
 
-    def __init__(self, graphs: list[_Graph]) -> None:
-        self.graphs = graphs
+    def __init__(self, graphs: list[_Graph], *, own_rank: bool) -> None:
+        self.graphs, self.own_rank = graphs, own_rank
         self.by_order: dict[bytes, list[int]] = defaultdict(list)
         self.by_names: dict[bytes, list[int]] = defaultdict(list)
         self.by_count: dict[int, list[int]] = defaultdict(list)
@@ -231,7 +235,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
                 continue
             at = k % len(candidates)
             evidence = (*fit.evidence, "order in the step") if ordered else fit.evidence
-            certain = fit.whole and len(fits[i].candidates) == 1
+            certain = graphs.own_rank and fit.whole and len(fits[i].candidates) == 1
             chosen[i] = _Choice(candidates[at], fit.aligned[at], certain, len(candidates), evidence)
     return [chosen[i] for i in range(len(replays))]
 
@@ -288,7 +292,7 @@ def _with_links(
         graphs=tuple(_description(captures, graphs.graphs[i]) for i in used), replays=tuple(listed), names=calls.name,
         kind=calls.kind, parent=calls.parent, graph=calls.graph, texts=calls.texts, comm=calls.comm,
         links=_links(links[:, here], 0), unattached=_links(links[:, ~here], len(trace)),
-        notes=tuple(note for capture in captures for note in capture.notes),
+        notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for one in captures for note in one.notes)),
     )  # fmt: skip
     names = StringTable(trace.names)
     names.codes(captured.names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ __all__ = [
     "Capture",
     "CaptureSource",
     "batch_size_in",
+    "capture_files",
     "kernel_key",
     "launch_args",
     "read_captures",
@@ -71,7 +72,7 @@ class Capture:
     """What one trace of a capture phase holds; launches in order of their calls.
 
     Attributes:
-        file: the trace's name, without folders.
+        file: the trace's name, without folders. rank: in the job, None where it is not recorded.
         batch_size: of each graph, None where it is not recorded. mode: of each graph, "" where it is not recorded.
         graph: int64, ordinal of the graph of each launch, ascending.
         kernel: `kernel_key` of each launch, None where the capture has no name.
@@ -84,6 +85,7 @@ class Capture:
     """
 
     file: str
+    rank: int | None
     batch_size: tuple[int | None, ...]
     mode: tuple[str, ...]
     graph: IntColumn
@@ -135,7 +137,26 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
         TraceFormatError: a file that cannot be read, or in which no graph is captured.
         UsageError: a folder without traces.
     """
-    return [_read_capture(*files, progress=progress) for source in sources for files in _files(source)]
+    return [capture for source in sources for capture in _read_source(source, progress)]
+
+
+def _read_source(source: CaptureSource, progress: bool) -> list[Capture]:
+    """The captures of a file, or of those in a folder that hold any; `notes` of the first name the others."""
+    found = [(str(name), _read_capture(et, name, details, progress)) for et, name, details in _files(source)]
+    captures = [capture for _, capture in found if capture is not None]
+    if not captures:
+        where = found[0][0] if isinstance(source, (str, os.PathLike)) else "the capture"
+        raise TraceFormatError(where, "", f"no graph is captured in it (no call of …{_BEGIN})", _FORWARD)
+    left = tuple(
+        f"{Path(name).name}: no graph is captured in it, left out" for name, capture in found if capture is None
+    )
+    return [replace(captures[0], notes=(*left, *captures[0].notes)), *captures[1:]]
+
+
+def capture_files(name: str) -> list[str]:
+    """The file, or the files in a folder, of one of the captures that a command line names."""
+    path = Path(name)
+    return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
 
 
 _Listed = tuple[Source | None, Source, dict[str, Any]]
@@ -181,12 +202,13 @@ def _listed(folder: Path) -> list[_Listed]:
     return found
 
 
-def _read_capture(et: Source | None, source: Source, details: dict[str, Any], *, progress: bool) -> Capture:
+def _read_capture(et: Source | None, source: Source, details: dict[str, Any], progress: bool) -> Capture | None:
+    """The captures in one trace, None if there are none."""
     kineto = read_kineto(source, progress=progress, modules=True)
-    recorded = link(et, source, progress=progress) if et is not None else None
     begin, end, thread = _windows(kineto)
     if not len(begin):
-        raise TraceFormatError(kineto.file, "", f"no graph is captured in it (no call of …{_BEGIN})", _FORWARD)
+        return None
+    recorded = link(et, source, progress=progress) if et is not None else None
     rows, graph, lost = _launches(kineto, begin, end, thread)
     calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
     events = kineto.events
@@ -197,7 +219,7 @@ def _read_capture(et: Source | None, source: Source, details: dict[str, Any], *,
     sizes, modes = _captured_for(kineto, calls, begin, thread, details)
     inside = _graph_at(events, calls.row[kept], begin, end, thread)
     return Capture(
-        file=Path(kineto.file).name, batch_size=sizes, mode=modes, graph=graph,
+        file=Path(kineto.file).name, rank=_rank(kineto), batch_size=sizes, mode=modes, graph=graph,
         kernel=[_key_of_launch(*one) for one in zip(names, args, strict=True)],
         grid=np.array([one.dimensions for one in args], np.int64).reshape(-1, 2, 3), op=op,
         name=[events.names[code] for code in calls.name[kept].tolist()],
@@ -206,6 +228,12 @@ def _read_capture(et: Source | None, source: Source, details: dict[str, Any], *,
         notes=(f"{Path(kineto.file).name}: {lost} launches while several graphs were captured were left out",)
         if lost else (),
     )  # fmt: skip
+
+
+def _rank(kineto: KinetoTrace) -> int | None:
+    info = kineto.header_value("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    return rank if type(rank) is int else None
 
 
 def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:

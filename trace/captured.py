@@ -183,24 +183,29 @@ class CapturedGraphs:
     def sentences(self) -> list[str]:
         """What was linked and what was not, for reports."""
         counts, replays = self.counts, len(self.replays)
+        if not replays:
+            return ["the trace has no launch of a graph: the captures were not used", *self.notes]
         linked = counts["certain"] + counts["equivalent"]
         found = [
-            f"{linked:,} of {counts['events']:,} kernels and copies of {replays:,} graph"
-            f" launch{'' if replays == 1 else 'es'} linked to the operators of the capture"
-            f" ({counts['certain']:,} certain)"
+            f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to the operators of"
+            f" the capture ({counts['certain']:,} certain)"
         ]
         for reason in GRAPH_REASONS:
             without = [one for one in self.replays if one.reason == reason]
             if without:
                 events = sum(one.events for one in without)
-                found.append(f"{events:,} kernels and copies of {len(without):,} graph launches not linked: {reason}")
+                found.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
         lost = sum(one.events - one.certain - one.equivalent for one in self.replays if not one.reason)
         if lost:
             found.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
         padded = sum("padded batch size" in one.evidence for one in self.replays)
         if padded:
-            found.append(f"{padded:,} graph launches are of steps with a smaller batch than their graph's")
+            found.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
         return [*found, *self.notes]
+
+
+def _launches(count: int) -> str:
+    return f"{count:,} graph launch{'' if count == 1 else 'es'}"
 
 
 @dataclass(frozen=True)
