@@ -85,7 +85,9 @@ def _event_attributes(document: Trace, row: int, record: Record) -> list[Attribu
 def _gpu_attributes(document: Trace, row: int, record: Record) -> list[AttributeProto]:
     attributes = [shared("cat", document.categories[document.category[row]])]
     del record["cat"]
-    attributes += [make(name, _text(record.pop(name))) for name in ("args", "comm") if name in record]
+    attributes += [make(name, _text(record.pop(name))) for name in ("args", "comm", "captured_by") if name in record]
+    if document.captured is not None and row in document.captured.op_names:
+        attributes.append(shared("captured_op", document.captured.op_names[row]))
     comm = document.comm.get(row)
     expected = {"ph": b'"X"', "pg_name": _encode(comm.pg_name) if comm else None}
     for name, value in expected.items():
