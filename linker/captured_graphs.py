@@ -76,6 +76,10 @@ class _Graph:
         return bool(np.all(self.launches >= 0))
 
     @cached_property
+    def mostly_named(self) -> bool:
+        return 2 * int(np.count_nonzero(self.launches >= 0)) > len(self.launches)
+
+    @cached_property
     def counts(self) -> Counter[int]:
         return Counter(self.launches.tolist())
 
@@ -132,7 +136,8 @@ class _CandidateGraphs:
             return self._by_grids(replay, found, _in_order(in_time), ("kernel names",))
         if replay.streams > 1 and (found := self.by_names.get(np.sort(replay.codes).tobytes())):
             return self._on_streams(replay, found)
-        return self._by_number(replay, by_node) or self._nearly(replay)
+        by_number = self._by_number(replay, by_node)
+        return by_number if by_number is not None else self._nearly(replay)
 
     def _by_grids(self, replay: GraphLaunch, found: list[int], aligned: Aligned, evidence: tuple[str, ...]) -> _Fit:
         """Of graphs whose names agree those whose grids do; all of them if none's do."""
@@ -168,7 +173,7 @@ class _CandidateGraphs:
         counts = Counter(replay.codes.tolist())
         best: list[tuple[int, Aligned]] = []
         for i, graph in enumerate(self.graphs):
-            if not graph.named or not could_align(graph.counts, counts):
+            if not graph.mostly_named or not could_align(graph.counts, counts):
                 continue
             one = (
                 align(graph.launches, replay.codes)

@@ -266,8 +266,8 @@ def _launches(
     """Captured launch calls: their event rows and the graph of each, in order of graph and call; and how many were left
     out because another thread launched while several graphs were captured."""
     events = kineto.events
-    launching = np.array([_LAUNCH.fullmatch(name) is not None for name in events.names], np.bool_)
-    rows = np.flatnonzero(events.runtime_mask() & launching[events.name])
+    calls = np.flatnonzero(events.runtime_mask())
+    rows = calls[_launching(events, calls)[events.name[calls]]]
     launched = find_launches(kineto, cpu_calls(kineto)).launcher
     rows = rows[~np.isin(rows, launched)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
@@ -277,6 +277,15 @@ def _launches(
     rows, graph = rows[captured], graph[captured]
     order = np.argsort(graph, kind="stable")
     return rows[order], graph[order], lost
+
+
+def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which names of runtime calls are those of launches: such as these are, or such as tell a kernel."""
+    codes, first = np.unique(events.name[calls], return_index=True)
+    launching = np.zeros(len(events.names), np.bool_)
+    for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
+        launching[code] = _LAUNCH.fullmatch(events.names[code]) is not None or launch_args(args).kernel is not None
+    return launching
 
 
 _OUTSIDE, _SEVERAL = -1, -2

@@ -357,6 +357,23 @@ def test_copies_and_memsets_are_recognised_by_their_kind() -> None:
         assert trace.captured is not None and trace.captured.counts["certain"] == 3
 
 
+def test_a_launch_without_name_and_kernel_is_left_out() -> None:
+    """A host function or an empty node: one launch more than there are kernels, and nobody knows its name."""
+    capture = capture_events([unique("ABCDEFGH")])
+    (fourth,) = (event for event in capture if event["args"].get("kernel") == "D")
+    del fourth["args"]["kernel"]
+    trace = linked(capture, replay_events([kernels(unique("ABCEFGH"))] * 4))
+    assert found(trace) == [(f"op{k}", "equivalent") for k in (0, 1, 2, 4, 5, 6, 7)] * 4
+
+
+def test_launches_are_known_by_their_kernel_too() -> None:
+    """Calls of no name that we know, but which tell the kernel that they launch."""
+    capture = capture_events([unique("ABC")])
+    for event in capture:
+        event["name"] = event["name"].replace("hipLaunchKernel", "hipNewWayToStart")
+    assert [label for _, label in found(linked(capture, replay_events([kernels(unique("ABC"))])))] == ["certain"] * 3
+
+
 def test_captures_cannot_be_linked_twice() -> None:
     from etplus.linker.captured_graphs import link_captured_graphs
 
