@@ -171,16 +171,19 @@ class Iteration:
 def breakdown(trace: Trace) -> list[BreakdownRow]:
     """Device time by device, stream, modules, operator with shapes, and kernel; the longest first.
 
+    Kernels of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`).
+
     The sum of `total_ns` is that of all GPU events' durations.
     """
-    gpu, calls, tree = trace.gpu, trace.calls, trace.hierarchy
+    gpu, owner = trace.gpu, trace.attribution
+    calls, tree = owner.calls, owner.hierarchy
     if not len(gpu):
         return []
     top = np.full(len(gpu), -1, np.int64)
-    has = gpu.call >= 0
-    top[has] = tree.top[gpu.call[has]]
+    has = owner.call >= 0
+    top[has] = tree.top[owner.call[has]]
     path = np.zeros(len(gpu), np.int64)
-    path[has] = tree.path[gpu.call[has]]
+    path[has] = tree.path[owner.call[has]]
     path[top >= 0] = tree.path[top[top >= 0]]
     op = np.where(top >= 0, calls.name[top], -1) if len(calls) else top
     labels, label_of = _labels(trace)

@@ -37,7 +37,8 @@ class Work:
     Attributes:
         flops, bytes: int64, −1 if unknown or if it is another kernel's.
         dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
-        call: int64, position of the operator that the FLOPs are of, else of the one that launched it; −1 for none.
+        call: int64, position in the calls of `Trace.attribution` of the operator that the FLOPs are of, else of the one
+            that launched it; −1 for none.
         operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
             convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
     """
@@ -125,14 +126,14 @@ def work_of_events(trace: Trace) -> Work:
     FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
     those of the operator that launched the event where that is another one inside.
     """
-    gpu, calls = trace.gpu, trace.calls
+    gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     count, size = _of_calls(trace)
     innermost = _innermost(calls.parent, count >= 0)
-    launched = np.flatnonzero((gpu.call >= 0) & ~trace.is_copy)
-    owner = nearest(gpu.call, calls.parent, innermost) if len(calls) else gpu.call
+    launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
+    owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
     work = Work(
         np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace),
-        gpu.call.copy(), np.zeros(len(gpu), np.int64),
+        caller.copy(), np.zeros(len(gpu), np.int64),
     )  # fmt: skip
     named = matching(gpu.name, trace.names, computes_products)
     for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
@@ -142,19 +143,19 @@ def work_of_events(trace: Trace) -> Work:
         _share(trace, work.operator_ns, main, int(gpu.dur[events].sum()))
         for kernels in main:
             work.call[kernels] = call
-            if np.all((gpu.call[kernels] == call) | (size[gpu.call[kernels]] < 0)):
+            if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
                 _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
-    for events in _groups(trace, gpu.call, launched[owner[launched] != gpu.call[launched]], named):
+    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
         if work.bytes[events].max() < 0:
             main = _main(trace, events, "", named)
-            _share(trace, work.bytes, main, int(size[gpu.call[events[0]]]))
+            _share(trace, work.bytes, main, int(size[caller[events[0]]]))
     _set_dtypes(trace, work)
     return work
 
 
 def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once."""
-    calls = trace.calls
+    calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
     pairs = np.stack([calls.name[ops], calls.signature[ops]], axis=1)
@@ -178,11 +179,14 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
-    """Events by call; in each group those named like a main kernel first, of them the longest."""
+    """Events by call, those of a captured call by replay; in each group those named like a main kernel first, of them
+    the longest."""
     if not len(events):
         return []
-    events = events[np.lexsort((events, -trace.gpu.dur[events], ~named[events], call[events]))]
-    return np.split(events, np.flatnonzero(np.diff(call[events])) + 1)
+    replay = trace.gpu.graph_replay[events]
+    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
+    events, replay = events[order], replay[order]
+    return np.split(events, np.flatnonzero(np.diff(call[events]) | np.diff(replay)) + 1)
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
@@ -217,7 +221,7 @@ def _set_dtypes(trace: Trace, work: Work) -> None:
     codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
     of_signature = np.array([*(codes[one.dtype] for one in trace.signatures), 0], np.int32)
     has = work.call >= 0
-    work.dtype[has] = of_signature[trace.calls.signature[work.call[has]]]
+    work.dtype[has] = of_signature[trace.attribution.calls.signature[work.call[has]]]
     tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
     work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]
 
@@ -276,11 +280,12 @@ def _against_peaks(
 
 def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
     """Names of the launching operators of each row's events, the most frequent first."""
-    if not len(trace.calls):
+    calls = trace.attribution.calls
+    if not len(calls):
         return [()] * count
-    op = nearest(trace.gpu.call, trace.calls.parent, trace.calls.kind == OP)
+    op = nearest(trace.attribution.call, calls.parent, calls.kind == OP)
     has = op >= 0
-    pairs = np.stack([row[has], trace.calls.name[op[has]].astype(np.int64)], axis=1)
+    pairs = np.stack([row[has], calls.name[op[has]].astype(np.int64)], axis=1)
     distinct, often = np.unique(pairs, axis=0, return_counts=True)
     ops: list[tuple[str, ...]] = [()] * count
     for at in np.argsort(-often, kind="stable").tolist():

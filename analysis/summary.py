@@ -172,7 +172,8 @@ def _missing(trace: Trace) -> list[str]:
     """What is not in the trace and makes results poorer."""
     if not len(trace.gpu):
         return ["the trace has no GPU events"]
-    return [] if trace.signatures else [_NO_SHAPES]
+    graphs = trace.captured.sentences if trace.captured is not None else []
+    return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 
 def host_ops(trace: Trace, *, by_shape: bool = False) -> list[HostOp]:

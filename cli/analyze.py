@@ -22,6 +22,7 @@ from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs, make_folder
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
+from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, input_files, read_input, read_inputs
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
@@ -51,6 +52,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "overheads are pooled over all")
+    add_graph_captures(parser)
     add_tables_and_switch(parser)
     add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
     add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
@@ -78,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_baseline(arguments, len(inputs))
     check_outputs(
         [arguments.overheads, arguments.json, arguments.output],
-        [*input_files(inputs), arguments.device_spec, arguments.baseline],
+        [*input_files(inputs), arguments.device_spec, arguments.baseline, *arguments.graph_capture],
     )
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
@@ -97,7 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
         analyse, own_devices=own, annotation=arguments.iteration_annotation, event_ns=event_ns,
         by_shape=arguments.by_shape, batch_size=arguments.batch_size,
     )  # fmt: skip
-    for trace in read_inputs(inputs):
+    captures = captures_of(arguments)
+    for one in read_inputs(inputs):
+        trace = with_captures(one, captures)
         warn_of_damage([trace])
         analysis = analysed(trace)
         rows.append(analysis.overhead_rows)

@@ -14,6 +14,7 @@ from ..linker.job.pairing import to_manifest
 from ..linker.job.report_text import report_text
 from ..linker.match import METHODS
 from ..trace.printable import printable
+from .graph_captures import add_graph_captures
 from .link import share
 from .outputs import add_json, write_json
 
@@ -66,6 +67,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="a rank with a smaller share of its ET's ops linked has failed (default: 0.95)")  # fmt: skip
+    add_graph_captures(parser)
     group = parser.add_argument_group("as in etplus link")
     add = group.add_argument
     add("--annotation", metavar="NAME", help="part of the name of the annotation that ends an iteration")
@@ -95,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             apply_clock_offsets=arguments.apply_clock_offsets,
             min_match=arguments.min_match,
             progress=not arguments.no_progress,
+            graph_captures=arguments.graph_capture,
             **{key: getattr(arguments, key) for key in _LINK_OPTIONS},
         )
     except KeyboardInterrupt:

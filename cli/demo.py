@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (etplus, chakra, timeline):
         trace.save(path)
     trace.write_report(page, title="etplus demo: synthetic GPU")
-    print(report_text(trace.report, str(etplus)))
+    print(report_text(trace, str(etplus)))
     print("\nGPU work under the operators that launched it (synthetic GPU on a recorded CPU step):\n")
     events = trace.device_events
     print("\n".join(kernel_tree(events[:_SHOWN])))

@@ -7,11 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from ..linker import LinkReport, link
+from ..analysis.tables import rewrap
+from ..linker import link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .graph_captures import add_graph_captures
 from .inputs import add_nsys_ranks, chosen_rank
 from .outputs import add_json, write_json
 from .parser import hidden_alias
@@ -19,6 +22,7 @@ from .parser import hidden_alias
 __all__ = ["prepare_parser", "report_text", "run", "share"]
 
 _LINKED_LESS = 3
+_WIDTH = 79
 
 _DESCRIPTION = """\
 Join a PyTorch Execution Trace with a Kineto trace of the same job into ET+:
@@ -29,9 +33,11 @@ _EPILOG = """\
 examples:
   trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
   etplus link --kineto-file kineto.json.gz -o k_plus.json     # without an ET
+  etplus link --kineto-file replay.json.gz --graph-capture capture.json.gz
 
-Exit status: 0 linked; 3 linked less than --min-match (the file is written all
-the same); 2 bad input or usage, nothing written.
+Exit status: 0 linked; 3 linked less than --min-match, or no kernel of a replayed
+graph with --graph-capture (the file is written all the same); 2 bad input or
+usage, nothing written.
 """
 
 
@@ -83,6 +89,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="number nodes as the original linker does, old ids kept as et_id",
     )
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
+    add_graph_captures(parser)
     add_json(parser, "the report")
     hidden_alias(parser, "--report", "--json")
     hidden_alias(parser, "--chakra-host-trace", "--et-file")
@@ -108,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("only one of the two files can come from standard input")
     inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
-    check_outputs([output, arguments.json], inputs)
+    check_outputs([output, arguments.json], [*inputs, *arguments.graph_capture])
     which = arguments.pid is not None or arguments.gpu is not None
     result = link(
         arguments.et_file,
@@ -123,24 +130,31 @@ def run(arguments: argparse.Namespace) -> int:
         data_dependencies=arguments.data_dependencies,
         jobs=arguments.jobs,
         rank=arguments.rank,
+        graph_captures=arguments.graph_capture,
     )
-    write_json(arguments.json, result.report.to_dict())
+    graphs = result.captured
+    counts = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
+    write_json(arguments.json, result.report.to_dict() | counts)
     if output.endswith((".et", ".et.gz")):
         from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
         convert(result, output, to="chakra", as_prefix=False)
     else:
         result.write(output, jobs=arguments.jobs)
-    print(report_text(result.report, output), file=sys.stderr)
+    print(report_text(result, output), file=sys.stderr)
     alone = arguments.et_file is None  # nothing had to be matched
     if not alone and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
+        return _LINKED_LESS
+    if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:
         return _LINKED_LESS
     return 0
 
 
-def report_text(report: LinkReport, output: str) -> str:
-    """The report's screen of text with a last line on what was written."""
-    return f"{report.to_text()}\nwrote   {output}"
+def report_text(linked: Trace, output: str) -> str:
+    """The report's screen of text, what was linked of replayed graphs, and a last line on what was written."""
+    graphs = linked.captured.sentences if linked.captured is not None else []
+    lines = rewrap((f"graphs  {sentence}" for sentence in graphs), _WIDTH, " " * 8)
+    return "\n".join([linked.report.to_text(), *lines, f"wrote   {output}"])
 
 
 def _default_output(first: str, rank: int | None) -> str:

@@ -13,6 +13,7 @@ from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import print_warnings, warn_of_damage
+from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 
 __all__ = ["prepare_parser", "run"]
@@ -36,6 +37,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of a job")
+    add_graph_captures(parser)
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
@@ -46,12 +48,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
     inputs = find_inputs(arguments)
-    check_outputs([arguments.output], [*input_files(inputs), arguments.device_spec])
+    check_outputs([arguments.output], [*input_files(inputs), arguments.device_spec, *arguments.graph_capture])
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     ranks, job = [], []
-    for trace in read_inputs(inputs):
+    captures = captures_of(arguments)
+    for one in read_inputs(inputs):
+        trace = with_captures(one, captures)
         analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
         ranks.append(rank_report(analysis, len(inputs)))
         job.append(job_trace(trace))

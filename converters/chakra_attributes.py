@@ -32,6 +32,8 @@ OWN_MEMBERS = {
     "kineto_tid": "string_val",  # of a runtime call, as JSON
     "args": "string_val",  # Kineto's, as JSON
     "comm": "string_val",  # the whole `comm` object of ET+, as JSON
+    "captured_by": "string_val",  # that of ET+, as JSON; `captured_graphs` is in the header
+    "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
     "input_strides": "string_val",
     "output_strides": "string_val",
     "et_attrs": "string_val",  # further attributes of the ET node, as JSON

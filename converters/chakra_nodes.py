@@ -95,10 +95,15 @@ def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: F
         if event.pg_name is not UNSET and (comm is None or comm.pg_name != event.pg_name):
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
-    return [
+    found = [
         shared("cat", document.categories[category]) + _text("args", event.args) + _text("comm", event.comm)
         for category, event in zip(categories, records, strict=True)
     ]
+    captured = document.captured.op_names if document.captured is not None else {}
+    for i, row in enumerate(rows.tolist() if captured else ()):
+        found[i] += _text("captured_by", records[i].captured_by)
+        found[i] += shared("captured_op", captured[row]) if row in captured else b""
+    return found
 
 
 def _et_attributes(

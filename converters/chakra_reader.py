@@ -184,7 +184,7 @@ class _Back:
         for name in ("stream", "device", "correlation", "kineto_event"):
             if name in values:
                 record[name] = values[name]
-        for name in ("args", "comm"):
+        for name in ("args", "comm", "captured_by"):
             if name in values:
                 record[name] = self._raw(values[name], node)
         if "comm" in record:

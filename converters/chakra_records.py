@@ -131,7 +131,7 @@ _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
         ("cat", _Text, UNSET), ("ph", Literal["X"] | UnsetType, UNSET), ("args", _Text, UNSET),
-        ("comm", _Text, UNSET), ("pg_name", str | None | UnsetType, UNSET),
+        ("comm", _Text, UNSET), ("pg_name", str | None | UnsetType, UNSET), ("captured_by", _Text, UNSET),
     ],
 }  # fmt: skip
 """What only ops and only GPU events have."""

@@ -27,7 +27,7 @@ from ..schemas.transaction import make_folder
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
-from ..trace.index import CallIndex, Row
+from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
@@ -142,6 +142,7 @@ def _own_times(document: Trace, rows: IntColumn) -> IntColumn:
 
 
 def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
+    owner = trace.attribution
     call_of = {row: call for call, row in enumerate(trace.calls.source.tolist())}
     event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
     calls = np.bincount(trace.parent_row[trace.parent_row >= 0], minlength=len(trace))
@@ -153,10 +154,10 @@ def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
     known: dict[tuple[int, int], list[float]] = {}
     for i, row in enumerate(rows.tolist()):
         event = event_of.get(row, -1)
-        call = trace.gpu.call[event] if event >= 0 else CallIndex(call_of.get(row, -1))
-        key = (int(trace.calls.name[call]), int(trace.calls.signature[call])) if call >= 0 else (-1, -1)
+        call = int(owner.call[event]) if event >= 0 else call_of.get(row, -1)
+        key = (int(owner.calls.name[call]), int(owner.calls.signature[call])) if call >= 0 else (-1, -1)
         if key not in known:
-            signature = trace.signature_of(call) if call >= 0 else None
+            signature = trace.signatures[key[1]] if key[1] >= 0 else None
             known[key] = _shape_features(trace.names[key[0]] if call >= 0 else "", signature)
         values = list(known[key])
         values[0] = float(event >= 0)

@@ -21,6 +21,7 @@ from ..schemas.job_ranks import ONE_RANK
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
+from .captures import capture_files
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.foreign import foreign_ranks
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
@@ -74,6 +75,7 @@ def link_many(
     min_match: float = 0.95,
     iteration: str = "first",
     progress: bool = False,
+    graph_captures: Sequence[str | os.PathLike[str]] = (),
     **options: Any,
 ) -> Batch:
     """Link all ranks of a job: `rank_N.etplus.json.gz` for each, and a report on the whole.
@@ -95,6 +97,7 @@ def link_many(
         min_match: share of an ET's ops of which fewer linked ones are a failure.
         iteration: as in `link`. "first" and not "median" by default: all ranks should take the same.
         progress: show a bar with rate and remaining time on a terminal.
+        graph_captures: as in `link`, files and folders that the workers reach; each rank takes those of its own.
         options: others of `link`.
 
     Raises:
@@ -113,6 +116,8 @@ def link_many(
     target = open_folder(output if output is not None else _below(folder.root))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
     given = _other_than_default({**options, "iteration": iteration})
+    if graph_captures:
+        given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
         RankTask(
             one.rank,
@@ -167,6 +172,9 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     """Refuse a job of which an output would replace an input, wherever they are."""
     inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
+    inputs |= {
+        file for task in tasks for name in task.options.get("graph_captures", ()) for file in capture_files(name)
+    }
     outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
     outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
     for name in filter(is_url, outputs):

@@ -19,8 +19,10 @@ from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
-__all__ = ["WAIT", "CommRecord", "comm_of_kernels", "comm_record"]
+__all__ = ["RECORD_PARAM_COMMS", "WAIT", "CommRecord", "comm_of_kernels", "comm_of_node", "comm_record"]
 
+RECORD_PARAM_COMMS = "record_param_comms"
+"""The node that PyTorch records around every collective."""
 WAIT = "wait"
 """Name of the collective in the `record_param_comms` of `Work.wait`."""
 
@@ -59,7 +61,7 @@ def comm_of_kernels(
         if comm["collective"] is None or comm["in_nelems"] is None:
             if parent not in from_et:
                 text = _ancestor(et, nodes, parent)
-                from_et[parent] = {} if text is None else _from_record_param_comms(text)
+                from_et[parent] = {} if text is None else comm_of_node(text)
             comm = {key: from_et[parent].get(key) if value is None else value for key, value in comm.items()}
         if comm["collective"] is None:
             comm["collective"] = collective_of(events.names[events.name[rows[i]]])
@@ -110,7 +112,7 @@ def _ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> bytes | None
         if position < 0:
             return None
         node = nodes.node[position]
-        if et.names[et.name[node]] == "record_param_comms":
+        if et.names[et.name[node]] == RECORD_PARAM_COMMS:
             return et.texts.of(np.array([node]))[0]
         position = int(nodes.parent[position])
     return None
@@ -125,8 +127,8 @@ def _inputs(node: dict[str, Any]) -> tuple[list[Any], int]:
     return values, next((i for i, (v, t) in pairs if t == "String" and isinstance(v, str)), -1)
 
 
-def _from_record_param_comms(text: bytes) -> dict[str, Any]:
-    """Fields of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
+def comm_of_node(text: bytes) -> dict[str, Any]:
+    """Fields of `comm` in the text of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
     node: dict[str, Any] = msgspec.json.decode(text)
     attrs = {a.get("name"): a.get("value") for a in node.get("attrs", []) if isinstance(a, dict)}
     inputs = node.get("inputs", [])

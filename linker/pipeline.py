@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,9 @@ from .reading import read_pair, read_timeline
 from .report import make_report
 from .segment import find_iterations
 from .windows import describe_windows
+
+if TYPE_CHECKING:
+    from .captures import CaptureSource
 
 __all__ = ["LinkOptions", "link", "trace_of_kineto"]
 
@@ -103,6 +107,7 @@ def link(
     progress: bool = False,
     jobs: int = 1,
     rank: int | None = None,
+    graph_captures: Sequence[CaptureSource] = (),
 ) -> Trace:
     """Join an Execution Trace with a Kineto trace.
 
@@ -114,9 +119,11 @@ def link(
         annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
+        graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
+            linked: Kineto traces, tuples of an ET and a Kineto trace, or folders of these; see docs/captured_graphs.md.
 
     Raises:
-        TraceFormatError: a file that is not what it should be, or of another rank.
+        TraceFormatError: a file that is not what it should be, or of another rank; a capture without graphs.
         UsageError: an unknown method or iteration, an invalid rank, or files that are named as of two ranks.
 
     Example:
@@ -127,10 +134,22 @@ def link(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
         renumber=renumber, data_dependencies=data_dependencies, rank=rank,
     )  # fmt: skip
+    trace = _linked(et, kineto, options, progress=progress, jobs=jobs)
+    if not graph_captures:
+        return trace
+    from .captured_graphs import link_captured_graphs  # both link captures with `link`
+    from .captures import read_captures
+
+    return link_captured_graphs(trace, read_captures(graph_captures, progress=progress))
+
+
+def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress: bool, jobs: int) -> Trace:
+    strict = options.strict
     with processes(jobs):
         if et is None:
-            return trace_of_kineto(read_timeline(kineto, rank=rank, strict=strict, progress=progress), annotation)
-        word = said_rank(et, kineto, rank)
+            timeline = read_timeline(kineto, rank=options.rank, strict=strict, progress=progress)
+            return trace_of_kineto(timeline, options.annotation)
+        word = said_rank(et, kineto, options.rank)
         et_trace, kineto_trace = read_pair(
             et, kineto, rank=None if word is None else word.rank, strict=strict, progress=progress
         )

@@ -7,7 +7,8 @@ import inspect
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Recording:
     Attributes:
         rank: the rank that the files are named after.
         et_path, kineto_path, etplus_path: the three files of this rank.
+        graphs_et_path, graphs_kineto_path: the two of the capture phase, with ``graphs=True``.
         steps_needed: how many calls of `step` end the window.
         steps: how many there were so far.
         finished: the window is over and the Execution Trace and the Kineto trace are on disk; a loop that
@@ -35,50 +37,101 @@ class Recording:
         result: what linking gave, after the block has ended (None before, and with ``link=False``).
     """
 
-    def __init__(self, folder: Path, stem: str, suffix: str, rank: int, steps_needed: int) -> None:
+    def __init__(
+        self, folder: Path, stem: str, suffix: str, rank: int, steps_needed: int, *, graphs: bool = False
+    ) -> None:
         self.rank = rank
         self.et_path = folder / f"{stem}.et.json{suffix}"
         self.kineto_path = folder / f"{stem}.kineto.json{suffix}"
         self.etplus_path = folder / f"{stem}.etplus.json{suffix}"
-        self.steps_needed = steps_needed
+        self.graphs_et_path = folder / f"{stem}.graphs.et.json{suffix}"
+        self.graphs_kineto_path = folder / f"{stem}.graphs.kineto.json{suffix}"
+        self.steps_needed = steps_needed + graphs
         self.steps = 0
         self.finished = False
         self.result: Trace | None = None
         self._profiler: Any = None
+        self._graphs = graphs
+        self._next_phase: Callable[[], None] | None = None
 
     def step(self) -> None:
-        """Say that an iteration is over; call it at the end of every one, like ``profiler.step()``."""
+        """Say that an iteration is over; call it at the end of every one, like ``profiler.step()``.
+
+        With ``graphs=True`` the first call says that the graphs are captured.
+        """
         self.steps += 1
-        if not self.finished:
+        if self._next_phase is not None:
+            self._next_phase()
+        elif not self.finished:
             self._profiler.step()
 
     @contextlib.contextmanager
     def _running(self, options: dict[str, Any]) -> Iterator[None]:
         """Both observers at work; their output is in a hidden folder until it is complete."""
-        with tempfile.TemporaryDirectory(dir=self.et_path.parent, prefix=".recording-") as name:
-            scratch = Path(name)
-            observer = _observer(scratch / "et.json")
+        with (
+            tempfile.TemporaryDirectory(dir=self.et_path.parent, prefix=".recording-") as name,
+            contextlib.ExitStack() as phases,
+        ):
+            capture, scratch = Path(name, "capture"), Path(name, "window")
+            capture.mkdir()
+            scratch.mkdir()
+            window = partial(self._window, scratch, options)
+            if not self._graphs:
+                phases.enter_context(window())
+            else:
 
-            def window_over(profiler: Any) -> None:
-                if self.steps < self.steps_needed:  # the block ends within the window
-                    return
-                observer.unregister_callback()  # completes the file
+                def captured() -> None:
+                    phases.close()
+                    self._next_phase = None
+                    phases.enter_context(window())
+
+                phases.enter_context(self._capture_phase(capture, options))
+                self._next_phase = captured
+            yield
+
+    @contextlib.contextmanager
+    def _window(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
+        """The iterations that are recorded."""
+        observer = _observer(scratch / "et.json")
+
+        def window_over(profiler: Any) -> None:
+            if self.steps < self.steps_needed:  # the block ends within the window
+                return
+            observer.unregister_callback()  # completes the file
+            profiler.export_chrome_trace(str(scratch / "kineto.json"))
+            _put_in_place(scratch, self.et_path, self.kineto_path)
+            self.finished = True
+
+        try:
+            self._profiler = _profiler(observer, {**options, "on_trace_ready": window_over})
+            with self._profiler:
+                yield
+        finally:
+            observer.unregister_callback()
+
+    @contextlib.contextmanager
+    def _capture_phase(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
+        """What runs until the graphs are captured; its files appear if the window begins."""
+        observer = _observer(scratch / "et.json")
+        always = {key: value for key, value in options.items() if key != "schedule"}
+        try:
+            profiler = _profiler(observer, {**always, "record_shapes": True, "with_stack": True})
+            with profiler:
+                yield
+            observer.unregister_callback()
+            if self._next_phase is not None and self.steps:
                 profiler.export_chrome_trace(str(scratch / "kineto.json"))
-                self._put_in_place(scratch)
+                _put_in_place(scratch, self.graphs_et_path, self.graphs_kineto_path)
+        finally:
+            observer.unregister_callback()
 
-            try:
-                self._profiler = _profiler(observer, {**options, "on_trace_ready": window_over})
-                with self._profiler:
-                    yield
-            finally:
-                observer.unregister_callback()
 
-    def _put_in_place(self, scratch: Path) -> None:
-        with transaction():  # both or none
-            for plain, target in (("et.json", self.et_path), ("kineto.json", self.kineto_path)):
-                with (scratch / plain).open("rb") as source, open_output(target) as file:
-                    shutil.copyfileobj(source, file, _COPY_BLOCK)
-        self.finished = True
+def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
+    """Move what the observers wrote to its files."""
+    with transaction():  # both or none
+        for plain, target in (("et.json", et_path), ("kineto.json", kineto_path)):
+            with (scratch / plain).open("rb") as source, open_output(target) as file:
+                shutil.copyfileobj(source, file, _COPY_BLOCK)
 
 
 @contextlib.contextmanager
@@ -96,6 +149,7 @@ def record(
     all_threads: bool = False,
     link: bool = True,
     compress: bool = True,
+    graphs: bool = False,
 ) -> Iterator[Recording]:
     """Record `active` iterations of a training loop with both of PyTorch's observers and link the traces.
 
@@ -122,6 +176,9 @@ def record(
             whose profiler knows ``profile_all_threads``.
         link: link the pair; False leaves the two traces only.
         compress: gzip the files (and ".gz" at the end of their names).
+        graphs: record what runs before the first ``step()``, too, in which CUDA or HIP graphs are captured, as
+            ``rank-0.graphs.et.json.gz`` and ``rank-0.graphs.kineto.json.gz``, and link the kernels of their replays to
+            the operators of the capture; see docs/captured_graphs.md.
 
     Yields:
         the `Recording`, on which the loop calls ``step()``.
@@ -139,7 +196,7 @@ def record(
     stem = f"{name}.rank-{rank}" if name else f"rank-{rank}"
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    recording = Recording(folder, stem, ".gz" if compress else "", rank, wait + warmup + active)
+    recording = Recording(folder, stem, ".gz" if compress else "", rank, wait + warmup + active, graphs=graphs)
     with recording._running(options):
         yield recording
     if not recording.finished:
@@ -149,7 +206,10 @@ def record(
             "run more iterations or lower these numbers"
         )
     if link:
-        recording.result = link_traces(recording.et_path, recording.kineto_path)
+        recording.result = link_traces(
+            recording.et_path, recording.kineto_path,
+            graph_captures=[(recording.graphs_et_path, recording.graphs_kineto_path)] if graphs else [],
+        )  # fmt: skip
         recording.result.write(recording.etplus_path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from pickle import PickleBuffer
@@ -135,6 +135,9 @@ class EtPlus:
             the ET's window. unattached_reason: int8, index into UNATTACHED_REASONS.
         runtime_row: int64, event row of each runtime call. runtime_parent: int64, position of its ET node or −1.
         edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
+        captured_graphs: value of the root's member of that name, b"" for none.
+        gpu_ends, unattached_ends: by position in `gpu_row` and `unattached_row`, further members of a record's text,
+            each with a comma before it.
     """
 
     et: ExecutionTrace
@@ -156,6 +159,9 @@ class EtPlus:
     runtime_row: IntColumn
     runtime_parent: IntColumn
     edges: IntColumn
+    captured_graphs: bytes = b""
+    gpu_ends: dict[int, bytes] = field(default_factory=dict)
+    unattached_ends: dict[int, bytes] = field(default_factory=dict)
 
     @collector_paused()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
@@ -214,7 +220,8 @@ class EtPlus:
             *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
             lambda: b"]" + b',\n  "unattached": [',
             *self._unattached_pieces(),
-            lambda: b"]" + b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
+            lambda: b"]" + (b',\n  "captured_graphs": ' + self.captured_graphs if self.captured_graphs else b""),
+            lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
     def _nodes(self, begin: int, end: int) -> bytes:
@@ -292,7 +299,8 @@ class EtPlus:
         reasons = [b', "reason": ' + orjson.dumps(reason) for reason in UNATTACHED_REASONS]
         reason: Part = choice(self.unattached_reason[begin:end].astype(np.int64), reasons)
         names = _texts_of(events.names, events.name[at], b'{"name": ')
-        return _joined((names, rows(len(at), self._gpu_times(at, [reason])), events.args_of(at), [_END] * len(at)))
+        ends = [self.unattached_ends.get(i, b"") + _END for i in range(begin, end)]
+        return _joined((names, rows(len(at), self._gpu_times(at, [reason])), events.args_of(at), ends))
 
     def _gpu_times(self, at: IntColumn, more: list[Part]) -> list[Part]:
         """The fields of GPU events from `cat` to `args`, whose value comes next."""
@@ -325,11 +333,11 @@ class EtPlus:
         return none + fields
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
-        """What ends each of some GPU nodes: its `comm` if it has one."""
-        ends = [_END] * len(gpu)
+        """What ends each of some GPU nodes: its `comm` if it has one, and further members."""
+        ends = [self.gpu_ends.get(k, b"") + _END for k in gpu.tolist()] if self.gpu_ends else [_END] * len(gpu)
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])]
-            ends[k] = b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + _END
+            ends[k] = b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + ends[k]
         return ends
 
     @cached_property

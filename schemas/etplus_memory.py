@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, positions
 from ..trace.comm_kernels import Comm
 from ..trace.index import Column, Row, as_column
@@ -20,9 +21,11 @@ from ..trace.relations import parent_rows, threads_of_rows
 from ..trace.trace import Record, Trace
 from ..trace.unattached_events import UnattachedEvents
 from .etplus import EtPlus
+from .etplus_captured import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
+from .record_store import FileRecords
 from .secrets import mask
 
-__all__ = ["document_of"]
+__all__ = ["document_of", "with_captured"]
 
 
 def document_of(linked: EtPlus) -> Trace:
@@ -91,6 +94,32 @@ def document_of(linked: EtPlus) -> Trace:
         comm={int(gpu_row[k]): msgspec.convert(comm, Comm) for k, comm in sorted(linked.comm.items())},
         edges=edges,
         unattached=unattached,
+    )  # fmt: skip
+
+
+def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
+    """The trace with captured graphs, also in the file that it is written to.
+
+    Args:
+        trace: with `comm` and `names` as they are to be.
+    """
+    records = trace.texts
+    if not isinstance(records, _LinkedRecords):
+        assert isinstance(records, FileRecords)
+        return edited_file(trace, records, captured)
+    summary = {**records.linked.summary, "version": CAPTURED_VERSION}
+    gpu = np.flatnonzero(records.rows.kind == GPU)
+    comm = {int(records.rows.place[row]): one for row, one in trace.comm.items()}
+    ends = captured_by_texts(captured.links)
+    linked = replace(
+        records.linked, summary=summary, captured_graphs=section_of(captured),
+        comm={place: msgspec.to_builtins(one) for place, one in comm.items()},
+        gpu_ends={int(records.rows.place[row]): ends[row] for row in gpu.tolist() if row in ends},
+        unattached_ends=captured_by_texts(captured.unattached),
+    )  # fmt: skip
+    return replace(
+        trace, texts=_LinkedRecords(linked, records.rows), header=_header(linked), captured=captured,
+        summary={**trace.summary, "version": CAPTURED_VERSION},
     )  # fmt: skip
 
 
@@ -186,7 +215,8 @@ def _header(linked: EtPlus) -> Record:
     text = mask(linked.et.before)[0] + mask(linked.et.after)[0]
     header = msgspec.json.decode(text, type=Record)
     unattached = msgspec.Raw(b"[%b]" % linked.unattached_text())
-    return {key: value for key, value in header.items() if key != "nodes"} | {"unattached": unattached}
+    graphs = {"captured_graphs": msgspec.Raw(linked.captured_graphs)} if linked.captured_graphs else {}
+    return {key: value for key, value in header.items() if key != "nodes"} | {"unattached": unattached} | graphs
 
 
 def _unattached(linked: EtPlus) -> UnattachedEvents:

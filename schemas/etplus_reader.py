@@ -24,6 +24,7 @@ from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ..trace.relations import parent_rows, threads_of_rows
 from ..trace.trace import Record, Trace
 from ..trace.unattached_events import read_unattached
+from .etplus_captured import CapturedBy, read_captured
 from .etplus_inferred import infer_edges
 from .files import Blob, Source, load
 from .record_store import FileRecords
@@ -88,6 +89,7 @@ class _Node(_Times, kw_only=True, gc=False):
     sync_dep: list[Id] | None = None
     link: str | None = None
     comm: Comm | None = None
+    captured_by: CapturedBy | None = None
     pg_name: str | int | None = None
 
 
@@ -144,6 +146,7 @@ class _Reader:
         self.columns: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
         self.sync_dep: dict[int, list[int]] = {}
         self.comm: dict[int, Comm] = {}
+        self.captured_by: dict[int, CapturedBy] = {}
         self.runtime_tids: list[int | str] = []
         self.flat = True
         self.count = 0
@@ -165,11 +168,13 @@ class _Reader:
         unattached = read_unattached(self.file, bytes(header.get("unattached", b"[]")))
         self.names.codes(unattached.names)
         self.categories.codes(unattached.categories)
+        captured = read_captured(self.file, header, self.captured_by)
+        self.names.codes(captured.names if captured is not None else [])
         document = Trace(
             file=self.file, header=header, summary=told, flat=self.flat,
             texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
-            edges=np.zeros((0, 3), np.int64), unattached=unattached, **columns,
+            edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured, **columns,
         )  # fmt: skip
         if raw_edges is None:
             return infer_edges(document)
@@ -309,6 +314,8 @@ class _Reader:
         for row, node in enumerate(nodes, self.count):
             if node.sync_dep:
                 self.sync_dep[row] = node.sync_dep
+            if node.captured_by is not None:
+                self.captured_by[row] = node.captured_by
             if node.comm is not None:
                 self.comm[row] = node.comm
             elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no more than that

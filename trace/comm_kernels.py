@@ -71,6 +71,16 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     in_split: list[int] | None = None
     out_split: list[int] | None = None
 
+    def filled(self, other: Comm) -> Comm:
+        """With the other's values for what is not known here.
+
+        Example:
+            >>> Comm(collective="allreduce").filled(Comm(collective="x", group_size=2)).group_size
+            2
+        """
+        mine = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Comm(**{name: getattr(other, name) if value is None else value for name, value in mine.items()})
+
 
 def is_comm_kernel(name: str) -> bool:
     """Whether a GPU event's name is that of a communication kernel; the one place that decides it.

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .call_tree import nearest
+from .captured import CaptureLinks, captured_calls
 from .columns import IntColumn, matching
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
@@ -39,7 +40,8 @@ def tables_of(trace: Trace) -> Tables:
     signatures = Signatures()
     calls = _calls(trace, call_rows, caller, signatures)
     gpu = _gpu_events(trace, gpu_rows, caller, launcher)
-    return Tables(signatures.values, calls, _runtime_calls(trace, runtime_rows, caller, gpu.runtime), gpu)
+    runtime = _runtime_calls(trace, runtime_rows, caller, gpu.runtime)
+    return Tables(signatures.values, calls, runtime, gpu, captured_calls(trace, signatures))
 
 
 def _in_order(wanted: npt.NDArray[np.bool_], key: Column[Row, np.int64]) -> Positions[Any, Row]:
@@ -109,9 +111,12 @@ def _gpu_events(
         sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
     comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
     call, runtime = caller[rows], launcher[rows]
+    links = trace.captured.links if trace.captured else CaptureLinks.none()
+    by, link, replay = links.of(rows)
     return GpuEvents(
         trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
         trace.stream[rows], call, runtime, as_column(reasons(call, runtime)), as_column(sizes), comm, rows,
+        as_column(by), as_column(link), as_column(replay),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from .columns import IntColumn
 from .comm_kernels import Comm
 from .conventions import UNATTACHED_REASONS
-from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column
+from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .tensors import Signature
 
 __all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Tables", "reasons"]
@@ -47,6 +48,18 @@ class Calls:
 
     def __len__(self) -> int:
         return len(self.name)
+
+    @staticmethod
+    def none() -> Calls:
+        """A table without calls."""
+        code, number = as_column(np.zeros(0, np.int32)), as_positions(np.zeros(0, np.int64))
+        return Calls(code, as_column(np.zeros(0, np.int8)), number, number, number, number, code, number)
+
+    def joined(self, other: Calls) -> Calls:
+        """These calls and after them those of another table, every column as it is."""
+        pairs = ((one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        columns: dict[str, Any] = {name: np.concatenate([mine, theirs]) for name, mine, theirs in pairs}
+        return Calls(**columns)
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,9 @@ class GpuEvents:
         bytes: int64, size of a copy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
         source: int64, as in `Calls`; −1 for an event without a row.
+        captured_by: int64, position in `Tables.captured` of the call that launched the event when its graph was
+            captured, −1 for none. captured_link: int8, EQUIVALENT or CERTAIN where there is one, else UNLINKED.
+        graph_replay: int64, position in `CapturedGraphs.replays` where there is one, else −1.
     """
 
     name: Column[GpuIndex, np.int32]
@@ -103,6 +119,9 @@ class GpuEvents:
     bytes: Column[GpuIndex, np.int64]
     comm: dict[int, Comm]
     source: Positions[GpuIndex, Row]
+    captured_by: Column[GpuIndex, np.int64]
+    captured_link: Column[GpuIndex, np.int8]
+    graph_replay: Column[GpuIndex, np.int64]
 
     def __len__(self) -> int:
         return len(self.name)
@@ -133,6 +152,7 @@ class Tables:
     Attributes:
         signatures: what calls were called with, by code.
         calls, runtime, gpu: the tables.
+        captured: the calls in which graphs were captured, without times; see `CapturedGraphs`.
         whole: GPU events that could not be attached are among them; see `with_unattached`.
     """
 
@@ -140,4 +160,5 @@ class Tables:
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
+    captured: Calls
     whole: bool = False

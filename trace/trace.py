@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
+from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, matching
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import COPY_CATEGORIES, EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
@@ -86,6 +87,7 @@ class Trace(Library):
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         notes: what had to be inferred or left out, in sentences.
+        captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
     """
 
     file: str
@@ -122,6 +124,7 @@ class Trace(Library):
     edges: IntColumn
     unattached: UnattachedEvents
     notes: tuple[str, ...] = ()
+    captured: CapturedGraphs | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -245,7 +248,15 @@ class Trace(Library):
     @cached_property
     def hierarchy(self) -> Hierarchy:
         """Of every call the module path and the operator that it counts to."""
-        calls = self.calls
+        return self.hierarchy_of(self.calls)
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """Which operator the time of each device event counts to."""
+        return attribution_of(self)
+
+    def hierarchy_of(self, calls: Calls) -> Hierarchy:
+        """The hierarchy of a table of calls whose names are codes of `names`."""
         is_op = calls.kind == OP
         named, steps = (matching(calls.name, self.names, one.fullmatch) for one in (_NAMED_REGION, PROFILER_STEP))
         return place_calls(calls.parent, calls.name, is_op, ~is_op & named, steps)

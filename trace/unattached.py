@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, positions
 from .comm_kernels import comm_of, is_comm_kernel, size_of_copy
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
@@ -60,10 +61,13 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
         elif events.categories[row] in COPY_CATEGORIES:
             sizes[position] = size_of_copy(events.args[row])
     columns = {key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")}
+    links = trace.captured.unattached if trace.captured else CaptureLinks.none()
+    by, link, replay = links.of(rows)
     return GpuEvents(
         name=as_column(names.codes([events.names[row] for row in chosen])),
         category=as_column(categories.codes([events.categories[row] for row in chosen])),
         call=none, runtime=_launchers(trace, events.correlation[rows]), bytes=sizes, comm=comm, source=none, **columns,
+        captured_by=as_column(by), captured_link=as_column(link), graph_replay=as_column(replay),
     )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 import numpy as np
 
+from .captured import CALL_KINDS, CapturedOp
 from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES
 from .printable import shortened
-from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
@@ -27,7 +27,6 @@ __all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
 _SHOWN = 8
 _NAME_WIDTH = 60
 Index = TypeVar("Index", CallIndex, GpuIndex)
-_KINDS = {OP: "operator", ANNOTATION: "annotation", MODULE: "module"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Op(View[CallIndex]):
     @property
     def kind(self) -> str:
         """ "operator", "annotation" or "module" (a module's forward)."""
-        return _KINDS[int(self.trace.calls.kind[self.index])]
+        return CALL_KINDS[int(self.trace.calls.kind[self.index])]
 
     @property
     def start_ns(self) -> int:
@@ -185,6 +184,15 @@ class DeviceEvent(View[GpuIndex]):
         return Op(self.trace, call) if call >= 0 else None
 
     @property
+    def captured_by(self) -> CapturedOp | None:
+        """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
+        op = int(self.trace.gpu.captured_by[self.index])
+        if op < 0 or self.trace.captured is None:
+            return None
+        replay = self.trace.captured.replays[self.trace.gpu.graph_replay[self.index]]
+        return CapturedOp(self.trace, op, int(self.trace.gpu.captured_link[self.index]), replay)
+
+    @property
     def step(self) -> str | None:
         """The iteration in which it was launched, None outside."""
         at = int(self.trace.step_of_event[self.index])
@@ -274,7 +282,7 @@ class Ops(_Rows[Op]):
         signatures = [trace.signature_of(i) for i in at.tolist()]
         return {
             "name": [trace.names[code] for code in calls.name[at].tolist()],
-            "kind": [_KINDS[kind] for kind in calls.kind[at].tolist()],
+            "kind": [CALL_KINDS[kind] for kind in calls.kind[at].tolist()],
             "thread": calls.thread[at],
             "start_ns": calls.ts[at],
             "duration_ns": calls.end[at] - calls.ts[at],

@@ -26,6 +26,7 @@ from ...schemas.job_report import RankResult
 from ...schemas.transaction import transaction
 from ...trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
 from ...trace.trace import Trace
+from ..captures import capture_files
 from ..pipeline import link
 from .storage import Folder, is_url, open_folder
 
@@ -132,7 +133,10 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
 
 
 def _options(task: RankTask) -> dict[str, Any]:
-    return {**task.options, "min_match": task.min_match}
+    """The options, with marks of the captures in place of their names."""
+    captures = [file for name in task.options.get("graph_captures", ()) for file in capture_files(name)]
+    marks = [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in captures]
+    return {**task.options, **({"graph_captures": marks} if captures else {}), "min_match": task.min_match}
 
 
 def _mark(folder: Folder, name: str) -> Mark | None:
@@ -168,7 +172,7 @@ def _link(task: RankTask) -> Trace:
 def _rank_result(task: RankTask, linked: Trace) -> RankResult:
     report = linked.report
     window, base = report.windows["linked_ns"], linked.summary["kineto"]["base_time_ns"]
-    reason = ""
+    reason, graphs = "", linked.captured.sentences if linked.captured is not None else []
     if report.linked_share < task.min_match or not report.ops["linked"]:
         reason = (
             f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: "
@@ -180,7 +184,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
         certain=report.ops["certain"], equivalent=report.ops["equivalent"],
         window_ns=(base + window[0], base + window[1]) if window else None,
         iterations=tuple(report.windows["linked_iterations"]),
-        warnings=(*report.warnings, *(report.identity.doubts if report.identity else ())),
+        warnings=(*report.warnings, *graphs, *(report.identity.doubts if report.identity else ())),
     )  # fmt: skip
 
 

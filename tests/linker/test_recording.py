@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from etplus.linker.recording import record
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 
 PAIR = ["rank-0.et.json.gz", "rank-0.kineto.json.gz"]
 SET = ["rank-0.et.json.gz", "rank-0.etplus.json.gz", "rank-0.kineto.json.gz"]
@@ -47,6 +47,31 @@ def windows(recording: Any) -> tuple[list[str], list[str]]:
     nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
     steps = [{item["name"] for item in items if item["name"].startswith("ProfilerStep#")} for items in (nodes, events)]
     return sorted(steps[0]), sorted(steps[1])
+
+
+def test_the_capture_phase_is_recorded_apart(torch: Any, tmp_path: Path) -> None:
+    """What runs before the first step has files of its own; the window begins after it."""
+    with record(tmp_path, wait=1, warmup=1, active=2, graphs=True, link=False) as recording:
+        torch.ones(3, 4).add(torch.ones(4)).relu()
+        recording.step()
+        assert names(tmp_path)[-2:] == ["rank-0.graphs.et.json.gz", "rank-0.graphs.kineto.json.gz"]
+        loop(torch, recording, 4)
+        assert recording.finished
+    before, inside = read(recording.graphs_kineto_path)["traceEvents"], read(recording.kineto_path)["traceEvents"]
+    assert any(event["name"] == "aten::relu" for event in before) and "aten::linear" not in str(before)
+    assert not any(event["name"] == "aten::relu" for event in inside)
+    assert len(windows(recording)[1]) == 2
+    assert any(node["name"] == "aten::relu" for node in read(recording.graphs_et_path)["nodes"])
+
+
+def test_without_a_graph_the_capture_phase_is_refused(torch: Any, tmp_path: Path) -> None:
+    with (
+        pytest.raises(TraceFormatError, match="no graph is captured in it"),
+        record(tmp_path, wait=0, warmup=1, active=1, graphs=True) as recording,
+    ):
+        recording.step()
+        loop(torch, recording, 2)
+    assert recording.finished and recording.kineto_path.exists()
 
 
 def test_a_loop_gives_three_files(torch: Any, tmp_path: Path) -> None:

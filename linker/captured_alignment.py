@@ -1,0 +1,156 @@
+"""Align the kernels of one replay of a graph with the launch calls that were captured; pure functions on codes.
+
+Launches are codes of kernel names in captured order, −1 where the capture has no name. On one stream kernels keep that
+order; between streams they do not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.shortest_edit import Calls, shortest_edit
+from ..trace.columns import IntColumn
+
+__all__ = ["Aligned", "align", "align_streams", "could_align", "fits_by_count"]
+
+_SPARE = 2
+"""So many kernels of a replay, or an eighth of them, may lack a launch; and more than half must have one."""
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """The launch of each kernel of a replay.
+
+    Attributes:
+        launch: int64, position among the graph's launches, −1 for none.
+        forced: bool, no other launch is possible for the kernel if the graph is this one.
+    """
+
+    launch: IntColumn
+    forced: npt.NDArray[np.bool_]
+
+    @property
+    def matched(self) -> int:
+        """How many kernels have a launch."""
+        return int(np.count_nonzero(self.launch >= 0))
+
+
+def fits_by_count(launches: IntColumn, kernels: IntColumn) -> bool:
+    """Whether there is a launch for each kernel in order, and names agree where the capture has them."""
+    return len(launches) == len(kernels) and bool(np.all((launches == kernels) | (launches < 0)))
+
+
+def could_align(launches: Counter[int], kernels: Counter[int]) -> bool:
+    """Whether so many kernels can have a launch of their name that `align` may find enough; order left aside."""
+    return _enough((launches & kernels).total(), kernels.total(), launches.total())
+
+
+def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
+    """Align one stream of kernels with launches of known names, with insertions and deletions.
+
+    Example:
+        >>> align(np.array([4, 5, 6, 7]), np.array([4, 6, 7])).launch.tolist()
+        [0, 2, 3]
+
+    Returns:
+        None if too little agrees for the two to be the same graph.
+    """
+    launch = np.full(len(kernels), -1, np.int64)
+    none = np.full(max(len(kernels), len(launches)), -1, np.int64)
+    at, of = shortest_edit(
+        Calls(kernels, none[: len(kernels)]), Calls(launches, none[: len(launches)]), whole=True
+    )  # fmt: skip
+    launch[at] = of
+    whole = len(launches) == len(kernels) and bool(np.all(launch >= 0))
+    aligned = Aligned(launch, np.full(len(kernels), whole))
+    return aligned if _enough(aligned.matched, len(kernels), len(launches)) else None
+
+
+def _enough(matched: int, kernels: int, launches: int) -> bool:
+    left = max(kernels, launches) - matched
+    return 2 * matched > max(kernels, launches) and left <= max(_SPARE, kernels // 8)
+
+
+def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) -> Aligned | None:
+    """Align kernels of several streams: of each name the first kernel with the first launch, and so on.
+
+    A kernel is forced where the order on its stream, and what other kernels are forced to, leave one launch.
+
+    Args:
+        kernels, stream: in order of start.
+
+    Returns:
+        None if too little agrees for the two to be the same graph.
+    """
+    counts, captured = Counter(kernels.tolist()), Counter(launches.tolist())
+    if not could_align(captured, counts):
+        return None
+    by_name: dict[int, list[int]] = {}
+    for position, code in enumerate(launches.tolist()):
+        by_name.setdefault(code, []).append(position)
+    launch = np.full(len(kernels), -1, np.int64)
+    for code, count in counts.items():
+        if captured[code] == count:  # of another number nobody knows which are missing
+            launch[kernels == code] = by_name[code]
+    whole = bool(np.all(launch >= 0)) and len(launches) == len(kernels)
+    if not whole:
+        return Aligned(launch, np.zeros(len(kernels), np.bool_))
+    forced = _forced(launches.tolist(), kernels, stream)
+    launch = _with_forced(launch, forced, kernels)
+    return Aligned(launch, forced >= 0)
+
+
+def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntColumn:
+    """Of each kernel the only launch that is possible, −1 where there are several.
+
+    Each stream's kernels are embedded in the launches as early and as late as their order allows; a kernel with one
+    place takes it from all others, and so on until nothing changes.
+    """
+    forced = np.full(len(kernels), -1, np.int64)
+    lanes = [np.flatnonzero(stream == one) for one in np.unique(stream).tolist()]
+    for _ in range(_ROUNDS):
+        taken = set(forced[forced >= 0].tolist())
+        known = len(taken)
+        for lane in lanes:
+            codes, own = kernels[lane].tolist(), forced[lane].tolist()
+            first = _embedded(launches, codes, own, taken)
+            count = len(launches)
+            mirrored = [count - 1 - one if one >= 0 else -1 for one in reversed(own)]
+            last = _embedded(launches[::-1], codes[::-1], mirrored, {count - 1 - one for one in taken})
+            if first is None or last is None:  # the streams contradict the captured order
+                return np.full(len(kernels), -1, np.int64)
+            late = count - 1 - np.array(last[::-1], np.int64)
+            only = np.array(first, np.int64) == late
+            forced[lane[only]] = late[only]
+        if np.count_nonzero(forced >= 0) == known:
+            break
+    return forced
+
+
+def _embedded(launches: list[int], codes: list[int], own: list[int], taken: set[int]) -> list[int] | None:
+    """The earliest launches that codes can have in their order; None if there are not enough."""
+    found, at = [], 0
+    for code, mine in zip(codes, own, strict=True):
+        while at < len(launches) and not (at == mine or (mine < 0 and launches[at] == code and at not in taken)):
+            at += 1
+        if at == len(launches):
+            return None
+        found.append(at)
+        at += 1
+    return found
+
+
+def _with_forced(launch: IntColumn, forced: IntColumn, kernels: IntColumn) -> IntColumn:
+    """The launches with forced ones in their places; the others of each name keep their order among what is left."""
+    result = np.where(forced >= 0, forced, -1)
+    for code in np.unique(kernels[forced < 0]).tolist():
+        free = np.flatnonzero((kernels == code) & (forced < 0))
+        mine = launch[kernels == code]
+        left = np.setdiff1d(mine, forced[(kernels == code) & (forced >= 0)])
+        result[free] = left
+    return result

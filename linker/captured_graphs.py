@@ -1,0 +1,370 @@
+"""Link the kernels of replayed CUDA and HIP graphs to the operators that launched them while they were captured."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.etplus_memory import with_captured
+from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
+from ..trace.columns import IntColumn, StringTable
+from ..trace.comm_kernels import Comm, is_comm_kernel
+from ..trace.errors import UsageError
+from ..trace.kinds import CERTAIN, EQUIVALENT
+from ..trace.trace import Trace
+from .captured_alignment import Aligned, align, align_streams, could_align, fits_by_count
+from .captures import Capture, with_callers
+from .graph_launches import GraphLaunch, graph_launches
+
+__all__ = ["link_captured_graphs"]
+
+_NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
+_OTHER_RANK = "the captures are of another rank than the trace: no link to them is certain"
+
+
+def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
+    """The trace with its replayed graphs linked to the calls of their captures.
+
+    A kernel is `certain` if the names of the whole graph agree in order, no other captured graph has them, and no other
+    launch of the graph can be the kernel's. It is `equivalent` if other captured graphs fit as well (another layer,
+    another batch size), if launches or kernels had to be left out, or if only the number of kernels agrees.
+
+    Args:
+        captures: from `read_captures`. Those of other ranks are left out, or, where there are no others, make
+            `equivalent` links.
+
+    Raises:
+        UsageError: the trace has captured graphs already.
+    """
+    if trace.captured is not None:
+        raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")
+    names = StringTable()
+    mine = [one for one in captures if trace.rank is None or one.rank in (None, trace.rank)]
+    captures = mine or captures
+    graphs = _CandidateGraphs(_graphs_of(captures, names), own_rank=bool(mine))
+    replays = graph_launches(trace, names)
+    fits = {}
+    for replay in replays:
+        if replay.key not in fits:
+            fits[replay.key] = graphs.fit(replay)
+    chosen = _choose(graphs, replays, [fits[replay.key] for replay in replays])
+    return _with_links(trace, captures, graphs, replays, chosen)
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A captured graph: `launches` (int64, codes of kernel names, −1 unknown), and where its launches are.
+
+    Attributes:
+        capture: position among the captures. ordinal: of the graph in its capture. at: int64, rows of the capture.
+    """
+
+    capture: int
+    ordinal: int
+    at: IntColumn
+    launches: IntColumn
+    grid: IntColumn
+    batch_size: int | None
+
+    @cached_property
+    def named(self) -> bool:
+        return bool(np.all(self.launches >= 0))
+
+    @cached_property
+    def mostly_named(self) -> bool:
+        return 2 * int(np.count_nonzero(self.launches >= 0)) > len(self.launches)
+
+    @cached_property
+    def counts(self) -> Counter[int]:
+        return Counter(self.launches.tolist())
+
+
+def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
+    found = []
+    for number, capture in enumerate(captures):
+        codes = np.array([-1 if key is None else names.codes([key])[0] for key in capture.kernel], np.int64)
+        for ordinal, size in enumerate(capture.batch_size):
+            at = np.flatnonzero(capture.graph == ordinal)
+            if len(at):
+                found.append(_Graph(number, ordinal, at, codes[at], capture.grid[at], size))
+    return found
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Captured graphs that a replay fits equally well.
+
+    Attributes:
+        candidates: positions of graphs, in order of capture. aligned: with each of them.
+        whole: all names agree in order. evidence: as in `GraphReplay`. reason: why there are no candidates.
+    """
+
+    candidates: tuple[int, ...]
+    aligned: tuple[Aligned, ...]
+    whole: bool
+    evidence: tuple[str, ...]
+    reason: str = ""
+
+
+class _CandidateGraphs:
+    """The captured graphs, found by the names of their kernels."""
+
+    def __init__(self, graphs: list[_Graph], *, own_rank: bool) -> None:
+        self.graphs, self.own_rank = graphs, own_rank
+        self.by_order: dict[bytes, list[int]] = defaultdict(list)
+        self.by_names: dict[bytes, list[int]] = defaultdict(list)
+        self.by_count: dict[int, list[int]] = defaultdict(list)
+        for i, graph in enumerate(graphs):
+            if graph.named:
+                self.by_order[graph.launches.tobytes()].append(i)
+                self.by_names[np.sort(graph.launches).tobytes()].append(i)
+            else:
+                self.by_count[len(graph.launches)].append(i)
+
+    def fit(self, replay: GraphLaunch) -> _Fit:
+        """The graphs that fit best, by whatever is recorded."""
+        by_node = replay.node_order
+        if by_node is not None and (found := self.by_order.get(replay.codes[by_node].tobytes())):
+            return self._by_grids(replay, found, _in_order(by_node), ("kernel names", "graph node ids"))
+        in_time = np.arange(len(replay.codes))
+        if replay.streams == 1 and (found := self.by_order.get(replay.codes.tobytes())):
+            return self._by_grids(replay, found, _in_order(in_time), ("kernel names",))
+        if replay.streams > 1 and (found := self.by_names.get(np.sort(replay.codes).tobytes())):
+            return self._on_streams(replay, found)
+        by_number = self._by_number(replay, by_node)
+        return by_number if by_number is not None else self._nearly(replay)
+
+    def _by_grids(self, replay: GraphLaunch, found: list[int], aligned: Aligned, evidence: tuple[str, ...]) -> _Fit:
+        """Of graphs whose names agree those whose grids do; all of them if none's do."""
+        agree = [_grids_agree(self.graphs[i], aligned.launch, replay) for i in found]
+        if False in agree:
+            fitting = [i for i, one in zip(found, agree, strict=True) if one is not False]
+            evidence = (*evidence, "grids" if fitting else "other grids")
+            found = fitting or found
+        whole = "other grids" not in evidence and not self.by_count.get(len(replay.codes))
+        return _Fit(tuple(found), (aligned,) * len(found), whole, evidence)
+
+    def _on_streams(self, replay: GraphLaunch, found: list[int]) -> _Fit:
+        aligned = [align_streams(self.graphs[i].launches, replay.codes, replay.stream) for i in found]
+        sure = [(i, one) for i, one in zip(found, aligned, strict=True) if one is not None]
+        whole = not self.by_count.get(len(replay.codes))
+        candidates, alignments = zip(*sure, strict=True)
+        return _Fit(candidates, alignments, whole, ("kernel names per stream",))
+
+    def _by_number(self, replay: GraphLaunch, by_node: IntColumn | None) -> _Fit | None:
+        """Graphs without names that have as many launches."""
+        count = len(replay.codes)
+        order = np.arange(count) if by_node is None else by_node
+        found = [i for i in self.by_count.get(count, ()) if fits_by_count(self.graphs[i].launches, replay.codes[order])]
+        if not found:
+            return None
+        if replay.streams > 1 and by_node is None:
+            return _Fit((), (), False, (), _STREAMS)
+        evidence = ("number of kernels",) if by_node is None else ("number of kernels", "graph node ids")
+        return _Fit(tuple(found), (_in_order(order),) * len(found), False, evidence)
+
+    def _nearly(self, replay: GraphLaunch) -> _Fit:
+        """Graphs that agree when some launches or kernels are left out: those with the most kernels that do."""
+        counts = Counter(replay.codes.tolist())
+        best: list[tuple[int, Aligned]] = []
+        for i, graph in enumerate(self.graphs):
+            if not graph.mostly_named or not could_align(graph.counts, counts):
+                continue
+            one = (
+                align(graph.launches, replay.codes)
+                if replay.streams == 1
+                else align_streams(graph.launches, replay.codes, replay.stream)
+            )
+            if one is None or (best and one.matched < best[0][1].matched):
+                continue
+            best = [*(best if best and best[0][1].matched == one.matched else []), (i, one)]
+        if not best:
+            return _Fit((), (), False, (), _NO_KERNELS)
+        candidates, aligned = zip(*best, strict=True)
+        return _Fit(candidates, aligned, False, ("alignment of kernel names",))
+
+
+def _in_order(order: IntColumn) -> Aligned:
+    """The k-th kernel of an order with the k-th launch."""
+    launch = np.empty(len(order), np.int64)
+    launch[order] = np.arange(len(order))
+    return Aligned(launch, np.ones(len(order), np.bool_))
+
+
+def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
+    """Whether grids are those of the launches, None where they are not recorded on both sides.
+
+    Some of HIP's calls and tracers give the grid in threads, which is grid times block.
+    """
+    captured, ran = graph.grid[launch], replay.grid
+    known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
+    if not known.any():
+        return None
+    captured, ran = captured[known], ran[known]
+    same = np.all(captured[:, 0] == ran[:, 0], axis=1)
+    for one, other in ((captured, ran), (ran, captured)):
+        same |= np.all(one[:, 0] * one[:, 1] == other[:, 0], axis=1)
+    return bool(same.all())
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The graph of a replay, None with a reason; see `GraphReplay`."""
+
+    graph: int | None
+    aligned: Aligned | None
+    certain: bool
+    candidates: int
+    evidence: tuple[str, ...]
+    reason: str = ""
+
+
+def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fit]) -> list[_Choice]:
+    """One graph for each replay: by the batch size of its step; among equal ones by the order in the step."""
+    narrowed = [_of_batch(graphs, replay, fit) for replay, fit in zip(replays, fits, strict=True)]
+    alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
+    for i, (replay, fit) in enumerate(zip(replays, narrowed, strict=True)):
+        alike[replay.step, fit.candidates].append(i)
+    chosen: dict[int, _Choice] = {}
+    for (_, candidates), members in alike.items():
+        ordered = len(candidates) > 1 and len(members) % len(candidates) == 0
+        for k, i in enumerate(members):
+            fit = narrowed[i]
+            if not candidates:
+                chosen[i] = _Choice(None, None, False, 0, (), fit.reason)
+                continue
+            at = k % len(candidates)
+            evidence = (*fit.evidence, "order in the step") if ordered else fit.evidence
+            certain = graphs.own_rank and fit.whole and len(fits[i].candidates) == 1
+            chosen[i] = _Choice(candidates[at], fit.aligned[at], certain, len(candidates), evidence)
+    return [chosen[i] for i in range(len(replays))]
+
+
+def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
+    """The candidates of the step's batch size; where none has it the smallest greater one, to which it is padded."""
+    sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
+    if not replay.batch or None in sizes or not sizes:
+        return fit
+    wanted = set(replay.batch) & set(sizes)
+    evidence = "batch size"
+    if not wanted:
+        greater = [size for size in sizes if size is not None and size > replay.batch[0]]
+        if not greater:
+            return _Fit((), (), False, (), _NO_BATCH)
+        wanted, evidence = {min(greater)}, "padded batch size"
+    kept = [at for at, size in enumerate(sizes) if size in wanted]
+    return replace(
+        fit, candidates=tuple(fit.candidates[at] for at in kept), aligned=tuple(fit.aligned[at] for at in kept),
+        whole=fit.whole and evidence == "batch size", evidence=(*fit.evidence, evidence),
+    )  # fmt: skip
+
+
+def _with_links(
+    trace: Trace,
+    captures: Sequence[Capture],
+    graphs: _CandidateGraphs,
+    replays: list[GraphLaunch],
+    chosen: list[_Choice],
+) -> Trace:
+    used = sorted({choice.graph for choice in chosen if choice.graph is not None})
+    calls = _Calls.of(captures, [graphs.graphs[i] for i in used])
+    parts: list[npt.NDArray[np.int64]] = []
+    listed = []
+    for number, (replay, choice) in enumerate(zip(replays, chosen, strict=True)):
+        certain = equivalent = 0
+        if choice.graph is not None and choice.aligned is not None:
+            graph, launch = graphs.graphs[choice.graph], choice.aligned.launch
+            op = np.where(launch >= 0, calls.op_of(captures, graph, graph.at[launch]), -1)
+            sure = choice.aligned.forced & choice.certain
+            has = np.flatnonzero(op >= 0)
+            link = np.where(sure[has], CERTAIN, EQUIVALENT)
+            parts.append(np.stack([replay.events[has], op[has], link, np.full(len(has), number)]))
+            certain, equivalent = int(np.count_nonzero(link == CERTAIN)), int(np.count_nonzero(link == EQUIVALENT))
+        place = None if choice.graph is None else used.index(choice.graph)
+        listed.append(
+            GraphReplay(replay.correlation, place, choice.candidates, choice.evidence, choice.reason,
+                        len(replay.events), certain, equivalent)
+        )  # fmt: skip
+    links = np.concatenate(parts, axis=1) if parts else np.zeros((4, 0), np.int64)
+    links = links[:, np.argsort(links[0], kind="stable")]
+    here = links[0] < len(trace)
+    captured = CapturedGraphs(
+        graphs=tuple(_description(captures, graphs.graphs[i]) for i in used), replays=tuple(listed), names=calls.name,
+        kind=calls.kind, parent=calls.parent, graph=calls.graph, texts=calls.texts, comm=calls.comm,
+        links=_links(links[:, here], 0), unattached=_links(links[:, ~here], len(trace)),
+        notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for one in captures for note in one.notes)),
+    )  # fmt: skip
+    names = StringTable(trace.names)
+    names.codes(captured.names)
+    return with_captured(replace(trace, names=names.values, comm=_comm(trace, captured)), captured)
+
+
+def _links(columns: IntColumn, first: int) -> CaptureLinks:
+    event, op, link, replay = columns
+    return CaptureLinks(event - first, op, link.astype(np.int8), replay)
+
+
+def _description(captures: Sequence[Capture], graph: _Graph) -> CapturedGraph:
+    capture = captures[graph.capture]
+    mode = capture.mode[graph.ordinal]
+    return CapturedGraph(capture.file, graph.ordinal, graph.batch_size, mode, len(graph.launches))
+
+
+def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
+    """What communication kernels communicate: what their captured call says where they do not."""
+    comm = dict(trace.comm)
+    for row, op in zip(captured.links.event.tolist(), captured.links.op.tolist(), strict=True):
+        source = captured.comm_above[op]
+        if source >= 0 and is_comm_kernel(trace.name_of(row)):
+            comm[row] = comm.get(row, Comm()).filled(captured.comm[source])
+    return comm
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The calls around the launches of some graphs of all captures together, callers first; see `CapturedGraphs`."""
+
+    place: dict[int, IntColumn]
+    name: list[str]
+    kind: npt.NDArray[np.int8]
+    parent: IntColumn
+    graph: IntColumn
+    texts: list[bytes]
+    comm: dict[int, Comm]
+
+    @staticmethod
+    def of(captures: Sequence[Capture], graphs: list[_Graph]) -> _Calls:
+        place: dict[int, IntColumn] = {}
+        name: list[str] = []
+        kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        texts: list[bytes] = []
+        comm: dict[int, Comm] = {}
+        for number in sorted({graph.capture for graph in graphs}):
+            capture = captures[number]
+            mine = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
+            kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in mine]), capture.parent)
+            first, place[number] = len(name), np.full(len(capture.name), -1, np.int64)
+            place[number][kept] = first + np.arange(len(kept))
+            ordinals = np.full(len(capture.batch_size) + 1, -1, np.int64)
+            ordinals[[graph.ordinal for _, graph in mine]] = [i for i, _ in mine]
+            above = capture.parent[kept]
+            parent.append(np.where(above >= 0, place[number][above], -1))
+            kind.append(capture.kind[kept])
+            of_graph.append(ordinals[capture.of_graph[kept]])
+            for call in kept.tolist():
+                if call in capture.comm:
+                    comm[len(name)] = capture.comm[call]
+                name.append(capture.name[call])
+                texts.append(capture.texts[call])
+        columns = np.concatenate(kind), np.concatenate(parent), np.concatenate(of_graph)
+        return _Calls(place, name, *columns, texts, comm)
+
+    def op_of(self, captures: Sequence[Capture], graph: _Graph, launches: IntColumn) -> IntColumn:
+        """int64, the calls of some launches of a graph, −1 for none."""
+        op = captures[graph.capture].op[launches]
+        return np.where(op >= 0, self.place[graph.capture][op], -1)

@@ -1,0 +1,454 @@
+"""Read captures: which launch calls were captured into which CUDA or HIP graph, and in which operator each was made.
+
+While a graph is captured nothing runs on the device, so that its launch calls have no kernel. On HIP the call's `args`
+hold the kernel's name (`kernel`) and its grid; on CUDA they hold neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.files import Source
+from ..schemas.kineto import EventTable, KinetoTrace, read_kineto
+from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
+from ..schemas.launches import find_launches
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, distinct, positions
+from ..trace.comm_kernels import Comm, comm_of
+from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
+from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
+from ..trace.kinds import CPU
+from ..trace.tables import ANNOTATION, MODULE, OP
+from ..trace.trace import Trace
+from .comm import RECORD_PARAM_COMMS, comm_of_node
+from .job.naming import ET, KINETO, look_at
+from .job.storage import open_folder
+from .kineto_only import host_side
+from .pipeline import link
+
+__all__ = [
+    "COPY",
+    "FILL",
+    "Capture",
+    "CaptureSource",
+    "batch_size_in",
+    "capture_files",
+    "kernel_key",
+    "launch_args",
+    "read_captures",
+    "with_callers",
+]
+
+CaptureSource = Source | tuple[Source, Source]
+"""A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
+
+_DETAILS = "execution_details.json"
+_BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
+_LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
+"""Calls that become a node of a graph with work on the device; none of them has a device event while captured."""
+_COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
+_COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
+COPY, FILL = "<copy>", "<fill>"
+"""What stands for the name of a copy and of a memset, whose calls do not say how the device event will be called."""
+_CAPTURED_FOR = re.compile(r"capture_(\d+)_([A-Z]+)|graph_capture: batch=(\d+) mode=([A-Z]+)")
+"""Annotations around the captures of SGLang and vLLM."""
+_STEP_OF = re.compile(r"execute_(\d+)_context|\bbs=(\d+)\b|execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)")
+"""Annotations around the steps of SGLang and vLLM: tokens or sequences of the step; those of both phases add up."""
+_CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
+_FORWARD = "give the Kineto trace of the run in which the graphs were captured"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What one trace of a capture phase holds; launches in order of their calls.
+
+    Attributes:
+        file: the trace's name, without folders. rank: in the job, None where it is not recorded.
+        batch_size: of each graph, None where it is not recorded. mode: of each graph, "" where it is not recorded.
+        graph: int64, ordinal of the graph of each launch, ascending.
+        kernel: `kernel_key` of each launch, None where the capture has no name.
+        grid: int64 (n, 2, 3), grid and block of each launch, −1 where they are not recorded.
+        op: int64, position among the calls of the innermost call around each launch, −1 for none.
+        name, kind, parent: of the calls that are around launches, in order; see `CapturedGraphs`.
+        of_graph: int64, of each call the graph in whose capture it began, −1 for none.
+        texts: of each call the JSON object of its inputs and outputs. comm: by call, what it communicates.
+        notes: what was left out, in sentences.
+    """
+
+    file: str
+    rank: int | None
+    batch_size: tuple[int | None, ...]
+    mode: tuple[str, ...]
+    graph: IntColumn
+    kernel: list[str | None]
+    grid: IntColumn
+    op: IntColumn
+    name: list[str]
+    kind: npt.NDArray[np.int8]
+    parent: IntColumn
+    of_graph: IntColumn
+    texts: list[bytes]
+    comm: dict[int, Comm]
+    notes: tuple[str, ...] = ()
+
+
+def kernel_key(name: str, category: str = "kernel") -> str:
+    """By what a device event and a launch are recognised: the kernel's name; COPY and FILL for copies and memsets.
+
+    AMD's runtime copies and fills with kernels of its own.
+
+    Example:
+        >>> kernel_key("Memset (Device)", "gpu_memset"), kernel_key("gemm"), kernel_key("__amd_rocclr_copyBuffer")
+        ('<fill>', 'gemm', '<copy>')
+    """
+    if category == "gpu_memcpy" or name.startswith(_COPY_KERNEL):
+        return COPY
+    return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name
+
+
+def batch_size_in(name: str) -> int | None:
+    """The batch size that the name of a step's annotation tells, None for another annotation.
+
+    Example:
+        >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
+        (32, 102)
+    """
+    found = _STEP_OF.search(name)
+    return sum(int(number) for number in found.groups() if number) if found else None
+
+
+def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
+    """Read the capture phase of a job.
+
+    Args:
+        sources: Kineto traces; tuples of an ET and a Kineto trace, whose ET gives inputs and outputs; or folders of
+            these. In a folder with `execution_details.json` the files are those that it lists.
+
+    Raises:
+        TraceFormatError: a file that cannot be read, or in which no graph is captured.
+        UsageError: a folder without traces.
+    """
+    return [capture for source in sources for capture in _read_source(source, progress)]
+
+
+def _read_source(source: CaptureSource, progress: bool) -> list[Capture]:
+    """The captures of a file, or of those in a folder that hold any; `notes` of the first name the others."""
+    found = [(str(name), _read_capture(et, name, details, progress)) for et, name, details in _files(source)]
+    captures = [capture for _, capture in found if capture is not None]
+    if not captures:
+        where = found[0][0] if isinstance(source, (str, os.PathLike)) else "the capture"
+        raise TraceFormatError(where, "", f"no graph is captured in it (no call of …{_BEGIN})", _FORWARD)
+    left = tuple(
+        f"{Path(name).name}: no graph is captured in it, left out" for name, capture in found if capture is None
+    )
+    return [replace(captures[0], notes=(*left, *captures[0].notes)), *captures[1:]]
+
+
+def capture_files(name: str) -> list[str]:
+    """The file, or the files in a folder, of one of the captures that a command line names."""
+    path = Path(name)
+    return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
+
+
+_Listed = tuple[Source | None, Source, dict[str, Any]]
+"""An ET, a Kineto trace, and what `execution_details.json` says of it."""
+
+
+def _files(source: CaptureSource) -> list[_Listed]:
+    if isinstance(source, tuple):
+        return [(*source, {})]
+    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
+        return [(None, source, {})]
+    folder = Path(source)
+    if (folder / _DETAILS).is_file():
+        return _listed(folder)
+    place = open_folder(str(folder))
+    files = [look_at(place, name) for name in sorted(place.files()) if not name.startswith(".")]
+    recorded = [one for one in files if one.kind == KINETO]
+    if not recorded:
+        raise UsageError(f"{folder}: no Kineto trace among {len(files)} files; {_FORWARD}")
+    ets = {one.stem: folder / one.name for one in files if one.kind == ET}
+    return [(ets.get(one.stem), folder / one.name, {}) for one in recorded]
+
+
+def _listed(folder: Path) -> list[_Listed]:
+    """The files of `execution_details.json`, a list of objects with `file`, `batch_size` and `mode`."""
+    path = folder / _DETAILS
+    remedy = 'it is a list of objects with "file", "batch_size" and "mode"'
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]])
+    except UNREADABLE as error:
+        raise TraceFormatError(str(path), "", f"cannot be read ({error})", remedy) from None
+    found: list[_Listed] = []
+    for i, entry in enumerate(entries):
+        name, size = entry.get("file"), entry.get("batch_size")
+        if not isinstance(name, str) or not (size is None or (type(size) is int and size > 0)):
+            raise TraceFormatError(str(path), f"entry {i}", "no file name, or an invalid batch size", remedy)
+        file = folder / Path(name).name
+        if not file.is_file():
+            raise TraceFormatError(str(path), f"entry {i}", f"there is no file {file.name} beside it", "copy it there")
+        found.append((None, file, entry))
+    if not found:
+        raise TraceFormatError(str(path), "", "lists no file", remedy)
+    return found
+
+
+def _read_capture(et: Source | None, source: Source, details: dict[str, Any], progress: bool) -> Capture | None:
+    """The captures in one trace, None if there are none."""
+    kineto = read_kineto(source, progress=progress, modules=True)
+    begin, end, thread = _windows(kineto)
+    if not len(begin):
+        return None
+    recorded = link(et, source, progress=progress) if et is not None else None
+    rows, graph, lost = _launches(kineto, begin, end, thread)
+    calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
+    events = kineto.events
+    op = innermost_open(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
+    kept, parent, op = _around(events, calls, op)
+    args = [launch_args(text) for text in events.args_of(rows)]
+    names = [events.names[code] for code in events.name[rows].tolist()]
+    sizes, modes = _captured_for(kineto, calls, begin, thread, details)
+    inside = _graph_at(events, calls.row[kept], begin, end, thread)
+    return Capture(
+        file=Path(kineto.file).name, rank=_rank(kineto), batch_size=sizes, mode=modes, graph=graph,
+        kernel=[_key_of_launch(*one) for one in zip(names, args, strict=True)],
+        grid=np.array([one.dimensions for one in args], np.int64).reshape(-1, 2, 3), op=op,
+        name=[events.names[code] for code in calls.name[kept].tolist()],
+        kind=_kinds(events, calls.row[kept]), parent=parent, of_graph=inside,
+        texts=_texts(kineto, calls, kept, recorded), comm=_comm(events, calls, kept, recorded),
+        notes=(f"{Path(kineto.file).name}: {lost} launches while several graphs were captured were left out",)
+        if lost else (),
+    )  # fmt: skip
+
+
+def _rank(kineto: KinetoTrace) -> int | None:
+    info = kineto.header_value("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    return rank if type(rank) is int else None
+
+
+def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Start, end (int64 ns) and thread of every capture, in order of start; one that does not end lasts to the end of
+    the trace. Captures of one thread are nested."""
+    events = kineto.events
+    is_begin, is_end = ([name.endswith(word) for name in events.names] for word in (_BEGIN, _END))
+    rows = np.flatnonzero(events.runtime_mask() & np.array(is_begin, np.bool_)[events.name])
+    ends = np.flatnonzero(events.runtime_mask() & np.array(is_end, np.bool_)[events.name])
+    both = np.concatenate([rows, ends])
+    both = both[np.argsort(events.ts[both], kind="stable")]
+    opened: dict[int, list[int]] = {}
+    end_of: dict[int, int] = {}
+    begins = set(rows.tolist())
+    for row in both.tolist():
+        stack = opened.setdefault(int(events.thread[row]), [])
+        if row in begins:
+            stack.append(row)
+        elif stack:
+            end_of[stack.pop()] = int(events.ts[row])
+    last = int(events.end.max(initial=0))
+    rows = rows[np.argsort(events.ts[rows], kind="stable")]
+    ends = np.array([end_of.get(row, last) for row in rows.tolist()], np.int64)
+    return events.ts[rows], ends, events.thread[rows].astype(np.int64)
+
+
+def _launches(
+    kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
+) -> tuple[IntColumn, IntColumn, int]:
+    """Captured launch calls: their event rows and the graph of each, in order of graph and call; and how many were left
+    out because another thread launched while several graphs were captured."""
+    events = kineto.events
+    calls = np.flatnonzero(events.runtime_mask())
+    rows = calls[_launching(events, calls)[events.name[calls]]]
+    launched = find_launches(kineto, cpu_calls(kineto)).launcher
+    rows = rows[~np.isin(rows, launched)]
+    rows = rows[np.argsort(events.ts[rows], kind="stable")]
+    graph = np.array([_graph_of(events, row, begin, end, thread) for row in rows.tolist()], np.int64)
+    lost = int(np.count_nonzero(graph == _SEVERAL))
+    captured = graph >= 0
+    rows, graph = rows[captured], graph[captured]
+    order = np.argsort(graph, kind="stable")
+    return rows[order], graph[order], lost
+
+
+def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which names of runtime calls are those of launches: such as these are, or such as tell a kernel."""
+    codes, first = np.unique(events.name[calls], return_index=True)
+    launching = np.zeros(len(events.names), np.bool_)
+    for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
+        launching[code] = _LAUNCH.fullmatch(events.names[code]) is not None or launch_args(args).kernel is not None
+    return launching
+
+
+_OUTSIDE, _SEVERAL = -1, -2
+
+
+def _graph_of(events: EventTable, row: int, begin: IntColumn, end: IntColumn, thread: IntColumn) -> int:
+    """The graph that is captured when an event begins: the innermost of its own thread, else the only one."""
+    open_now = np.flatnonzero((begin <= events.ts[row]) & (events.ts[row] <= end))
+    own = open_now[thread[open_now] == events.thread[row]]
+    if len(own):
+        return int(own[-1])
+    return _OUTSIDE if not len(open_now) else int(open_now[0]) if len(open_now) == 1 else _SEVERAL
+
+
+def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
+    found = [_graph_of(events, row, begin, end, thread) for row in rows.tolist()]
+    return np.maximum(np.array(found, np.int64), -1)
+
+
+def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """The calls that are around launches, callers first; each one's caller; and the call of each launch among them.
+
+    What says when something was captured, not where in the model (SGLang's and vLLM's annotations, the profiler's
+    steps), is left out.
+    """
+    names = [_CAPTURED_FOR.match(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
+    wanted = np.array(names, np.bool_)[calls.name]
+    every = with_callers(op, calls.parent)
+    kept = every[wanted[every]]
+    above = nearest(calls.parent[kept], calls.parent, wanted)
+    return kept, positions(kept, above), positions(kept, nearest(op, calls.parent, wanted))
+
+
+def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
+    """Some calls (−1 for none) and all that are around them, int64, ascending.
+
+    Args:
+        parent: of every call its caller, −1 for none.
+    """
+    found, at = [ops[:0]], distinct(ops[ops >= 0])
+    while len(at):
+        found.append(at)
+        at = distinct(parent[at])
+        at = at[at >= 0]
+    return distinct(np.concatenate(found))
+
+
+def _captured_for(
+    kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn, details: dict[str, Any]
+) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
+    """Batch size and mode of each graph: what `execution_details.json` says, else the annotation around the capture."""
+    sizes, modes = [], []
+    around = innermost_open(calls, thread, begin, begin)
+    for call in around.tolist():
+        size, mode = details.get("batch_size"), str(details.get("mode") or "")
+        while call >= 0 and size is None:
+            if found := _CAPTURED_FOR.match(kineto.events.names[calls.name[call]]):
+                number, word = (one for one in found.groups() if one)
+                size, mode = int(number), word
+            call = int(calls.parent[call])
+        sizes.append(size)
+        modes.append(mode)
+    return tuple(sizes), tuple(modes)
+
+
+_Grid = tuple[int, int, int]
+
+
+class _LaunchArgs(msgspec.Struct, gc=False):
+    """What a HIP launch call says of its kernel."""
+
+    kernel: str | None = None
+    grid: _Grid = (-1, -1, -1)
+    block: _Grid = (-1, -1, -1)
+
+    @property
+    def dimensions(self) -> tuple[_Grid, _Grid]:
+        return self.grid, self.block
+
+
+def launch_args(text: bytes) -> _LaunchArgs:
+    """Kernel, grid and block in the `args` of a launch call or a device event; what is not recorded is None or −1."""
+    try:
+        return _decode_args(text)
+    except UNREADABLE:
+        return _LaunchArgs()
+
+
+_decode_args = msgspec.json.Decoder(_LaunchArgs).decode
+
+
+def _key_of_launch(name: str, args: _LaunchArgs) -> str | None:
+    if args.kernel is not None:
+        return kernel_key(args.kernel)
+    return COPY if _COPY_CALL.fullmatch(name) else FILL if _FILL_CALL.fullmatch(name) else None
+
+
+def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
+    kinds = np.array([_CATEGORY_KIND.get(category, OP) for category in events.categories], np.int8)
+    return kinds[events.category[rows]]
+
+
+class _Inputs(msgspec.Struct, gc=False):
+    shapes: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Node(msgspec.Struct, gc=False, omit_defaults=True):
+    inputs: msgspec.Raw = msgspec.Raw(b"")
+    outputs: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _FlatNode(msgspec.Struct, gc=False):
+    """A node of ET schema 1.0.1."""
+
+    inputs: msgspec.Raw = msgspec.Raw(b"[]")
+    input_shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    input_types: msgspec.Raw = msgspec.Raw(b"[]")
+    outputs: msgspec.Raw = msgspec.Raw(b"[]")
+    output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    output_types: msgspec.Raw = msgspec.Raw(b"[]")
+
+    def nested(self) -> _Node:
+        both = (self.inputs, self.input_shapes, self.input_types), (self.outputs, self.output_shapes, self.output_types)
+        return _Node(*(msgspec.Raw(b'{"values":%b,"shapes":%b,"types":%b}' % tuple(map(bytes, one))) for one in both))
+
+
+def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
+    """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
+    side = host_side(kineto, calls)
+    node_of_call = np.empty(len(calls), np.int64)
+    node_of_call[side.match.call] = side.nodes.node
+    nodes = [msgspec.json.decode(text, type=_Node) for text in side.trace.texts.of(node_of_call[kept])]
+    made = [_Node(one.inputs) if _has_shapes(one.inputs) else _Node() for one in nodes]
+    if recorded is not None:
+        rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])
+        has = np.flatnonzero(rows >= 0)
+        for at, text in zip(has.tolist(), recorded.texts.texts(rows[has]), strict=True):
+            flat = recorded.flat
+            made[at] = msgspec.json.decode(text, type=_FlatNode).nested() if flat else _decode_node(text)
+    return [msgspec.json.encode(one) for one in made]
+
+
+_decode_node = msgspec.json.Decoder(_Node).decode
+
+
+def _node_count(recorded: Trace) -> int:
+    """How many rows of a linked trace are nodes of the ET, which come first."""
+    return int(np.count_nonzero(recorded.kind == CPU))
+
+
+def _has_shapes(inputs: msgspec.Raw) -> bool:
+    return bytes(msgspec.json.decode(inputs, type=_Inputs).shapes) != b"[]"
+
+
+def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> dict[int, Comm]:
+    """What the calls of `record_param_comms` communicate: Kineto's arguments, and what these lack from the ET."""
+    at = np.flatnonzero(np.array([name == RECORD_PARAM_COMMS for name in events.names], np.bool_)[calls.name[kept]])
+    rows = calls.row[kept[at]]
+    found = {call: comm_of(args, "") for call, args in zip(at.tolist(), events.args_of(rows), strict=True)}
+    if recorded is not None:
+        nodes = positions(recorded.kineto_event[: _node_count(recorded)], events.index[rows])
+        for call, node in zip(at.tolist(), nodes.tolist(), strict=True):
+            if node >= 0:
+                (text,) = recorded.texts.texts(np.array([node]))
+                found[call] = found[call].filled(msgspec.convert(comm_of_node(text), Comm))
+    return found

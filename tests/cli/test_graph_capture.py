@@ -1,0 +1,160 @@
+"""`--graph-capture` of trace-link, batch, analyze and report, as processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from captured import capture_events, encode, replay_events
+from support import assert_valid, call, et_document, read_json, run
+
+LAUNCHES = [("gemm", "aten::mm"), ("relu", "aten::relu")]
+KERNELS = [(name, 7) for name, _ in LAUNCHES]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    replay, capture = tmp_path / "replay.json", tmp_path / "capture.json"
+    replay.write_bytes(encode(replay_events([KERNELS, KERNELS], batch=4)))
+    capture.write_bytes(encode(capture_events([LAUNCHES], sizes=[4])))
+    return replay, capture
+
+
+def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
+    replay, capture = files
+    done = run("trace-link", "--kineto-file", replay, "--graph-capture", capture, "-o", "out.json", "--json", "r.json",
+               cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stderr.decode().split())
+    assert (
+        "graphs 4 of 4 kernels and copies of 2 graph launches linked to the operators of the capture (4 certain)"
+        in text
+    )
+    document = read_json(tmp_path / "out.json")
+    assert_valid(document)
+    ops = document["captured_graphs"]["ops"]
+    names = [ops[node["captured_by"]["op"]]["name"] for node in document["nodes"] if "captured_by" in node]
+    assert names == ["aten::mm", "aten::relu"] * 2
+    assert read_json(tmp_path / "r.json")["captured_graphs"]["certain"] == 4
+
+
+def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_path: Path) -> None:
+    replay, _ = files
+    other = tmp_path / "other.json"
+    other.write_bytes(encode(capture_events([[("conv", "aten::conv2d"), ("bn", "aten::batch_norm")]])))
+    done = run("trace-link", "--kineto-file", replay, "--graph-capture", other, "-o", "out.json", cwd=tmp_path)
+    assert done.returncode == 3
+    assert b"0 of 4 kernels" in done.stderr and b"no captured" in done.stderr
+    assert (tmp_path / "out.json").exists()
+
+
+def test_analyze_and_report(files: tuple[Path, Path], tmp_path: Path) -> None:
+    replay, capture = files
+    done = run("etplus", "analyze", replay, "--graph-capture", capture, "--json", "a.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (trace,) = read_json(tmp_path / "a.json")["traces"]
+    assert {row["op"] for row in trace["breakdown"]} == {"aten::mm", "aten::relu"}
+    assert {row["modules"] for row in trace["breakdown"]} == {"nn.Module: Layer_0"}
+    done = run("etplus", "report", replay, "--graph-capture", capture, "-o", "page.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "aten::relu" in (tmp_path / "page.html").read_text()
+
+
+def test_a_linked_file_gets_its_graphs_later(files: tuple[Path, Path], tmp_path: Path) -> None:
+    replay, capture = files
+    assert call("link", "--kineto-file", replay, "-o", tmp_path / "plain.json").returncode == 0
+    done = call("analyze", tmp_path / "plain.json", "--graph-capture", capture, "--json", tmp_path / "a.json")
+    assert done.returncode == 0
+    (trace,) = read_json(tmp_path / "a.json")["traces"]
+    assert {row["op"] for row in trace["breakdown"]} == {"aten::mm", "aten::relu"}
+
+
+def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> None:
+    folder, captures = tmp_path / "job", tmp_path / "captures"
+    folder.mkdir()
+    captures.mkdir()
+    events = [{**event, "args": {**event["args"], **({"Record function id": 9} if event["name"] == "run" else {})}}
+              for event in replay_events([KERNELS])]  # fmt: skip
+    (folder / "rank-0.kineto.json").write_bytes(encode(events))
+    et = et_document([{"id": 3, "name": "run", "rf_id": 9}])
+    (folder / "rank-0.et.json").write_text(json.dumps(et))
+    (captures / "graphs.json").write_bytes(encode(capture_events([LAUNCHES])))
+    start = ["batch", folder, "-o", tmp_path / "out", "--jobs", "1", "--graph-capture", captures]
+    for told, ops in (("1 linked now, 0 before", LAUNCHES), ("0 linked now, 1 before", LAUNCHES)):
+        done = run("etplus", *start)
+        assert done.returncode == 0, done.stderr
+        assert told in done.stderr.decode()
+        document = read_json(tmp_path / "out" / "rank_0.etplus.json.gz")
+        names = [one["name"] for one in document["captured_graphs"]["ops"] if one["kind"] == "operator"]
+        assert names == [op for _, op in ops]
+    (captures / "graphs.json").write_bytes(encode(capture_events([[("gemm", "aten::addmm"), LAUNCHES[1]]])))
+    done = call(*start)
+    assert "1 linked now, 0 before" in done.stderr.decode()
+    document = read_json(tmp_path / "out" / "rank_0.etplus.json.gz")
+    assert document["captured_graphs"]["ops"][1]["name"] == "aten::addmm"
+
+
+def test_a_folder_with_execution_details(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The batch size of a capture is that of the list, and only listed files are read."""
+    replay, _ = files
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    for size, op in ((4, "of_4"), (8, "of_8"), (1, "not_listed")):
+        (folder / f"graph_{size}.json").write_bytes(encode(capture_events([[("gemm", op), ("relu", op)]])))
+    details = [{"file": f"graph_{size}.json", "batch_size": size, "mode": "FULL"} for size in (4, 8)]
+    (folder / "execution_details.json").write_text(json.dumps(details))
+    done = call("link", "--kineto-file", replay, "--graph-capture", folder, "-o", tmp_path / "out.json")
+    assert done.returncode == 0, done.stderr
+    captured = read_json(tmp_path / "out.json")["captured_graphs"]
+    assert [(one["batch_size"], one["mode"]) for one in captured["graphs"]] == [(4, "FULL")]
+    assert {one["name"] for one in captured["ops"] if one["kind"] == "operator"} == {"of_4"}
+
+
+def test_an_et_beside_a_capture_gives_outputs(files: tuple[Path, Path], tmp_path: Path) -> None:
+    replay, _ = files
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    events = capture_events([LAUNCHES])
+    for event, rf_id in zip((e for e in events if e["name"].startswith("aten::")), (5, 6), strict=True):
+        event["args"]["Record function id"] = rf_id
+    (folder / "graphs.kineto.json").write_bytes(encode(events))
+    output = {"values": [[1, 2, 0, 6, 4, "cuda:0"]], "shapes": [[2, 3]], "types": ["Tensor(float)"]}
+    nodes = [{"id": 3, "name": "aten::mm", "rf_id": 5, "outputs": output}, {"id": 4, "name": "aten::relu", "rf_id": 6}]
+    (folder / "graphs.et.json").write_text(json.dumps(et_document(nodes)))
+    done = call("link", "--kineto-file", replay, "--graph-capture", folder, "-o", tmp_path / "out.json")
+    assert done.returncode == 0, done.stderr
+    ops = {one["name"]: one for one in read_json(tmp_path / "out.json")["captured_graphs"]["ops"]}
+    assert ops["aten::mm"]["outputs"]["shapes"] == [[2, 3]] and "outputs" not in ops["nn.Module: Layer_0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.json", encode(replay_events([KERNELS])), "no graph is captured in it"),
+        ("x.json", encode(capture_events([LAUNCHES]))[:-400], ""),
+        ("x.json", b"nothing", "x.json"),
+        ("missing.json", None, "missing.json"),
+        ("d/execution_details.json", b"{}", "cannot be read"),
+        ("d/execution_details.json", b'[{"file": "a.json", "batch_size": 3}]', "entry 0: there is no file a.json"),
+        ("d/execution_details.json", b'[{"file": "a.json", "batch_size": -3}]', "entry 0: no file name, or an invalid"),
+        ("d/execution_details.json", b"[]", "lists no file"),
+        ("d/notes.txt", b"nothing", "no Kineto trace among 1 files"),
+        ("x.json", json.dumps(et_document([{"id": 3, "name": "run"}])).encode(), "x.json"),
+    ],
+)
+def test_bad_captures_are_one_line(
+    files: tuple[Path, Path], tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "given" / name
+    path.parent.mkdir(parents=True)
+    if content is not None:
+        path.write_bytes(content)
+    given = path.parent if name.startswith("d/") else path
+    done = call("link", "--kineto-file", files[0], "--graph-capture", given, "-o", tmp_path / "out.json")
+    if not message:  # a capture that is cut off is read as far as it goes
+        assert done.returncode in (0, 2, 3)
+        return
+    assert done.returncode == 2 and message in done.stderr.decode()
+    assert len(done.stderr.decode().strip().splitlines()) == 1
+    assert not (tmp_path / "out.json").exists()

@@ -1,0 +1,388 @@
+"""Kernels of replayed graphs are linked to the operators of the capture: real pairs by brute force, others by truth."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from captured import Launch, capture_events, encode, replay_events
+from etplus import Trace, link
+from etplus.linker.captured_alignment import align, align_streams
+from etplus.trace.errors import UsageError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import read_json, shared_trace
+
+PAIRS = {"sglang_decode": 544, "vllm_piecewise": 361}
+
+
+def linked(capture: list[dict[str, Any]], replay: list[dict[str, Any]]) -> Trace:
+    return link(None, encode(replay), graph_captures=[encode(capture)])
+
+
+def found(trace: Trace) -> list[tuple[str, str]]:
+    """Operator and label of every kernel, in order of start."""
+    ops = [kernel.captured_by for kernel in trace.kernels]
+    return [("", "unlinked") if op is None else (op.name, op.link) for op in ops]
+
+
+def unique(names: str, prefix: str = "op") -> list[Launch]:
+    """A launch of each named kernel below an operator of its own."""
+    return [(name, f"{prefix}{k}") for k, name in enumerate(names)]
+
+
+def kernels(launches: Sequence[Launch], stream: int = 7) -> list[tuple[str, int]]:
+    return [(name, stream) for name, _ in launches]
+
+
+def scanned(events: list[dict[str, Any]]) -> list[list[tuple[str, Any, Any, tuple[str, ...]]]]:
+    """Operator, shapes, types and modules of each launch of each capture, found by scanning all calls."""
+    calls = [e for e in events if e.get("cat") in ("cpu_op", "user_annotation") or "nn.Module: " in e["name"]]
+    runtime = sorted((e for e in events if e.get("cat") == "cuda_runtime"), key=lambda e: e["ts"])
+    graphs: list[list[tuple[str, Any, Any, tuple[str, ...]]]] = []
+    capturing = False
+    for call in runtime:
+        if call["name"].endswith("StreamBeginCapture"):
+            capturing = True
+            graphs.append([])
+        capturing &= not call["name"].endswith("StreamEndCapture")
+        if not capturing or "kernel" not in call["args"]:
+            continue
+        around = [
+            e for e in calls if e["tid"] == call["tid"] and e["ts"] <= call["ts"] and call["ts"] < e["ts"] + e["dur"]
+        ]
+        around.sort(key=lambda e: (e["ts"], -e["dur"]))
+        op = [e for e in around if e["cat"] == "cpu_op"][-1]
+        regions = tuple(e["name"] for e in around if e["name"].startswith(("nn.Module: ", "## ")))
+        graphs[-1].append((op["name"], op["args"].get("Input Dims"), op["args"].get("Input type"), regions))
+    return graphs
+
+
+@pytest.mark.parametrize(("pair", "count"), PAIRS.items())
+def test_real_pairs_equal_a_brute_force(pair: str, count: int) -> None:
+    capture, replay = (shared_trace(f"graph-capture/{pair}.{part}.json.gz") for part in ("capture", "replay"))
+    trace = link(None, replay, graph_captures=[capture])
+    expected = scanned(read_json(capture)["traceEvents"])
+    assert trace.captured is not None and trace.captured.counts["unlinked"] == 0
+    done = 0
+    order = {row: at for at, row in enumerate(trace.gpu.source.tolist())}
+    for number in range(len(trace.captured.replays)):
+        rows = trace.captured.links.event[trace.captured.links.replay == number]
+        events = sorted((order[row] for row in rows.tolist()), key=lambda at: trace.gpu.ts[at])
+        for event, (name, dims, types, regions) in zip(events, expected[number], strict=True):
+            op = trace.device_events[event].captured_by
+            assert op is not None and op.name == name
+            shapes = [tuple(d) for d, kind in zip(dims, types, strict=True) if kind not in ("", "Scalar", "ScalarList")]
+            if all(isinstance(one, int) for shape in shapes for one in shape):
+                assert list(op.shapes) == shapes
+            assert op.modules == regions
+            done += 1
+    assert done == count == sum(op is not None for op in (kernel.captured_by for kernel in trace.kernels))
+
+
+def test_labels_of_the_real_pairs() -> None:
+    """The graph of a whole model is certain; layers of equal kernels are told apart by their order alone."""
+    for pair, certain in (("sglang_decode", 544), ("vllm_piecewise", 4 + 12)):
+        paths = [shared_trace(f"graph-capture/{pair}.{part}.json.gz") for part in ("replay", "capture")]
+        trace = link(None, paths[0], graph_captures=[paths[1]])
+        assert trace.captured is not None and trace.captured.counts["certain"] == certain
+        for one in trace.captured.replays:
+            assert (one.candidates > 1) == ("order in the step" in one.evidence) == (one.certain == 0)
+
+
+@pytest.mark.parametrize(("one", "other"), [tuple(PAIRS), tuple(reversed(PAIRS))])
+@pytest.mark.parametrize("names", [True, False])
+def test_the_capture_of_another_model_links_nothing(one: str, other: str, names: bool) -> None:
+    capture = read_json(shared_trace(f"graph-capture/{one}.capture.json.gz"))["traceEvents"]
+    trace = linked(
+        capture if names else without_names(capture),
+        read_json(shared_trace(f"graph-capture/{other}.replay.json.gz"))["traceEvents"],
+    )
+    assert trace.captured is not None and trace.captured.counts["unlinked"] == PAIRS[other]
+    assert not len(trace.captured) and all(op is None for op in (kernel.captured_by for kernel in trace.kernels))
+    assert (
+        f"0 of {PAIRS[other]} kernels" in trace.captured.sentences[0] and "not linked: " in trace.captured.sentences[1]
+    )
+
+
+def without_names(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The CUDA form of a capture."""
+    hidden = ("kernel", "grid", "block")
+    return [
+        {**e, "args": {k: v for k, v in e["args"].items() if k not in hidden}} if e.get("cat") == "cuda_runtime" else e
+        for e in events
+    ]
+
+
+@pytest.mark.parametrize(("pair", "count"), PAIRS.items())
+def test_without_kernel_names_count_and_order_make_equivalent_links(pair: str, count: int) -> None:
+    capture, replay = (read_json(shared_trace(f"graph-capture/{pair}.{part}.json.gz"))["traceEvents"]
+                       for part in ("capture", "replay"))  # fmt: skip
+    named, nameless = linked(capture, replay), linked(without_names(capture), replay)
+    assert nameless.captured is not None
+    assert nameless.captured.counts == {"events": count, "certain": 0, "equivalent": count, "unlinked": 0}
+    assert [name for name, _ in found(named)] == [name for name, _ in found(nameless)]
+    assert all(one.evidence[0] == "number of kernels" for one in nameless.captured.replays)
+
+
+@pytest.mark.parametrize("mutation", ["drop", "double", "swap", "rename"])
+@pytest.mark.parametrize("side", ["capture", "replay"])
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_one_changed_launch_makes_no_wrong_certain_link(mutation: str, side: str, data: st.DataObject) -> None:
+    names = data.draw(st.text("ABCD", min_size=6, max_size=24))
+    launches = unique(names)
+    changed = list(launches)
+    i, j = sorted(data.draw(st.lists(st.integers(0, len(names) - 1), min_size=2, max_size=2, unique=True)))
+    if mutation == "drop":
+        del changed[i]
+    elif mutation == "double":
+        changed.insert(i, changed[i])
+    elif mutation == "rename":
+        changed[i] = ("Z", changed[i][1])
+    elif names[i] == names[j]:
+        return
+    else:
+        changed[i], changed[j] = changed[j], changed[i]
+    captured, ran = (changed, launches) if side == "capture" else (launches, changed)
+    result = found(linked(capture_events([captured]), replay_events([kernels(ran)])))
+    assert sum(link != "unlinked" for _, link in result) >= len(ran) - 2
+    for (name, label), (_, truth) in zip(result, ran, strict=True):
+        assert label != "certain" or name == truth
+        assert label == "unlinked" or {op: kernel for kernel, op in captured}[name] in names + "Z"
+
+
+def test_with_distinct_names_all_but_the_changed_launch_are_right() -> None:
+    launches = unique("ABCDEFGHIJKLMNOP")
+    for k in range(len(launches)):
+        less = launches[:k] + launches[k + 1 :]
+        for captured, ran in ((less, launches), (launches, less)):
+            result = found(linked(capture_events([captured]), replay_events([kernels(ran)])))
+            truth = [(op, "equivalent") if (name, op) in captured else ("", "unlinked") for name, op in ran]
+            assert result == truth
+
+
+def test_graphs_with_equal_kernels_are_told_apart_by_their_order() -> None:
+    layers = [unique("XY", "first"), *(unique("ABC", f"layer{k}_") for k in range(3)), unique("Z", "last")]
+    replay = replay_events([kernels(one) for one in layers])
+    result = found(linked(capture_events(layers), replay))
+    truth = [(op, "equivalent" if op.startswith("layer") else "certain") for one in layers for _, op in one]
+    assert result == truth
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(range(6)))
+def test_shuffled_pieces_make_no_wrong_certain_link(order: list[int]) -> None:
+    layers = [unique("XY", "first"), *(unique("ABC", f"layer{k}_") for k in range(4)), unique("Z", "last")]
+    replay = replay_events([kernels(layers[k]) for k in order])
+    result = found(linked(capture_events(layers), replay))
+    truth = [op for k in order for _, op in layers[k]]
+    assert all(label != "unlinked" for _, label in result)
+    assert all(label != "certain" or name == op for (name, label), op in zip(result, truth, strict=True))
+    assert sum(label == "certain" for _, label in result) == 3
+
+
+def test_several_steps_repeat_the_pieces() -> None:
+    layers = [unique("ABC", f"layer{k}_") for k in range(3)]
+    trace = linked(capture_events(layers), replay_events([kernels(one) for _ in range(4) for one in layers]))
+    assert [name for name, _ in found(trace)] == [op for one in layers for _, op in one] * 4
+    assert trace.captured is not None and len(trace.captured.graphs) == 3
+    assert len(trace.captured) == 3 * (3 + 1)  # operators and module, once a graph
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected", "evidence"),
+    [(4, ("of4_", "equivalent"), "batch size"), (3, ("of4_", "equivalent"), "padded batch size"),
+     (8, ("of8_", "equivalent"), "batch size"), (9, ("", "unlinked"), ""), (None, ("of4_", "equivalent"), "")],
+)  # fmt: skip
+def test_the_batch_size_of_the_step_decides(batch: int | None, expected: tuple[str, str], evidence: str) -> None:
+    capture = capture_events([unique("ABC", "of4_"), unique("ABC", "of8_")], sizes=[4, 8])
+    trace = linked(capture, replay_events([kernels(unique("ABC"))], batch=batch))
+    assert [(name[:-1], label) for name, label in found(trace)] == [expected] * 3
+    assert trace.captured is not None
+    (replay,) = trace.captured.replays
+    assert (evidence in replay.evidence) if evidence else not {"batch size", "padded batch size"} & set(replay.evidence)
+    if batch == 9:
+        assert replay.reason == "no graph of this batch size was captured"
+
+
+def test_a_batch_size_that_was_not_captured_is_never_certain() -> None:
+    capture = capture_events([unique("ABC")], sizes=[32])
+    for batch, labels in ((32, {"certain"}), (16, {"equivalent"}), (64, {"unlinked"})):
+        trace = linked(capture, replay_events([kernels(unique("ABC"))], batch=batch))
+        assert {label for _, label in found(trace)} == labels
+
+
+def test_grids_tell_graphs_apart_and_forbid_certain_links() -> None:
+    def grid(*_: int) -> list[int]:
+        return [1, 1, 1]
+
+    def other(*_: int) -> list[int]:
+        return [5, 1, 1]
+
+    def block(*_: int) -> list[int]:
+        return [64, 1, 1]
+
+    capture = capture_events([unique("ABC")])
+    for given_grid, label in ((grid, "certain"), (other, "equivalent")):
+        trace = linked(capture, replay_events([kernels(unique("ABC"))], grid=given_grid, block=block))
+        assert {one for _, one in found(trace)} == {label}
+
+
+def spread(launches: list[Launch], seed: int) -> tuple[list[tuple[str, int]], list[str]]:
+    """The launches on three streams, each in its order, interleaved at random; and the true operator of each kernel."""
+    chance = random.Random(seed)
+    lanes: dict[int, list[Launch]] = {7: [], 8: [], 9: []}
+    for launch in launches:
+        lanes[chance.choice([7, 8, 9])].append(launch)
+    ran, truth = [], []
+    while any(lanes.values()):
+        stream = chance.choice([one for one, rest in lanes.items() if rest])
+        name, op = lanes[stream].pop(0)
+        ran.append((name, stream))
+        truth.append(op)
+    return ran, truth
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text("ABCDEF", min_size=1, max_size=30), st.integers(0, 10**6))
+def test_three_streams_make_no_wrong_certain_link(names: str, seed: int) -> None:
+    launches = unique(names)
+    ran, truth = spread(launches, seed)
+    result = found(linked(capture_events([launches]), replay_events([ran])))
+    assert all(label != "unlinked" for _, label in result)
+    assert Counter(name for name, _ in result) == Counter(op for _, op in launches)
+    kernel_of = {op: kernel for kernel, op in launches}
+    for (name, label), op, (kernel, _) in zip(result, truth, ran, strict=True):
+        assert kernel_of[name] == kernel
+        assert label != "certain" or name == op
+        assert names.count(kernel) > 1 or (name, label) == (op, "certain")
+
+
+def test_a_real_replay_on_three_streams() -> None:
+    capture = read_json(shared_trace("graph-capture/sglang_decode.capture.json.gz"))["traceEvents"]
+    replay = read_json(shared_trace("graph-capture/sglang_decode.replay.json.gz"))["traceEvents"]
+    truth = scanned(capture)[0]
+    (launch,) = (e for e in replay if e["name"] == "hipGraphLaunch" and e["ph"] == "X")
+    ran = sorted((e for e in replay if e.get("cat") == "kernel"
+                  and e["args"]["correlation"] == launch["args"]["correlation"]), key=lambda e: e["ts"])  # fmt: skip
+    streams, order = spread([(e["name"], str(k)) for k, e in enumerate(ran)], seed=1)
+    begin = ran[0]["ts"]
+    for at, ((_, stream), k) in enumerate(zip(streams, map(int, order), strict=True)):
+        ran[k]["ts"], ran[k]["dur"], ran[k]["args"]["stream"] = begin + at, 0.5, stream
+    trace = linked(capture, replay)
+    events = [one for one in trace.kernels if one.captured_by is not None]
+    assert len(events) == 544
+    wrong = Counter()
+    for event, k in zip(events, map(int, order), strict=True):
+        assert event.captured_by is not None and event.name == ran[k]["name"]
+        if event.captured_by.name != truth[k][0]:
+            wrong[event.captured_by.link] += 1
+        elif event.captured_by.link == "certain":
+            wrong["right"] += 1
+    assert not wrong["certain"] and wrong["right"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("ABC", min_size=1, max_size=6), st.integers(0, 10**6))
+def test_forced_kernels_have_one_launch_in_every_possible_assignment(names: str, seed: int) -> None:
+    launches = np.array([ord(one) for one in names])
+    ran, _ = spread(unique(names), seed)
+    codes, stream = np.array([ord(name) for name, _ in ran]), np.array([one for _, one in ran])
+    possible: list[set[int]] = [set() for _ in ran]
+    for places in itertools.permutations(range(len(ran))):
+        fits = all(launches[place] == code for place, code in zip(places, codes, strict=True))
+        lanes = [[p for p, s in zip(places, stream, strict=True) if s == one] for one in (7, 8, 9)]
+        if fits and all(lane == sorted(lane) for lane in lanes):
+            for kernel, place in enumerate(places):
+                possible[kernel].add(place)
+    aligned = align_streams(launches, codes, stream)
+    assert aligned is not None and sorted(aligned.launch.tolist()) == list(range(len(ran)))
+    for kernel, place in enumerate(aligned.launch.tolist()):
+        assert not aligned.forced[kernel] or possible[kernel] == {place}
+
+
+def test_several_streams_without_names_are_not_linked() -> None:
+    launches = unique("ABCDEF")
+    trace = linked(capture_events([launches], hip=False), replay_events([spread(launches, 3)[0]], hip=False))
+    assert trace.captured is not None and trace.captured.counts["unlinked"] == 6
+    assert trace.captured.replays[0].reason.startswith("kernels on several streams")
+
+
+def test_node_ids_give_the_order_on_several_streams() -> None:
+    launches = unique("AABBAB")
+    ran, truth = spread(launches, 5)
+    for hip, label in ((True, "certain"), (False, "equivalent")):
+        node = {"graph_node_id": lambda _, k: (3 << 32) + int(truth[k][2:]) + 1}
+        trace = linked(capture_events([launches], hip=hip), replay_events([ran], hip=hip, **node))
+        assert found(trace) == [(op, label) for op in truth]
+
+
+def test_threads_that_launch_into_one_capture_belong_to_it() -> None:
+    """A second thread (autograd's) launches while the first one captures; nobody else does at that time."""
+    capture = capture_events([unique("ABC")])
+    for event in capture:
+        if event["name"] == "op1" or event["args"].get("kernel") == "B":
+            event["tid"] = 8
+    assert found(linked(capture, replay_events([kernels(unique("ABC"))]))) == [
+        ("op0", "certain"), ("op1", "certain"), ("op2", "certain")
+    ]  # fmt: skip
+
+
+def test_captures_on_two_threads_at_once_are_two_graphs() -> None:
+    one, other = capture_events([unique("ABC", "one")]), capture_events([unique("DEF", "other")], begin=11.0)
+    for event in other:
+        event["tid"] = 8
+        event["args"]["correlation"] = event["args"].get("correlation", 0) + 500
+    replay = replay_events([kernels(unique("ABC")), kernels(unique("DEF"))])
+    assert [name for name, _ in found(linked(one + other, replay))] == [
+        "one0", "one1", "one2", "other0", "other1", "other2"
+    ]  # fmt: skip
+
+
+def test_copies_and_memsets_are_recognised_by_their_kind() -> None:
+    capture = capture_events([unique("ABC")])
+    (second,) = (event for event in capture if event["args"].get("kernel") == "B")
+    del second["args"]["kernel"]
+    second["name"] = "hipMemsetAsync"
+    for name, category in (("Memset (Device)", "gpu_memset"), ("__amd_rocclr_fillBufferAligned.kd", "kernel")):
+        replay = replay_events([[("A", 7), (name, 7), ("C", 7)]])
+        next(event for event in replay if event["name"] == name)["cat"] = category
+        trace = linked(capture, replay)
+        assert trace.captured is not None and trace.captured.counts["certain"] == 3
+
+
+def test_a_launch_without_name_and_kernel_is_left_out() -> None:
+    """A host function or an empty node: one launch more than there are kernels, and nobody knows its name."""
+    capture = capture_events([unique("ABCDEFGH")])
+    (fourth,) = (event for event in capture if event["args"].get("kernel") == "D")
+    del fourth["args"]["kernel"]
+    trace = linked(capture, replay_events([kernels(unique("ABCEFGH"))] * 4))
+    assert found(trace) == [(f"op{k}", "equivalent") for k in (0, 1, 2, 4, 5, 6, 7)] * 4
+
+
+def test_launches_are_known_by_their_kernel_too() -> None:
+    """Calls of no name that we know, but which tell the kernel that they launch."""
+    capture = capture_events([unique("ABC")])
+    for event in capture:
+        event["name"] = event["name"].replace("hipLaunchKernel", "hipNewWayToStart")
+    assert [label for _, label in found(linked(capture, replay_events([kernels(unique("ABC"))])))] == ["certain"] * 3
+
+
+def test_captures_cannot_be_linked_twice() -> None:
+    from etplus.linker.captured_graphs import link_captured_graphs
+
+    trace = linked(capture_events([unique("AB")]), replay_events([kernels(unique("AB"))]))
+    with pytest.raises(UsageError, match="linked to captures already"):
+        link_captured_graphs(trace, [])
+
+
+def test_alignment_of_sequences_without_much_in_common_is_refused() -> None:
+    assert align(np.array([1, 2, 3, 4]), np.array([1, 5, 6, 4])) is None
+    found_ = align(np.array([1, 2, 3, 4]), np.array([1, 3, 4]))
+    assert found_ is not None and found_.launch.tolist() == [0, 2, 3] and not found_.forced.any()

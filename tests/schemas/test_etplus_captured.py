@@ -1,0 +1,145 @@
+"""Captured graphs in ET+ files: what is written is what is read; broken sections are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from captured import capture_events, encode, replay_events
+from etplus import Trace, link, load
+from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.captures import read_captures
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.captured import EVIDENCE, GRAPH_REASONS
+from etplus.trace.errors import TraceFormatError
+from support import ROOT, assert_valid, et_document, shared_trace
+
+LAUNCHES = [
+    ("A", "aten::mm"),
+    ("B", "aten::relu"),
+    ("ncclDevKernel_AllReduce", "record_param_comms"),
+    ("A", "aten::mm"),
+]
+KERNELS = [(name, 7) for name, _ in LAUNCHES]
+
+
+def capture() -> bytes:
+    events = capture_events([LAUNCHES])
+    (collective,) = (event for event in events if event["name"] == "record_param_comms")
+    collective["args"] |= {
+        "Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, "dtype": "Float", "Group size": 4,
+        "Process Group Name": "tp", "Process Group Ranks": "[0, 1, 2, 3]",
+    }  # fmt: skip
+    return encode(events)
+
+
+def replay() -> bytes:
+    return encode(replay_events([KERNELS, KERNELS]))
+
+
+def columns(trace: Trace) -> list[Any]:
+    ops = [(kernel.captured_by, kernel.comm) for kernel in trace.kernels]
+    return [
+        op and (op.name, op.shapes, op.dtypes, op.modules, op.link, op.evidence, op.graph, comm) for op, comm in ops
+    ]
+
+
+def same(one: Trace, other: Trace) -> None:
+    assert columns(one) == columns(other)
+    assert one.to_dict()["captured_graphs"] == other.to_dict()["captured_graphs"]
+    assert one.analyze().breakdown == other.analyze().breakdown
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    trace = link(None, replay(), graph_captures=[capture()])
+    document = trace.to_dict()
+    assert_valid(document)
+    assert document["etplus"]["version"] == "1.2" and len(document["captured_graphs"]["ops"]) == 5
+    for name in ("x.json", "x.json.gz", "x.et"):
+        trace.save(tmp_path / name)
+        same(trace, load(tmp_path / name))
+
+
+def test_a_file_that_was_linked_before_gets_the_same_graphs() -> None:
+    """Linked at once, and in the text of an ET+ file that is there already."""
+    at_once = link(None, replay(), graph_captures=[capture()])
+    later = link_captured_graphs(read_etplus(b"".join(link(None, replay()).chunks())), read_captures([capture()]))
+    assert at_once.to_dict() == later.to_dict()
+    same(at_once, later)
+    same(later, read_etplus(b"".join(later.chunks())))
+
+
+def test_without_captures_the_file_is_as_before() -> None:
+    document = link(None, replay()).to_dict()
+    assert "captured_graphs" not in document and document["etplus"]["version"] == "1.1"
+
+
+def test_events_without_a_node_are_linked_too() -> None:
+    """With an ET that lacks the op around the graph launch its kernels have no node, but are counted."""
+    events = replay_events([KERNELS])
+    other = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::add",
+        "ts": 90.0,
+        "dur": 90.0,
+        "args": {"Record function id": 9},
+    }
+    et = et_document([{"id": 3, "name": "aten::add", "rf_id": 9}])
+    trace = link(orjson.dumps(et), encode([other, *(one for one in events if one["name"] != "run")]),
+                 graph_captures=[capture()])  # fmt: skip
+    document = trace.to_dict()
+    assert_valid(document)
+    assert {row.op for row in trace.analyze().breakdown} <= {op for _, op in LAUNCHES} | {"aten::add"}
+    again = read_etplus(b"".join(trace.chunks()))
+    assert again.to_dict() == document and again.analyze().breakdown == trace.analyze().breakdown
+
+
+def test_kernels_of_collectives_get_their_metadata() -> None:
+    trace = link(None, replay(), graph_captures=[capture()])
+    found = [kernel.comm for kernel in trace.kernels if kernel.name.startswith("nccl")]
+    assert len(found) == 2
+    for comm in found:
+        assert comm is not None
+        assert (comm.collective, comm.in_nelems, comm.bytes, comm.group_size) == ("allreduce", 64, 256, 4)
+        assert (comm.pg_name, comm.pg_ranks) == ("tp", [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("pair", ["sglang_decode", "vllm_piecewise"])
+def test_real_pairs(pair: str) -> None:
+    files = [shared_trace(f"graph-capture/{pair}.{part}.json.gz") for part in ("replay", "capture")]
+    trace = link(None, files[0], graph_captures=[files[1]])
+    assert_valid(trace.to_dict())
+    same(trace, read_etplus(b"".join(trace.chunks())))
+
+
+def test_the_schema_has_the_closed_lists() -> None:
+    schema = orjson.loads((ROOT / "schemas" / "etplus.schema.json").read_bytes())["$defs"]["capturedGraphs"]
+    replay_schema = schema["properties"]["replays"]["items"]["properties"]
+    assert tuple(replay_schema["evidence"]["items"]["enum"]) == EVIDENCE
+    assert tuple(replay_schema["reason"]["enum"]) == ("", *GRAPH_REASONS)
+
+
+def broken(change: Any) -> bytes:
+    document = link(None, replay(), graph_captures=[capture()]).to_dict()
+    change(document)
+    return orjson.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("captured_graphs"), "is missing, but device events refer to it"),
+        (lambda d: d["captured_graphs"].pop("ops"), "cannot be read"),
+        (lambda d: d["captured_graphs"]["ops"].clear(), "is not in captured_graphs"),
+        (lambda d: d["captured_graphs"]["ops"][0].update(parent=3), "its caller does not precede it"),
+        (lambda d: d["captured_graphs"]["ops"][0].update(graph=3), "unknown graph"),
+        (lambda d: d["captured_graphs"]["replays"][0].update(graph=7), "unknown graph 7"),
+        (lambda d: d["captured_graphs"].update(graphs=3), "cannot be read"),
+    ],
+)
+def test_broken_sections_are_refused(change: Any, message: str) -> None:
+    with pytest.raises(TraceFormatError, match=message):
+        read_etplus(broken(change))

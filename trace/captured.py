@@ -1,0 +1,341 @@
+"""Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were launched when captured.
+
+A replayed graph is one launch call with hundreds of kernels. Each of them keeps that call as its launcher and gains
+`captured_by`, the operator that launched it while the graph was captured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .call_tree import Hierarchy
+from .columns import IntColumn, StringTable, positions
+from .comm_kernels import Comm
+from .index import as_column, as_positions
+from .kinds import LINK_NAMES, UNLINKED
+from .tables import OP, Calls
+from .tensors import Signatures, numbers_matter
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+__all__ = [
+    "CALL_KINDS",
+    "EVIDENCE",
+    "GRAPH_REASONS",
+    "Attribution",
+    "CallKind",
+    "CaptureLinks",
+    "CapturedGraph",
+    "CapturedGraphs",
+    "CapturedOp",
+    "GraphReplay",
+    "attribution_of",
+    "captured_calls",
+]
+
+CallKind = Literal["operator", "annotation", "module"]
+CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
+"""What the values of `Calls.kind` are called in files and row views."""
+EVIDENCE = (
+    "kernel names", "kernel names per stream", "number of kernels", "alignment of kernel names", "grids",
+    "other grids", "order in the step", "batch size", "padded batch size", "graph node ids",
+)  # fmt: skip
+"""By what a replay was found to be of a captured graph: `GraphReplay.evidence`.
+
+"alignment": names agree but for launches or kernels that are left out. "other grids": names agree, grids do not.
+"padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer.
+"""
+GRAPH_REASONS = (
+    "no captured graph has these kernels",
+    "no graph of this batch size was captured",
+    "kernels on several streams, and the capture has no kernel names",
+)
+"""Why no kernel of a replay is linked: `GraphReplay.reason`."""
+
+
+class CapturedGraph(msgspec.Struct, gc=False, frozen=True):
+    """A graph that was captured.
+
+    Attributes:
+        file: name of the capture's file, without folders. index: ordinal among the graphs of that file.
+        batch_size: for which it was captured, None if that is not recorded. mode: "FULL", "PIECEWISE", "" if unknown.
+        launches: number of captured launch calls.
+    """
+
+    file: str
+    index: int
+    batch_size: int | None
+    mode: str
+    launches: int
+
+
+class GraphReplay(msgspec.Struct, gc=False, frozen=True):
+    """One launch of a graph.
+
+    Attributes:
+        correlation: of the launch call and all device events of the replay.
+        graph: position in `CapturedGraphs.graphs`, None if no captured graph fits.
+        candidates: how many captured graphs fit equally well by their kernels.
+        evidence: some of `EVIDENCE`. reason: one of `GRAPH_REASONS` where `graph` is None, else "".
+        events: device events of the replay. certain, equivalent: how many are linked to an operator.
+    """
+
+    correlation: int
+    graph: int | None
+    candidates: int
+    evidence: tuple[str, ...]
+    reason: str
+    events: int
+    certain: int
+    equivalent: int
+
+
+@dataclass(frozen=True)
+class CaptureLinks:
+    """Which device events are linked to an operator of a capture; all arrays have one entry a link.
+
+    Attributes:
+        event: int64, ascending: rows of the `Trace`, or positions in `Trace.unattached`.
+        op: int64, position among the captured operators.
+        link: int8, EQUIVALENT or CERTAIN.
+        replay: int64, position in `CapturedGraphs.replays`.
+    """
+
+    event: IntColumn
+    op: IntColumn
+    link: npt.NDArray[np.int8]
+    replay: IntColumn
+
+    @staticmethod
+    def none() -> CaptureLinks:
+        """No links."""
+        empty = np.zeros(0, np.int64)
+        return CaptureLinks(empty, empty, np.zeros(0, np.int8), empty)
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
+        """`op`, `link` and `replay` of some events; −1, UNLINKED and −1 for those without a link."""
+        at = positions(self.event, events)
+        has = at >= 0
+        columns = ((self.op, -1), (self.link, UNLINKED), (self.replay, -1))
+        op, link, replay = (np.full(len(events), none, column.dtype) for column, none in columns)
+        op[has], link[has], replay[has] = self.op[at[has]], self.link[at[has]], self.replay[at[has]]
+        return op, link, replay
+
+
+@dataclass(frozen=True)
+class CapturedGraphs:
+    """The graphs that a trace replays, and the calls in which they were captured, once a graph.
+
+    Attributes:
+        graphs: those that are replayed. replays: every launch of a graph, in order.
+        names: of the calls. kind: int8, OP, ANNOTATION or MODULE. parent: int64, position of the caller, −1 for none;
+            smaller than the call's own. graph: int64, position in `graphs` of the one in whose capture the call began,
+            −1 for a call around several.
+        texts: JSON objects with `inputs` and `outputs` as ET nodes of schema 1.1 have them; without what is not
+            recorded.
+        comm: by call, what it communicates.
+        links: device events that are rows of the trace. unattached: those of `Trace.unattached`.
+        notes: what was left out, in sentences.
+    """
+
+    graphs: tuple[CapturedGraph, ...]
+    replays: tuple[GraphReplay, ...]
+    names: list[str]
+    kind: npt.NDArray[np.int8]
+    parent: IntColumn
+    graph: IntColumn
+    texts: list[bytes]
+    comm: dict[int, Comm] = field(default_factory=dict)
+    links: CaptureLinks = field(default_factory=CaptureLinks.none)
+    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def comm_above(self) -> list[int]:
+        """Of each call the nearest one at or above it that has `comm`, −1 for none."""
+        found: list[int] = []
+        for call, above in enumerate(self.parent.tolist()):
+            found.append(call if call in self.comm else found[above] if above >= 0 else -1)
+        return found
+
+    @cached_property
+    def op_names(self) -> dict[int, str]:
+        """By row of the trace, the name of the call that launched the device event when its graph was captured."""
+        columns = self.links.event.tolist(), self.links.op.tolist()
+        return {row: self.names[op] for row, op in zip(*columns, strict=True)}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Device events of replayed graphs: "events", "certain", "equivalent", "unlinked"."""
+        events, certain, equivalent = (
+            sum(getattr(one, key) for one in self.replays) for key in ("events", "certain", "equivalent")
+        )
+        linked = certain + equivalent
+        return {"events": events, "certain": certain, "equivalent": equivalent, "unlinked": events - linked}
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was linked and what was not, for reports."""
+        counts, replays = self.counts, len(self.replays)
+        if not replays:
+            return ["the trace has no launch of a graph: the captures were not used", *self.notes]
+        linked = counts["certain"] + counts["equivalent"]
+        found = [
+            f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to the operators of"
+            f" the capture ({counts['certain']:,} certain)"
+        ]
+        for reason in GRAPH_REASONS:
+            without = [one for one in self.replays if one.reason == reason]
+            if without:
+                events = sum(one.events for one in without)
+                found.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
+        lost = sum(one.events - one.certain - one.equivalent for one in self.replays if not one.reason)
+        if lost:
+            found.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
+        padded = sum("padded batch size" in one.evidence for one in self.replays)
+        if padded:
+            found.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
+        return [*found, *self.notes]
+
+
+def _launches(count: int) -> str:
+    return f"{count:,} graph launch{'' if count == 1 else 'es'}"
+
+
+@dataclass(frozen=True)
+class CapturedOp:
+    """The call of a capture that launched a kernel of a replayed graph.
+
+    Example:
+        >>> op = trace.kernels[0].captured_by
+        >>> (op.name, op.shapes, op.modules[-1], op.link) if op else None
+    """
+
+    trace: Trace
+    index: int
+    link_code: int
+    replay: GraphReplay | None = None
+
+    @property
+    def _graphs(self) -> CapturedGraphs:
+        assert self.trace.captured is not None
+        return self.trace.captured
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self._graphs.names[self.index]
+
+    @property
+    def kind(self) -> str:
+        """ "operator", "annotation" or "module" (a module's forward)."""
+        return CALL_KINDS[int(self._graphs.kind[self.index])]
+
+    @property
+    def link(self) -> str:
+        """How sure it is: "certain" or "equivalent"."""
+        return LINK_NAMES[self.link_code]
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """By what the captured graph was found, some of `EVIDENCE`."""
+        return self.replay.evidence if self.replay is not None else ()
+
+    @property
+    def candidates(self) -> int:
+        """How many captured graphs fit equally well."""
+        return self.replay.candidates if self.replay is not None else 0
+
+    @property
+    def graph(self) -> CapturedGraph | None:
+        """The captured graph."""
+        at = self.replay.graph if self.replay is not None else None
+        return self._graphs.graphs[at] if at is not None else None
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the input tensors; () where they are not recorded."""
+        signature = int(self.trace.tables.captured.signature[self.index])
+        return tuple(one.shape for one in self.trace.signatures[signature].tensors) if signature >= 0 else ()
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Element types of the input tensors, in torch's spelling; "" where a type is not recorded."""
+        signature = int(self.trace.tables.captured.signature[self.index])
+        return tuple(one.dtype for one in self.trace.signatures[signature].tensors) if signature >= 0 else ()
+
+    @property
+    def parent(self) -> CapturedOp | None:
+        """The call that it runs in, None for an outermost one."""
+        above = int(self._graphs.parent[self.index])
+        return replace(self, index=above) if above >= 0 else None
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Named regions around it (`## … ##`, `nn.Module: …`), outermost first."""
+        tree = self.trace.attribution.hierarchy
+        path = int(tree.path[len(self.trace.calls) + self.index])
+        return tuple(self.trace.names[code] for code in tree.regions(path))
+
+    def __repr__(self) -> str:
+        shapes = f" {list(map(list, self.shapes))}" if self.shapes else ""
+        return f"<captured {self.kind} {self.name}{shapes}, {self.link}>"
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Which operator the time of each device event counts to: where a graph was replayed the one that launched the
+    event when the graph was captured, else the one that launched it.
+
+    Attributes:
+        calls: the calls of the trace, then those of its captured graphs, which have no time (0).
+        call: int64, for each device event a position in `calls`, −1 for none.
+        hierarchy: of `calls`.
+    """
+
+    calls: Calls
+    call: IntColumn
+    hierarchy: Hierarchy
+
+
+def attribution_of(trace: Trace) -> Attribution:
+    """See `Attribution`; without captured graphs these are the trace's own columns."""
+    calls, gpu, captured = trace.calls, trace.gpu, trace.tables.captured
+    if not len(captured):
+        return Attribution(calls, gpu.call, trace.hierarchy)
+    shifted = replace(captured, parent=as_positions(np.where(captured.parent >= 0, captured.parent + len(calls), -1)))
+    joined = calls.joined(shifted)
+    call = np.where(gpu.captured_by >= 0, gpu.captured_by + len(calls), gpu.call)
+    return Attribution(joined, call, trace.hierarchy_of(joined))
+
+
+def captured_calls(trace: Trace, table: Signatures) -> Calls:
+    """The calls of the captured graphs as a table, without times.
+
+    Args:
+        table: to which their signatures are added.
+    """
+    graphs = trace.captured
+    if graphs is None:
+        return Calls.none()
+    none, zero = as_positions(np.full(len(graphs), -1, np.int64)), as_column(np.zeros(len(graphs), np.int64))
+    wanted = [numbers_matter(name) for name in graphs.names]
+    signature = np.where(graphs.kind == OP, table.from_et(graphs.texts, wanted, flat=False), -1).astype(np.int32)
+    names = StringTable(trace.names).codes(graphs.names)
+    return Calls(
+        as_column(names), as_column(graphs.kind), as_positions(graphs.parent), none, zero, zero, as_column(signature),
+        none,
+    )  # fmt: skip
