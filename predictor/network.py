@@ -26,7 +26,7 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
-from ..trace.conventions import MAX_NS
+from ..trace.conventions import MAX_NS, MAX_RANKS
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .graph import COMM, ReplayGraph
@@ -143,7 +143,7 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     files = ", ".join(trace.file for trace in graph.documents)
     if not priced:
         raise UsageError(f"{files}: no communication with a known kind, size and group to price on a network")
-    notes = [f"{priced:,} communications priced by kind, size and group on the network"]
+    notes = [f"{priced:,} communication{'s' if priced > 1 else ''} priced by kind, size and group on the network"]
     if unknown:
         notes.append(f"{unknown:,} of unknown kind, size or group take as long as measured")
     if len(graph.documents) == 1:
@@ -164,8 +164,9 @@ def _price(network: Network, trace: Trace, found: FoundComm) -> int:
 def _group_size(trace: Trace, found: FoundComm) -> int | None:
     """How many ranks take part: those that the group lists, else as many as the communication or the job has."""
     listed, comm = found.group[1], trace.comm.get(found.row)
-    own = None if comm is None else comm.group_size
-    return len(listed) or own or (trace.world_size if found.group == WORLD else None)
+    own = 0 if comm is None or comm.group_size is None else comm.group_size
+    world = trace.world_size if found.group == WORLD else None
+    return len(listed) or (own if 0 < own < MAX_RANKS else world)
 
 
 def _alike(graph: ReplayGraph, prices: IntColumn) -> IntColumn:

@@ -139,7 +139,7 @@ def test_what_waits_follows_and_what_does_not_does_not() -> None:
     result = alone(graph, Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
     assert starts(result)["beside"] == 23 and starts(result)["after"] == 650
-    assert any("1 communications priced" in note for note in result.graph.notes)
+    assert any("1 communication priced" in note for note in result.graph.notes)
     assert any("taken to be ready in time" in note for note in result.graph.notes)
 
 
@@ -154,6 +154,17 @@ def test_what_is_unknown_keeps_its_time() -> None:
     only.launch("kernel", 10, 2, 20, 10)
     with pytest.raises(UsageError, match="no communication with a known kind, size and group"):
         on_network(only.graph(), Network(10.0))
+
+
+def test_a_timeline_of_over_146_years_is_refused() -> None:
+    with pytest.raises(UsageError, match="146 years"):
+        alone(waiting(**{"In msg nelems": 2**59, "Out msg nelems": 2**59}).graph(), Network(1e-9))
+
+
+@pytest.mark.parametrize("size", [0, 2**40])
+def test_an_impossible_group_size_is_that_of_the_job(size: int) -> None:
+    result = alone(waiting(**{"Group size": size}).graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
 
 
 def test_a_group_of_one_rank_takes_no_time() -> None:
