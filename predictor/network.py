@@ -104,19 +104,19 @@ def parse_network(text: str) -> Network:
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in ("bandwidth", "latency", "algorithm") or key in given:
-            raise UsageError(f"--network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
+            raise UsageError(f"network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
         given[key] = value
     bandwidth = _BANDWIDTH.fullmatch(given.get("bandwidth", ""))
     if bandwidth is None or not 1 / _MOST <= float(bandwidth[1]) <= _MOST:
-        raise UsageError(f"--network {text!r}: give a bandwidth over 0; {_EXAMPLE}")
+        raise UsageError(f"network {text!r}: give a bandwidth over 0; {_EXAMPLE}")
     latency = _LATENCY.fullmatch(given.get("latency", "0"))
     if latency is None or float(latency[1]) * _NS[latency[2]] > _MOST:
-        raise UsageError(f"--network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
+        raise UsageError(f"network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
     network = Network(float(bandwidth[1]), float(latency[1]) * _NS[latency[2]])
     for algorithm in get_args(Algorithm):
         if given.get("algorithm", "ring") == algorithm:
             return replace(network, algorithm=algorithm)
-    raise UsageError(f"--network {text!r}: unknown algorithm {given['algorithm']!r}; {_EXAMPLE}")
+    raise UsageError(f"network {text!r}: unknown algorithm {given['algorithm']!r}; {_EXAMPLE}")
 
 
 def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
