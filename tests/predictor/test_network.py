@@ -176,7 +176,7 @@ def test_one_trace_in_a_program() -> None:
     trace, text = waiting().document(), "bandwidth=10,latency=5us"
     assert trace.replay(network=text).makespan_ns == alone(build_graph(trace), parse_network(text)).makespan_ns
     assert trace.replay("comm*2", network=text).makespan_ns == trace.replay(network=text).makespan_ns + 630_000
-    with pytest.raises(UsageError, match="^network 'fast'"):
+    with pytest.raises(UsageError, match=r"^network 'fast'"):
         trace.replay(network="fast")
 
 
