@@ -31,6 +31,8 @@ _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
 """Extra data by argument, as PyTorch names them: the viewer expects numbers under the plain names."""
+_INT32 = 0x7FFFFFFF
+"""Process and thread ids are int32 in the format."""
 _RANK = 1 << 32
 """Ids of different ranks are so far apart."""
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
@@ -152,7 +154,7 @@ class _Writer:
         for clock in (_BOOTTIME, _REALTIME):
             packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=0)
         pids = self.process.pid[self.document.kind != GPU] if self.process.alone else np.array([self.rank])
-        packet.interned_data.graphics_contexts.add(iid=1, pid=int(pids[0]) if len(pids) else 0)
+        packet.interned_data.graphics_contexts.add(iid=1, pid=int(pids[0]) & _INT32 if len(pids) else 0)
         self._put(packet)
 
     def _tracks(self) -> None:
@@ -162,7 +164,8 @@ class _Writer:
         for pid in np.unique(process.pid[rows]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._process_uuid(pid)
-            packet.track_descriptor.process.pid, packet.track_descriptor.process.process_name = pid, process.title
+            named = packet.track_descriptor.process
+            named.pid, named.process_name = pid & _INT32, process.title
             self._put(packet)
         pairs = np.stack([process.pid[rows], process.tid[rows]], axis=1)
         for row in rows[np.unique(pairs, axis=0, return_index=True)[1]].tolist():
@@ -170,7 +173,7 @@ class _Writer:
             packet.track_descriptor.uuid = self._uuid(row)
             packet.track_descriptor.parent_uuid = self._process_uuid(int(process.pid[row]))
             thread = packet.track_descriptor.thread
-            thread.pid, thread.tid = int(process.pid[row]), int(process.tid[row]) & 0x7FFFFFFF
+            thread.pid, thread.tid = int(process.pid[row]) & _INT32, int(process.tid[row]) & _INT32
             overlapping = f", overlapping ({process.lane[row]})" if process.lane[row] else ""
             thread.thread_name = f"thread {document.thread[row]}{overlapping}"
             self._put(packet)
@@ -195,7 +198,7 @@ class _Writer:
     def _gpu(self, row: int) -> int:
         """Number of a device; those of several ranks are apart."""
         device = max(int(self.document.device[row]), 0)
-        return device if self.process.alone else self.rank * 64 + device
+        return (device if self.process.alone else self.rank * 64 + device) & _INT32
 
     def _lane_name(self, lane: int) -> str:
         row = int(np.flatnonzero(self.document.stream_lane == lane)[0])

@@ -29,6 +29,7 @@ from ..trace.host_waits import (
     synchronous_readback,
 )
 from .comm_waits import find_comm_waits
+from .event_records import Submissions
 from .gpu_order import GpuOrder
 from .linked import LinkedTrace
 
@@ -113,12 +114,6 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
         k = int(np.searchsorted(times, ts))
         return int(what[k]) if k < len(what) else None
 
-    def last(self, thread: int, ts: int) -> int | None:
-        """What happened last on a thread before a time, None for nothing."""
-        times, what = self.get(thread, (_NOTHING, _NOTHING))
-        k = int(np.searchsorted(times, ts))
-        return int(what[k - 1]) if k else None
-
 
 class _Finder:
     """Gathers the pairs; everything is looked up in sorted arrays, so that the work is n log n."""
@@ -137,9 +132,7 @@ class _Finder:
         self.correlations = correlation[self.by_correlation]
         at = np.flatnonzero(linked.node_of_call >= 0)
         self.linked_calls = _ByThread.of(linked.calls.thread[at], linked.calls.ts[at], linked.node_of_call[at])
-        launched = np.flatnonzero(linked.gpu_launcher >= 0)
-        launched = launched[np.argsort(gpu.launch[launched], kind="stable")]
-        self.submitted = _ByThread.of(events.thread[linked.gpu_launcher[launched]], gpu.launch[launched], launched)
+        self.submissions = Submissions(linked, gpu.stream, gpu.launch)
         self.event: list[tuple[int, int]] = []
         self.stated: set[tuple[int, int]] = set()
         self.carried: dict[tuple[int, int], tuple[list[int], list[dict[int, int]]]] = {}
@@ -186,7 +179,10 @@ class _Finder:
                 self._wait_for(call, self._on_stream(device, args.stream, self._ts(call)))
             elif args.kind in ("Event Sync", "Stream Wait Event"):
                 record = self._call_with(args.record)
-                stream = self._recorded_stream(record) if args.wait_on_stream == -1 else args.wait_on_stream
+                stream = args.wait_on_stream
+                if stream == -1:
+                    waiting = args.stream if args.kind == "Stream Wait Event" else -1
+                    stream = self._recorded_stream(record, device, waiting)
                 if record is not None and self._streams(device, stream):
                     resolved.add(call)
                 recorded = [] if record is None else self._recorded(device, stream, self._ts(record))
@@ -276,13 +272,15 @@ class _Finder:
         k = int(np.searchsorted(self.correlations, correlation, side="right")) - 1
         return int(self.by_correlation[k]) if k >= 0 and self.correlations[k] == correlation else None
 
-    def _recorded_stream(self, record: int | None) -> int:
-        """Where a record does not name the stream of an event: that of the last work which the thread that recorded
-        the event had submitted by then, −1 for none."""
+    def _recorded_stream(self, record: int | None, device: int, waiting: Any) -> int:
+        """The stream of an event whose record does not name it, −1 for none; see `Submissions`."""
         if record is None:
             return -1
-        last = self.submitted.last(int(self.runtime_thread[record]), self._ts(record))
-        return -1 if last is None else self.gpu.key[int(self.gpu.stream[last])][1]
+        codes = self._streams(device, waiting)
+        code = self.submissions.recorded_stream(
+            int(self.runtime_thread[record]), self._ts(record), codes[0] if codes else -1
+        )
+        return self.gpu.key[code][1] if code >= 0 else -1
 
     def _ts(self, call: int) -> int:
         return int(self.runtime_ts[call])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .packets import text_of
-from .sequences import Sequence
+
+if TYPE_CHECKING:
+    from .sequences import Sequence
 
 __all__ = ["CATEGORIES", "COMPUTE", "args_of_stage", "category_of_stage"]
 

@@ -89,7 +89,10 @@ def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = Fal
         for offset, data in packets(blob.data, blob.name):
             try:
                 reader.take(message.FromString(data))
-            except (KeyError, ValueError, RecursionError, OverflowError, _decode_error()) as error:
+            except KeyError as error:
+                problem = f"a packet refers to the interned value {error}, which no packet before it defines"
+                raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
+            except (ValueError, RecursionError, OverflowError, _decode_error()) as error:
                 problem = f"a packet that cannot be read ({type(error).__name__}: {error})"
                 raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
             bar.update(len(data))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from google.protobuf.unknown_fields import UnknownFieldSet
-
 from .packets import protos, text_of
 
 __all__ = ["Clocks", "Sequence"]
@@ -127,6 +125,8 @@ class Sequence:
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
     """Interned names in a field that the installed protos do not know."""
+    from google.protobuf.unknown_fields import UnknownFieldSet  # newer than the oldest protobuf that etplus takes
+
     for field in UnknownFieldSet(data):  # type: ignore[attr-defined]
         if field.field_number == _ARGUMENT_NAMES and isinstance(field.data, bytes):
             name = protos().EventName.FromString(field.data)

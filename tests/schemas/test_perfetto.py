@@ -225,7 +225,7 @@ def test_a_name_that_is_not_interned_is_an_error() -> None:
     made = graph_launch()
     made.packet(NS).track_event.category_iids.append(99)
     made.trace.packet[-1].track_event.type = 1
-    with pytest.raises(TraceFormatError, match="KeyError: 99"):
+    with pytest.raises(TraceFormatError, match="interned value 99"):
         link(None, made.data())
 
 
