@@ -141,9 +141,7 @@ def chosen_rank(arguments: argparse.Namespace, file: str) -> NsysRank:
         UsageError: not such a file; or no such rank, or several.
     """
     if not is_nsys(file):
-        raise UsageError(
-            f"--pid and --gpu choose a rank of a Nsight Systems export, and {file} is none; leave them out"
-        )
+        raise UsageError(f"{file}: not a Nsight Systems export, of which --pid and --gpu choose a rank; leave them out")
     return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
 
 
