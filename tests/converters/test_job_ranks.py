@@ -114,7 +114,7 @@ def test_the_command_starts_all_ranks_at_once_if_asked(tmp_path: Path) -> None:
     assert "note    ranks start as measured, up to 0.030 ms apart (rank 1 last)" in told
     assert first_nodes(tmp_path / "as_measured")[1] == ("start skew", 31)
     told = run("etplus", "convert", *names, "--to", "astra-sim", "-o", "t", "--no-skew", cwd=tmp_path).stderr.decode()
-    assert "note" not in told
+    assert "ranks start" not in told
     assert first_nodes(tmp_path / "t") == {0: ("gemm", 5), 1: ("gemm", 5)}
 
 
@@ -133,7 +133,7 @@ def test_one_trace_for_all_ranks_is_the_job_of_equal_ranks(tmp_path: Path) -> No
     for rank in (0, 5):
         done = convert(mesh_rank(rank, 8), tmp_path / "one" / "t", to="astra-sim", replicate=8)
         assert files(tmp_path / "one") == files(tmp_path / "job")
-        assert done.notes == (f"all 8 ranks run the trace of rank {rank}",)
+        assert f"all 8 ranks run the trace of rank {rank}" in done.notes
     job = read_set(tmp_path / "one" / "t")
     assert sorted(job.groups.values()) == [[0, 1], [0, 2, 4, 6], [1, 3, 5, 7], [2, 3], [4, 5], [6, 7]]
     assert check(tmp_path / "one" / "t", profile="astra-sim").ok
