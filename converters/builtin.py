@@ -23,10 +23,10 @@ from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
-from .job_ranks import simulated_ranks
 from .jsonize import write_json
 from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
+from .simulated_ranks import simulated_ranks
 from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,16 @@ def rank_of(rank: int, *comms: Document, begin: float = 0, ends: Sequence[float]
     return etplus(nodes, calls, edges, rank=rank, world_size=world)
 
 
+@cache
+def dlrm() -> list[Trace]:
+    """Four ranks of a job of eight, of one iteration."""
+    return [link(*shared_pair(name), iteration="first") for name in DLRM]
+
+
 @pytest.mark.parametrize("host", ["fold", "keep"])
 def test_every_rank_ends_when_it_ended(host: Any, tmp_path: Path) -> None:
     """dlrm: collectives are as long as the last rank's, so without the skew all ranks end a third too early."""
-    traces = [link(*shared_pair(name), iteration="first") for name in DLRM]
+    traces = dlrm()
     convert(traces, tmp_path / "t", to="astra-sim", host=host)
     starts = [trace.base_time_ns + trace.span[0] for trace in traces]  # one machine, one clock
     for rank, (name, micros) in first_nodes(tmp_path / "t").items():
