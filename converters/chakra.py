@@ -24,7 +24,7 @@ from ..schemas.chakra.encode import (
     field_cells,
     messages,
     text_field,
-)  # fmt: skip
+)
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND

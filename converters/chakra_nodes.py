@@ -24,7 +24,7 @@ from .chakra_records import (
     FURTHER_ATTRIBUTES,
     form_of,
     read_records,
-)  # fmt: skip
+)
 
 __all__ = ["describe"]
 
