@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import UNSET
 
 from ..schemas.chakra.encode import INPUTS, OUTPUTS, byte_rows, io_info
+from ..schemas.chakra.et_def_pb2 import AttributeProto
 from ..trace.columns import IntColumn
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
@@ -96,7 +97,10 @@ def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: F
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
     return [
-        shared("cat", document.categories[category]) + _text("args", event.args) + _text("comm", event.comm)
+        shared("cat", document.categories[category])
+        + encoded(
+            *(make(name, bytes(text)) for name in ("args", "comm") if (text := getattr(event, name)) is not UNSET)
+        )
         for category, event in zip(categories, records, strict=True)
     ]
 
@@ -170,5 +174,5 @@ def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Part
 
 
 def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
-    """An attribute of JSON text, if the record has it."""
+    """An attribute of JSON text that many nodes have, if the record has it."""
     return b"" if json is UNSET else shared(name, bytes(json))
