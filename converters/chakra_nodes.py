@@ -97,12 +97,15 @@ def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: F
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
     return [
-        shared("cat", document.categories[category])
-        + encoded(
-            *(make(name, bytes(text)) for name in ("args", "comm") if (text := getattr(event, name)) is not UNSET)
-        )
+        shared("cat", document.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
     ]
+
+
+def _texts_of(event: Any) -> list[AttributeProto]:
+    """A GPU event's JSON texts, of which hardly two are equal."""
+    texts = {"args": event.args, "comm": event.comm}
+    return [make(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
 
 def _et_attributes(
