@@ -23,6 +23,7 @@ from .chakra_reader import write_messages
 from .chrome import write_chrome
 from .collectives import Agreement, RankComms, agree, survey
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
+from .graph import write_graph
 from .jsonize import write_json
 from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
@@ -214,14 +215,12 @@ class Graph:
 
     def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
         """See `write_graph`."""
-        from .graph import write_graph  # networkx takes longer to import than all the rest
-
         check_outputs([path])
         documents = dict(traces)
-        graph = write_graph(documents, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        nodes = write_graph(documents, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
         total = sum(map(len, documents.values()))
-        left = len(graph) < total
-        return Conversion((path,), len(graph), notes=(f"{len(graph)} of {total} nodes were taken",) if left else ())
+        notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
+        return Conversion((path,), nodes, notes=notes)
 
 
 class Npz:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import UNSET
 
 from ..schemas.chakra.encode import INPUTS, OUTPUTS, byte_rows, io_info
+from ..schemas.chakra.et_def_pb2 import AttributeProto
 from ..trace.columns import IntColumn
-from ..trace.kinds import CPU, RUNTIME
+from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
 from .chakra_attributes import encoded, make, numbers, shared
 from .chakra_records import (
+    ABSENT,
     ET_ATTRIBUTES,
     EVENT_NUMBERS,
     FLAT_TENSORS,
     FURTHER_ATTRIBUTES,
     form_of,
     read_records,
-)  # fmt: skip
+)
 
 __all__ = ["describe"]
 
@@ -45,23 +46,25 @@ def describe(document: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]
     Returns:
         parts of the messages (see `messages`): inputs and outputs; and attributes.
     """
-    records, unusual = read_records(form_of(kind, flat=document.flat), document.texts.texts(rows))
+    texts = document.texts.texts(rows)
+    records, unusual = read_records(form_of(kind, flat=document.flat), texts)
     further = {at: dict(fields) for at, fields in unusual.items()}
-    event = [numbers(name, getattr(document, name)[rows], _given(records, name)) for name in EVENT_NUMBERS]
+    event = {name: _numbers(records, name) for name in EVENT_NUMBERS}
     if kind == RUNTIME:
         tensors: Parts = []
         attributes = [_of_calls(document, rows, records)]
     else:
         linked = _of_ops(document, rows, records) if kind == CPU else _of_gpu(document, rows, records, further)
         tensors, strides = _flat_tensors(records, further) if document.flat else _tensors(records)
-        attributes = [linked, *_et_attributes(document, kind, rows, records), *strides]
+        attributes = [linked, *_et_attributes(document, kind, rows, records, texts), *strides]
     rest = [encoded(make("et_fields", _encode(further[at]))) if at in further else b"" for at in range(len(rows))]
-    return tensors, [byte_rows(event), *attributes, rest]
+    cells = [numbers(name, values, values != ABSENT) for name, values in event.items()]
+    return tensors, [byte_rows(cells), *attributes, rest]
 
 
-def _given(records: Sequence[Any], name: str) -> npt.NDArray[np.bool_]:
-    """Which records have a field."""
-    return np.fromiter((value is not UNSET for value in map(attrgetter(name), records)), np.bool_, len(records))
+def _numbers(records: Sequence[Any], path: str) -> IntColumn:
+    """A number of each record, ABSENT where it lacks it."""
+    return np.fromiter(map(attrgetter(path), records), np.int64, len(records))
 
 
 def _of_calls(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
@@ -77,8 +80,9 @@ def _of_ops(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[by
     """What linking added to ops."""
     found = [b"" if op.link is UNSET else shared("link", op.link) for op in records]
     waits_for = document.inter_thread_dep[rows]
-    for i in np.flatnonzero((waits_for >= 0) & _given(records, "inter_thread_dep")).tolist():
-        found[i] += encoded(make("inter_thread_dep", int(waits_for[i])))
+    for i in np.flatnonzero(waits_for >= 0).tolist():
+        if records[i].inter_thread_dep is not UNSET:
+            found[i] += encoded(make("inter_thread_dep", int(waits_for[i])))
     for i, row in enumerate(rows.tolist()):
         if row in document.sync_dep and records[i].sync_dep is not UNSET:
             found[i] += encoded(make("sync_dep", document.sync_dep[row]))
@@ -93,38 +97,55 @@ def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: F
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
     return [
-        shared("cat", document.categories[category]) + _text("args", event.args) + _text("comm", event.comm)
+        shared("cat", document.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
     ]
 
 
-def _et_attributes(document: Trace, kind: int, rows: IntColumn, records: Sequence[Any]) -> Parts:
+def _texts_of(event: Any) -> list[AttributeProto]:
+    """A GPU event's JSON texts, of which hardly two are equal."""
+    texts = {"args": event.args, "comm": event.comm}
+    return [make(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
+
+
+def _et_attributes(
+    document: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]
+) -> Parts:
     """The ET's own attributes; on a GPU event, where all are "none", only if another linker gave it others."""
-    columns = {name: getattr(document, name)[rows] for name in _NUMBERS if name != "tid"}
-    columns["tid"] = document.thread[rows] if kind == CPU else np.zeros(len(rows), np.int64)
-    schemas = np.full(len(rows), ET_ATTRIBUTES["op_schema"][1], object)
-    for name in ET_ATTRIBUTES:
-        at = np.flatnonzero(_given(records, name if document.flat else "attrs"))
-        value_of = attrgetter(name if document.flat else f"attrs.{name}.value")
-        values = list(map(value_of, (records[i] for i in at.tolist())))
-        (schemas if name == "op_schema" else columns[name])[at] = values
-    present = np.full(len(rows), kind == CPU) | (schemas != ET_ATTRIBUTES["op_schema"][1])
+    columns = {name: document.thread[rows] if name == "tid" else getattr(document, name)[rows] for name in _NUMBERS}
+    if kind == GPU:
+        columns["tid"] = np.zeros(len(rows), np.int64)
+    owners = records if document.flat else [node.attrs for node in records]
+    usual = [owner for owner in owners if owner is not UNSET]
+    at = np.flatnonzero([owner is not UNSET for owner in owners])
+    suffix = "" if document.flat else ".value"
+    for name in _NUMBERS:
+        own = _numbers(usual, name + suffix)
+        columns[name][at] = np.where(own == ABSENT, columns[name][at], own)
+    none = shared("op_schema", ET_ATTRIBUTES["op_schema"][1])
+    schemas = [none] * len(rows)
+    for i, schema in zip(at.tolist(), map(attrgetter("op_schema" + suffix), usual), strict=True):
+        schemas[i] = shared("op_schema", schema)
+    present = np.array([kind == CPU or schema != none for schema in schemas], np.bool_)
     for name in _NUMBERS:
         present |= columns[name] != ET_ATTRIBUTES[name][1]
-    texts = [shared("op_schema", schema) for schema in schemas.tolist()]
     return [
         byte_rows([numbers(name, columns[name], present) for name in _NUMBERS]),
-        [text if there else b"" for text, there in zip(texts, present.tolist(), strict=True)],
-        *([] if document.flat else [[_further_attributes(node.attrs) for node in records]]),
+        [schema if there else b"" for schema, there in zip(schemas, present.tolist(), strict=True)],
+        *([] if document.flat else [_further_attributes(owners, texts)]),
     ]
 
 
-def _further_attributes(attrs: Any) -> bytes:
-    """The list of what follows on the usual ones, if anything does."""
-    if attrs is UNSET or attrs.further_0 is UNSET:
-        return b""
-    given: Iterator[Any] = takewhile(lambda text: text is not UNSET, _further_of(attrs))
-    return shared("et_attrs", b"[%b]" % b", ".join(given))
+def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
+    """The lists of what follows on the usual ones, where anything does; separated as in the first such list."""
+    lists: list[list[bytes]] = [
+        [] if attrs is UNSET else [bytes(one) for one in takewhile(lambda one: one is not UNSET, _further_of(attrs))]
+        for attrs in owners
+    ]
+    first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
+    between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]
+    separator = between if between.strip() == b"," else b","
+    return [shared("et_attrs", b"[%b]" % separator.join(those)) if those else b"" for those in lists]
 
 
 def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
@@ -156,5 +177,5 @@ def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Part
 
 
 def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
-    """An attribute of JSON text, if the record has it."""
+    """An attribute of JSON text that many nodes have, if the record has it."""
     return b"" if json is UNSET else shared(name, bytes(json))

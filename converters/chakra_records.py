@@ -14,7 +14,7 @@ from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record
 
 __all__ = [
-    "ET_ATTRIBUTES", "EVENT_NUMBERS", "FLAT_TENSORS", "FURTHER_ATTRIBUTES", "TENSOR_KEYS", "FlatNode", "Node",
+    "ABSENT", "ET_ATTRIBUTES", "EVENT_NUMBERS", "FLAT_TENSORS", "FURTHER_ATTRIBUTES", "TENSOR_KEYS", "FlatNode", "Node",
     "RuntimeCall", "Tensors", "form_of", "read_records",
 ]  # fmt: skip
 
@@ -39,7 +39,10 @@ FLAT_TENSORS = {
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 """Fields of `EtAttributes` for what follows on ET_ATTRIBUTES; PyTorch 2.8 writes three more."""
 
-_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+ABSENT = -(2**63)
+"""A number that a record lacks."""
+
+_Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Text = Raw | UnsetType
 _TYPES: dict[str, Any] = {"uint64": _UInt, "int64": _Int, "string": str}
@@ -56,10 +59,10 @@ class _Timed(Struct, gc=False, forbid_unknown_fields=True):
     dur: _Text = UNSET
     inclusive_dur: _Text = UNSET
     exclusive_dur: _Text = UNSET
-    stream: _Int | UnsetType = UNSET
-    device: _Int | UnsetType = UNSET
-    correlation: _Int | UnsetType = UNSET
-    kineto_event: _Int | UnsetType = UNSET
+    stream: _Int = ABSENT
+    device: _Int = ABSENT
+    correlation: _Int = ABSENT
+    kineto_event: _Int = ABSENT
 
 
 class RuntimeCall(_Timed):
@@ -115,13 +118,13 @@ class FlatNode(_Timed):
     outputs: _Text = UNSET
     output_shapes: _Text = UNSET
     output_types: _Text = UNSET
-    rf_id: _Int | UnsetType = UNSET
-    fw_parent: _Int | UnsetType = UNSET
-    seq_id: _Int | UnsetType = UNSET
-    scope: _Int | UnsetType = UNSET
-    tid: _Int | UnsetType = UNSET
-    fw_tid: _Int | UnsetType = UNSET
-    op_schema: str | UnsetType = UNSET
+    rf_id: _Int = ABSENT
+    fw_parent: _Int = ABSENT
+    seq_id: _Int = ABSENT
+    scope: _Int = ABSENT
+    tid: _Int = ABSENT
+    fw_tid: _Int = ABSENT
+    op_schema: str = ""
 
 
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
@@ -154,8 +157,8 @@ def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[i
 
     Example:
         >>> (call,), further = read_records(RuntimeCall, [b'{"correlation": 7, "color": "red"}'])
-        >>> call.correlation, further
-        (7, {0: {'color': Raw(b'"red"')}})
+        >>> call.correlation, {name: bytes(value) for name, value in further[0].items()}
+        (7, {'color': b'"red"'})
     """
     try:
         return msgspec.json.decode(_utf8(b"[" + b",".join(texts) + b"]"), type=list[form]), {}  # type: ignore[valid-type]

@@ -1,62 +1,31 @@
-"""ET+ as a graph: for networkx, and as GraphML, GEXF, Graphviz dot, JSON or a picture."""
+"""ET+ as a graph: GraphML, GEXF, Graphviz dot, the JSON of networkx, or a picture."""
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-import networkx as nx
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from ..schemas.files import open_output
 from ..trace.columns import IntColumn
-from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError, UsageError
-from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .exporter import PICTURES
+from .graph_table import CALL, Graph, graph_of
+from .graph_xml import gexf, graphml, xml_text
 
-__all__ = ["GRAPH_FORMATS", "select_rows", "to_networkx", "write_graph"]
+__all__ = ["GRAPH_FORMATS", "select_rows", "write_graph"]
 
-if TYPE_CHECKING:
-    Graph = nx.DiGraph[Any]
-else:
-    Graph = nx.DiGraph
-_CALL = "call"
 _LABEL = 60
+_BLOCK = 1 << 20
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}
-
-
-def to_networkx(document: Trace, rows: IntColumn | None = None) -> Graph:
-    """A directed graph of nodes and runtime calls.
-
-    Its nodes are ids, with `name`, `kind` ("cpu", "gpu", "comm" or "runtime") and, where there are times, `ts_ns`,
-    `dur_ns`; ops and calls have `thread`, GPU events `stream`. Its edges have `kind`: "call" for caller to callee, else
-    one of EDGE_KINDS; several between the same two are joined by "+".
-
-    Args:
-        rows: int64, only these rows and what lies between them; all by default.
-    """
-    graph: Graph = nx.DiGraph()
-    wanted = np.zeros(len(document), np.bool_)
-    wanted[np.arange(len(document)) if rows is None else rows] = True
-    graph.add_nodes_from(_nodes(document, np.flatnonzero(wanted)))
-    callees = np.flatnonzero(wanted & (document.parent_row >= 0))
-    callees = callees[wanted[document.parent_row[callees]]]
-    ids = document.id
-    calls = zip(ids[document.parent_row[callees]].tolist(), ids[callees].tolist(), strict=True)
-    graph.add_edges_from(calls, kind=_CALL)
-    edges = document.edges[wanted[document.edges[:, 0]] & wanted[document.edges[:, 1]]]
-    for a, b, kind in zip(ids[edges[:, 0]].tolist(), ids[edges[:, 1]].tolist(), edges[:, 2].tolist(), strict=True):
-        before = graph.edges[a, b]["kind"] + "+" if graph.has_edge(a, b) else ""
-        graph.add_edge(a, b, kind=before + EDGE_KINDS[kind])
-    return graph
 
 
 def select_rows(document: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
@@ -80,7 +49,7 @@ def select_rows(document: Trace, *, subtree: str | None = None, max_nodes: int |
     return np.sort(rows[:max_nodes])
 
 
-def write_graph(documents: Mapping[int, Trace], path: str | os.PathLike[str], to: str, **choice: Any) -> Graph:
+def write_graph(documents: Mapping[int, Trace], path: str | os.PathLike[str], to: str, **choice: Any) -> int:
     """Write documents as one graph; the ids of several ranks have their rank before them ("3:17").
 
     With `to` "dot" and a name that ends in .svg, .pdf or .png, Graphviz draws it.
@@ -90,40 +59,36 @@ def write_graph(documents: Mapping[int, Trace], path: str | os.PathLike[str], to
         to: one of GRAPH_FORMATS.
         choice: for `select_rows`.
 
+    Returns:
+        the number of nodes.
+
     Raises:
         UsageError: an unknown format, Graphviz is not installed, or the output cannot be written.
         ConvertError: Graphviz fails.
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
-    parts = {rank: to_networkx(one, select_rows(one, **choice)) for rank, one in documents.items()}
-    if len(parts) == 1:
-        (graph,) = parts.values()
-    else:
-        names = ({node: f"{rank}:{node}" for node in part} for rank, part in parts.items())
-        renamed = [nx.relabel_nodes(part, of) for part, of in zip(parts.values(), names, strict=True)]
-        graph = cast("Graph", nx.union_all(renamed))
+    rows = {rank: select_rows(one, **choice) for rank, one in documents.items()}
+    graph = graph_of(documents, rows)
     suffix = Path(path).suffix.lower()
-    text = GRAPH_FORMATS[to](graph)
+    texts: Iterator[bytes] = (text.encode() for text in GRAPH_FORMATS[to](graph))
     if to == "dot" and suffix in PICTURES:
-        text = _drawn(text, suffix)
+        texts = iter([_drawn(b"".join(texts), suffix)])
     with open_output(path) as file:
-        file.write(text)
-    return graph
+        for block in _blocks(texts):
+            file.write(block)
+    return len(graph)
 
 
-def _nodes(document: Trace, rows: IntColumn) -> Iterator[tuple[int, dict[str, Any]]]:
-    kinds = {CPU: "cpu", GPU: "gpu"}
-    for row in rows.tolist():
-        kind = int(document.kind[row])
-        values: dict[str, Any] = {
-            "name": document.name_of(row),
-            "kind": "comm" if row in document.comm else kinds.get(kind, "runtime"),
-        }
-        if document.timed[row]:
-            values |= {"ts_ns": int(document.ts[row]), "dur_ns": int(document.dur[row])}
-        column = "stream" if kind == GPU else "thread"
-        yield int(document.id[row]), {**values, column: int(getattr(document, column)[row])}
+def _blocks(texts: Iterator[bytes]) -> Iterator[bytes]:
+    """Texts joined to about a megabyte each."""
+    block = bytearray()
+    for text in texts:
+        block += text
+        if len(block) >= _BLOCK:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
 
 
 def _root(document: Trace, subtree: str) -> int:
@@ -137,7 +102,7 @@ def _root(document: Trace, subtree: str) -> int:
     return int(found[0])
 
 
-def _subtree(document: Trace, root: int) -> Any:
+def _subtree(document: Trace, root: int) -> npt.NDArray[np.bool_]:
     chosen = np.zeros(len(document), np.bool_)
     chosen[root] = True
     launched = document.edges_of("launch")
@@ -151,53 +116,27 @@ def _subtree(document: Trace, root: int) -> Any:
         chosen |= more
 
 
-def _graphml(graph: Graph) -> bytes:
-    return _written(nx.write_graphml, graph)
-
-
-def _gexf(graph: Graph) -> bytes:
-    labelled: Graph = nx.DiGraph()
-    labelled.add_nodes_from((node, {"label": _xml(of["name"]), **of}) for node, of in graph.nodes(data=True))
-    labelled.add_edges_from(graph.edges(data=True))
-    return _written(nx.write_gexf, labelled)
-
-
-def _written(write: Callable[..., None], graph: Graph) -> bytes:
-    """What a networkx writer of XML makes of a graph whose texts XML can hold."""
-    clean: Graph = nx.DiGraph()
-    clean.add_nodes_from((node, {key: _xml(v) for key, v in of.items()}) for node, of in graph.nodes(data=True))
-    clean.add_edges_from(graph.edges(data=True))
-    buffer = io.BytesIO()
-    write(clean, buffer)
-    return buffer.getvalue() + b"\n"
-
-
-def _xml(value: Any) -> Any:
-    """Without the characters that XML 1.0 has no way to write."""
-    if not isinstance(value, str):
-        return value
-    return "".join(c if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff") else "\ufffd" for c in value)
-
-
-def _node_link(graph: Graph) -> bytes:
+def _node_link(graph: Graph) -> Iterator[str]:
     """What `networkx.node_link_graph(data, edges="edges")` reads; its writer's keywords differ between versions."""
-    nodes = [{"id": node, **of} for node, of in graph.nodes(data=True)]
-    edges = [{"source": a, "target": b, **of} for a, b, of in graph.edges(data=True)]
+    nodes = [{"id": node, **dict(zip(names, values, strict=True))} for node, names, values in graph.nodes()]
+    edges = [{"source": a, "target": b, "kind": kind} for a, b, kind in graph.edges()]
     document = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+    yield orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def _dot(graph: Graph) -> bytes:
-    lines = ["digraph etplus {", "  rankdir=LR; node [shape=box, style=filled, fontname=Helvetica];"]
-    for node, of in graph.nodes(data=True):
-        label = _xml(of["name"] if len(of["name"]) <= _LABEL else of["name"][: _LABEL - 3] + "...")
+def _dot(graph: Graph) -> Iterator[str]:
+    yield "digraph etplus {\n  rankdir=LR; node [shape=box, style=filled, fontname=Helvetica];\n"
+    for node, names, values in graph.nodes():
+        of = dict(zip(names, values, strict=True))
+        name = str(of["name"])
+        label = xml_text(name if len(name) <= _LABEL else name[: _LABEL - 3] + "...")
         if "dur_ns" in of:
             label += f"\n{of['dur_ns'] / 1000:.3f} µs"
-        lines.append(f"  {_quoted(node)} [label={_quoted(label)}, fillcolor={_quoted(_COLOURS[of['kind']])}];")
-    for a, b, of in graph.edges(data=True):
-        style = "style=dotted" if of["kind"] == _CALL else f"label={_quoted(of['kind'])}"
-        lines.append(f"  {_quoted(a)} -> {_quoted(b)} [{style}];")
-    return "\n".join([*lines, "}", ""]).encode()
+        yield f"  {_quoted(node)} [label={_quoted(label)}, fillcolor={_quoted(_COLOURS[of['kind']])}];\n"
+    for a, b, kind in graph.edges():
+        style = "style=dotted" if kind == CALL else f"label={_quoted(kind)}"
+        yield f"  {_quoted(a)} -> {_quoted(b)} [{style}];\n"
+    yield "}\n"
 
 
 def _quoted(value: Any) -> str:
@@ -217,10 +156,10 @@ def _drawn(text: bytes, suffix: str) -> bytes:
     return done.stdout
 
 
-GRAPH_FORMATS: dict[str, Callable[[Graph], bytes]] = {
-    "graphml": _graphml,
-    "gexf": _gexf,
+GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
+    "graphml": graphml,
+    "gexf": gexf,
     "dot": _dot,
     "networkx-json": _node_link,
 }
-"""Name of each format and what makes its text."""
+"""Name of each format and what makes its text, piece by piece."""

@@ -29,7 +29,6 @@ memory: a hostile message can take some forty times its own size once it is pars
 _BITS = 7
 _MORE = 0x80
 """Set in all bytes of a varint but the last."""
-_SHORT = 1 << 14
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
 START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)
 """Examples for `field_cells`."""
@@ -86,7 +85,7 @@ def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_]
         present: which nodes have the field; by default those whose value is not 0.
     """
     head = example.SerializeToString()[:-1]
-    return _headed(head, varints(values), values != 0 if present is None else present, len(head) - 1)
+    return _headed(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
@@ -99,11 +98,14 @@ def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDA
     """
     head = _ATTRIBUTE + example.SerializeToString()[:-1]
     everywhere = np.ones(len(values), np.bool_)
-    return _headed(head, varints(values), everywhere if present is None else present, len(_ATTRIBUTE) - 1)
+    return _headed(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 
 
-def _headed(head: bytes, number: Cells, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
+def _headed(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
     """A number behind constant bytes; the one at `length_at`, unless it is a tag alone (0), becomes the length."""
+    if not present.any():
+        return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
+    number = varints(values)
     content = np.empty((len(present), len(head) + number.content.shape[1]), np.uint8)
     content[:, : len(head)] = np.frombuffer(head, np.uint8)
     content[:, len(head) :] = number.content
@@ -117,6 +119,8 @@ def _headed(head: bytes, number: Cells, present: npt.NDArray[np.bool_], length_a
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
     """The bytes of each node: those of its fields, one after the other."""
+    if not any(one.content.size for one in cells):
+        return [b""] * len(cells[0].content)
     used = np.concatenate([one.used for one in cells], axis=1)
     flat = np.concatenate([one.content for one in cells], axis=1)[used].tobytes()
     return _cut(flat, np.count_nonzero(used, axis=1))
@@ -133,7 +137,7 @@ def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
     packed = _cut(number.content[number.used].tobytes(), before[ends] - before[ends - counts])
-    return [_DATA_DEPS + length_delimited(one) if one else b"" for one in packed]
+    return [text_field(_DATA_DEPS, one) for one in packed]
 
 
 def _cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
@@ -150,24 +154,28 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-_LENGTHS = [_varint(value) for value in range(_SHORT)]
+class _Lengths(dict[int, bytes]):
+    """Encoded lengths, each made when it is asked for first."""
+
+    def __missing__(self, length: int) -> bytes:
+        encoded = self[length] = _varint(length)
+        return encoded
 
 
-def length_delimited(content: bytes) -> bytes:
-    """A content behind its length."""
-    size = len(content)
-    return (_LENGTHS[size] if size < _SHORT else _varint(size)) + content
+_LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """A text in UTF-8; absent where it is empty."""
-    return tag + length_delimited(text) if text else b""
+    """A text in UTF-8, or a list of varints; absent where it is empty."""
+    return tag + _LENGTHS[len(text)] + text if text else b""
 
 
 def io_info(tag: bytes, values: bytes, shapes: bytes, types: bytes) -> bytes:
     """A field of `Node` that is an `IOInfo`, of texts in UTF-8 that are not empty."""
-    text = length_delimited
-    return tag + text(b"%b%b%b%b%b%b" % (_VALUES, text(values), _SHAPES, text(shapes), _TYPES, text(types)))
+    of = _LENGTHS
+    texts = (_VALUES, of[len(values)], values, _SHAPES, of[len(shapes)], shapes, _TYPES, of[len(types)], types)
+    content = b"".join(texts)
+    return tag + of[len(content)] + content
 
 
 def delimited(message: bytes) -> bytes:
@@ -178,7 +186,7 @@ def delimited(message: bytes) -> bytes:
     """
     if len(message) > MAX_MESSAGE_BYTES:
         raise ConvertError(f"a message of {len(message)} bytes; no more than {MAX_MESSAGE_BYTES} can be written")
-    return length_delimited(message)
+    return _LENGTHS[len(message)] + message
 
 
 def messages(*parts: Sequence[bytes]) -> list[bytes]:

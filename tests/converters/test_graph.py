@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.converters.graph import GRAPH_FORMATS, select_rows, to_networkx, write_graph
+from etplus.converters.graph import GRAPH_FORMATS, select_rows, write_graph
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
@@ -21,9 +24,21 @@ EVIL = 'a"b\\<&>\n\t\0\x01\x1b é \u2028 ]]> </label> \ufffe'
 NAME = "pairs/gpu_shaped_from_cpu"
 
 
-def test_nodes_and_edges_are_those_of_the_document() -> None:
+def written(path: Path, documents: dict[int, Trace], **choice: Any) -> nx.DiGraph:
+    """What networkx reads of the graph, as "networkx-json" has it."""
+    count = write_graph(documents, path / "written.json", "networkx-json", **choice)
+    data = json.loads((path / "written.json").read_bytes())
+    try:
+        graph = nx.node_link_graph(data, edges="edges")
+    except TypeError:  # before networkx 3.4
+        graph = nx.node_link_graph(data, link="edges")
+    assert len(graph) == count
+    return graph
+
+
+def test_nodes_and_edges_are_those_of_the_document(tmp_path: Path) -> None:
     document = document_of(NAME)
-    graph = to_networkx(document)
+    graph = written(tmp_path, {0: document})
     assert set(graph) == set(document.id.tolist())
     kinds: dict[tuple[int, int], list[str]] = {}
     for row in np.flatnonzero(document.parent_row >= 0).tolist():
@@ -31,6 +46,7 @@ def test_nodes_and_edges_are_those_of_the_document() -> None:
     for a, b, kind in document.edges.tolist():
         kinds.setdefault((int(document.id[a]), int(document.id[b])), []).append(EDGE_KINDS[kind])
     assert {(a, b): of["kind"] for a, b, of in graph.edges(data=True)} == {e: "+".join(k) for e, k in kinds.items()}
+    assert any(len(k) > 1 for k in kinds.values())
     assert nx.is_directed_acyclic_graph(graph)
     row = int(np.flatnonzero(document.kind == 1)[0])
     assert graph.nodes[int(document.id[row])] == {
@@ -39,10 +55,23 @@ def test_nodes_and_edges_are_those_of_the_document() -> None:
     }  # fmt: skip
 
 
-def test_ranks_of_one_program_have_isomorphic_call_trees() -> None:
+def test_it_is_the_graph_of_the_library(tmp_path: Path) -> None:
+    document = document_of(NAME)
+    graph, library = written(tmp_path, {0: document}), document.to_networkx()
+    assert set(graph) == set(library)
+    edges = {(a, b, kind) for a, b, of in graph.edges(data=True) for kind in of["kind"].split("+")}
+    assert edges == {(a, b, of["kind"]) for a, b, of in library.edges(data=True)}
+    for node, of in library.nodes(data=True):
+        assert graph.nodes[node]["name"] == of["name"]
+        assert graph.nodes[node].get("ts_ns") == (
+            None if document.structural[list(document.id).index(node)] else of.get("ts")
+        )
+
+
+def test_ranks_of_one_program_have_isomorphic_call_trees(tmp_path: Path) -> None:
     trees = []
     for rank in (0, 1):
-        graph = to_networkx(document_of(f"gpu-pairs/dlrm.rank{rank}"))
+        graph = written(tmp_path, {rank: document_of(f"gpu-pairs/dlrm.rank{rank}")})
         calls = [(a, b) for a, b, of in graph.edges(data=True) if "call" in of["kind"].split("+")]
         tree = nx.DiGraph(graph.edge_subgraph(calls).subgraph(n for n in graph if graph.nodes[n]["kind"] == "cpu"))
         trees.append(tree.to_undirected())
@@ -55,34 +84,67 @@ def evil() -> Trace:
     return etplus([cpu(3, EVIL, 0, 9), gpu(4, EVIL, 1, 2)], [runtime(5, EVIL, 1, 1)], [[5, 4, "launch"]])
 
 
-def test_graphml_and_gexf_read_back(tmp_path: Path) -> None:
-    for name, document in (("real", document_of(NAME)), ("evil", evil())):
-        for to, read in (("graphml", nx.read_graphml), ("gexf", nx.read_gexf)):
-            path = tmp_path / f"{name}.{to}"
-            graph = write_graph({0: document}, path, to)
-            ElementTree.fromstring(path.read_bytes())
-            back = read(path)
-            assert {int(node) for node in back} == set(graph)
-            assert back.number_of_edges() == graph.number_of_edges()
-            kinds = {of["kind"] for _, _, of in back.edges(data=True)}
-            assert kinds == {of["kind"] for _, _, of in graph.edges(data=True)}
-            names = [{_letters(of["name"]) for _, of in g.nodes(data=True)} for g in (back, graph)]
-            assert names[0] == names[1]
+def reference(graph: nx.DiGraph, to: str) -> bytes:
+    """What networkx itself writes of a graph, of texts that XML can hold."""
+    clean = nx.DiGraph()
+    for node, of in graph.nodes(data=True):
+        values = {
+            key: re.sub("[^\\t\\n\\r -\\ufffd]", "\ufffd", v) if isinstance(v, str) else v for key, v in of.items()
+        }
+        clean.add_node(node, **({"label": values["name"]} if to == "gexf" else {}), **values)
+    clean.add_edges_from(graph.edges(data=True))
+    file = io.BytesIO()
+    write = {"graphml": nx.write_graphml_xml, "gexf": nx.write_gexf}[to]
+    write(clean, file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("to", ["graphml", "gexf"])
+@pytest.mark.parametrize("name", [NAME, "evil", "two ranks"])
+def test_the_text_is_that_of_networkx(name: str, to: str, tmp_path: Path) -> None:
+    documents = {NAME: {0: document_of(NAME)}, "evil": {0: evil()}, "two ranks": {0: document_of(NAME), 3: evil()}}
+    given = documents[name]
+    write_graph(given, tmp_path / "graph", to)
+    ours = ElementTree.fromstring((tmp_path / "graph").read_bytes())
+    theirs = ElementTree.fromstring(reference(written(tmp_path, given), to))
+    for root in (ours, theirs):
+        for meta in root.findall("{*}meta"):
+            root.remove(meta)  # a date
+    assert ElementTree.canonicalize(ElementTree.tostring(ours), strip_text=True) == ElementTree.canonicalize(
+        ElementTree.tostring(theirs), strip_text=True
+    )
+
+
+@pytest.mark.parametrize(("to", "read"), [("graphml", nx.read_graphml), ("gexf", nx.read_gexf)])
+def test_graphml_and_gexf_read_back(to: str, read: Any, tmp_path: Path) -> None:
+    for document in (document_of(NAME), evil()):
+        write_graph({0: document}, tmp_path / to, to)
+        back, graph = read(tmp_path / to), written(tmp_path, {0: document})
+        assert {int(node) for node in back} == set(graph)
+        assert {(int(a), int(b), of["kind"]) for a, b, of in back.edges(data=True)} == {
+            (a, b, of["kind"]) for a, b, of in graph.edges(data=True)
+        }
+        names = [
+            [_letters(of["name"]) for _, of in sorted(g.nodes(data=True), key=lambda n: int(n[0]))]
+            for g in (back, graph)
+        ]
+        assert names[0] == names[1]
 
 
 def _letters(name: str) -> str:
     return "".join(c for c in name if c.isalnum())
 
 
+def test_gexf_has_no_date(tmp_path: Path) -> None:
+    """The same trace gives the same bytes on any day."""
+    write_graph({0: evil()}, tmp_path / "g.gexf", "gexf")
+    (meta,) = ElementTree.parse(tmp_path / "g.gexf").getroot().findall("{*}meta")
+    assert not meta.attrib
+    assert [child.text for child in meta] == ["etplus"]
+
+
 def test_networkx_json_reads_back(tmp_path: Path) -> None:
-    graph = write_graph({0: evil()}, tmp_path / "g.json", "networkx-json")
-    data = json.loads((tmp_path / "g.json").read_bytes())
-    try:
-        back = nx.node_link_graph(data, edges="edges")
-    except TypeError:  # before networkx 3.4
-        back = nx.node_link_graph(data, link="edges")
-    assert nx.utils.graphs_equal(back, graph)
-    assert back.nodes[3]["name"] == EVIL
+    assert written(tmp_path, {0: evil()}).nodes[3]["name"] == EVIL
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
@@ -104,7 +166,7 @@ def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "g.svg").exists()
 
 
-def test_a_part_of_the_graph() -> None:
+def test_a_part_of_the_graph(tmp_path: Path) -> None:
     document = document_of(NAME)
     first = select_rows(document, max_nodes=40)
     assert len(first) == 40
@@ -121,14 +183,15 @@ def test_a_part_of_the_graph() -> None:
         for row in range(len(document)):
             if document.parent_row[row] in inside:
                 assert row in inside
-        graph = to_networkx(document, rows)
+        graph = written(tmp_path, {0: document}, subtree=chosen)
+        assert set(graph) == set(document.id[rows].tolist())
         assert set(nx.descendants(graph, int(document.id[step]))) == set(graph) - {int(document.id[step])}
     assert len(select_rows(document, subtree=document.name_of(step), max_nodes=5)) == 5
 
 
 def test_several_ranks_are_one_graph(tmp_path: Path) -> None:
     one = etplus([cpu(3, "a", 0), cpu(4, "b", 2)], [], [[3, 4, "thread"]])
-    graph = write_graph({0: one, 5: one}, tmp_path / "g.json", "networkx-json")
+    graph = written(tmp_path, {0: one, 5: one})
     assert set(graph) == {f"{rank}:{node}" for rank in (0, 5) for node in (1, 2, 3, 4)}
     assert graph.edges["5:3", "5:4"]["kind"] == "thread"
 
