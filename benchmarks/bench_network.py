@@ -1,10 +1,10 @@
 """Response to another network: the replay, the converted set in the tests' simulator, and the truth where it is known.
 
-    python benchmarks/bench_network.py [--traces FOLDER] [--rules streams]
+    python benchmarks/bench_network.py [--traces FOLDER]
 
 Every job is replayed (`etplus replay --network`) and converted for ASTRA-sim, and the set is run by the simulator of
-`tests/simulator.py`, on rings of 25 GB/s and 5 µs, of ten times, a tenth and a hundredth of that bandwidth, and as
-measured. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
+`tests/simulator.py`: as measured, then on rings of 25 GB/s and 5 µs, ten times, a tenth and a hundredth of that
+bandwidth. Jobs: ranks 0 to 3 of dlrm, resnet103 (one rank of two) and the jobs of `tests/made_jobs.py`, which tell what
 they would really take. Differences are those to the truth, or of the simulator to the replay.
 """
 
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus.predictor.network import Network, on_network
@@ -28,8 +30,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from made_jobs import JOBS, RECORDED, Job  # noqa: E402
+from simulator import ChakraSet, job_makespan_ns, read_set  # noqa: E402
 from simulator import Network as SimulatedNetwork  # noqa: E402
-from simulator import job_makespan_ns, read_set  # noqa: E402
 
 TRACES = ROOT.parent / "shared" / "traces"
 BASE, LATENCY_NS = 25.0, 5000.0
@@ -65,24 +67,32 @@ def subjects(traces: Path, folder: Path) -> Iterator[Subject]:
         yield Subject(f"made {name}, {job.ranks} ranks", [link(*pair) for pair in job.write(folder / name)], job)
 
 
-def rows(subject: Subject, folder: Path, *, streams: bool) -> Iterator[Row]:
+def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
+    """The set of ASTRA-sim; of one rank its file alone, though the simulator would want those of the others."""
+    if len(traces) > 1:
+        convert(traces, prefix, to="astra-sim")
+    else:
+        comms = for_simulator(agree([survey(traces[0], 0)])).ranks[0]
+        write_astra_sim(traces[0], f"{prefix}.0.et", comms)
+    return read_set(prefix)
+
+
+def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     """As measured, then on each network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = couple(graphs) if len(graphs) > 1 else graphs[0]
-    prefix = folder / "set"
-    convert(subject.traces, prefix, to="astra-sim", as_prefix=True)
-    job, world = read_set(prefix), subject.traces[0].world_size
+    job, world = converted(subject.traces, folder / "set"), subject.traces[0].world_size
     made = subject.made
     yield Row(
         None, made and made.makespan_ns(RECORDED) / 1e6, replay(graph, constants).makespan_ns / 1e6,
-        job_makespan_ns(job, streams=streams) / 1e6,
+        job_makespan_ns(job) / 1e6,
     )  # fmt: skip
     for factor in FACTORS:
         bandwidth = BASE * factor
         network = SimulatedNetwork(bandwidth, LATENCY_NS)
         replayed = replay(on_network(graph, Network(bandwidth, LATENCY_NS)), constants)
-        simulated = job_makespan_ns(job, network, streams=streams, world=world)
+        simulated = job_makespan_ns(job, network, world=world)
         truth = made and made.makespan_ns(network) / 1e6
         yield Row(bandwidth, truth, replayed.makespan_ns / 1e6, simulated / 1e6)
 
@@ -91,7 +101,6 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
-    parser.add_argument("--rules", choices=["astra-sim", "streams"], default="astra-sim", help="slots of the simulator")
     arguments = parser.parse_args()
     print("| job | GB/s | truth ms | replay ms | simulator ms | replay − truth % | simulator − truth % |"
           " simulator − replay % |")  # fmt: skip
@@ -101,7 +110,7 @@ def main() -> None:
         for k, subject in enumerate(subjects(arguments.traces, Path(folder))):
             inside = Path(folder) / str(k)
             inside.mkdir()
-            for row in rows(subject, inside, streams=arguments.rules == "streams"):
+            for row in rows(subject, inside):
                 off = [_percent(row.replayed, row.truth), _percent(row.simulated, row.truth),
                        _percent(row.simulated, row.replayed)]  # fmt: skip
                 worst = {key: max(value, abs(one or 0)) for (key, value), one in zip(worst.items(), off, strict=True)}

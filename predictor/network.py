@@ -26,7 +26,7 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
-from ..trace.conventions import MAX_NS
+from ..trace.conventions import MAX_NS, MAX_RANKS
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .graph import COMM, ReplayGraph
@@ -104,19 +104,19 @@ def parse_network(text: str) -> Network:
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in ("bandwidth", "latency", "algorithm") or key in given:
-            raise UsageError(f"--network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
+            raise UsageError(f"network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
         given[key] = value
     bandwidth = _BANDWIDTH.fullmatch(given.get("bandwidth", ""))
     if bandwidth is None or not 1 / _MOST <= float(bandwidth[1]) <= _MOST:
-        raise UsageError(f"--network {text!r}: give a bandwidth over 0; {_EXAMPLE}")
+        raise UsageError(f"network {text!r}: give a bandwidth over 0; {_EXAMPLE}")
     latency = _LATENCY.fullmatch(given.get("latency", "0"))
     if latency is None or float(latency[1]) * _NS[latency[2]] > _MOST:
-        raise UsageError(f"--network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
+        raise UsageError(f"network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
     network = Network(float(bandwidth[1]), float(latency[1]) * _NS[latency[2]])
     for algorithm in get_args(Algorithm):
         if given.get("algorithm", "ring") == algorithm:
             return replace(network, algorithm=algorithm)
-    raise UsageError(f"--network {text!r}: unknown algorithm {given['algorithm']!r}; {_EXAMPLE}")
+    raise UsageError(f"network {text!r}: unknown algorithm {given['algorithm']!r}; {_EXAMPLE}")
 
 
 def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
@@ -143,7 +143,7 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     files = ", ".join(trace.file for trace in graph.documents)
     if not priced:
         raise UsageError(f"{files}: no communication with a known kind, size and group to price on a network")
-    notes = [f"{priced:,} communications priced by kind, size and group on the network"]
+    notes = [f"{priced:,} communication{'s' if priced > 1 else ''} priced by kind, size and group on the network"]
     if unknown:
         notes.append(f"{unknown:,} of unknown kind, size or group take as long as measured")
     if len(graph.documents) == 1:
@@ -164,8 +164,9 @@ def _price(network: Network, trace: Trace, found: FoundComm) -> int:
 def _group_size(trace: Trace, found: FoundComm) -> int | None:
     """How many ranks take part: those that the group lists, else as many as the communication or the job has."""
     listed, comm = found.group[1], trace.comm.get(found.row)
-    own = None if comm is None else comm.group_size
-    return len(listed) or own or (trace.world_size if found.group == WORLD else None)
+    own = 0 if comm is None or comm.group_size is None else comm.group_size
+    world = trace.world_size if found.group == WORLD else None
+    return len(listed) or (own if 0 < own < MAX_RANKS else world)
 
 
 def _alike(graph: ReplayGraph, prices: IntColumn) -> IntColumn:

@@ -10,6 +10,7 @@ import numpy as np
 from ..analysis.clocks import clock_offsets, synchronising
 from ..analysis.matching import Matched, match_collectives, match_messages
 from ..analysis.rank_communications import UNKNOWN, communications
+from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.kinds import GPU
@@ -166,7 +167,8 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
 
 def _row_of_node(document: Trace) -> dict[int, int]:
     """Rows of communications on the device, by the id of the node."""
-    rows = np.flatnonzero(document.kind == GPU)
+    rows = comm_rows(document)
+    rows = rows[document.kind[rows] == GPU]
     return dict(zip(document.id[rows].tolist(), rows.tolist(), strict=True))
 
 

@@ -348,15 +348,15 @@ def _step(rank: Rank, number: int) -> contextlib.AbstractContextManager[None]:
     return rank.op(f"ProfilerStep#{number}", annotation=True)
 
 
-def _forward(rank: Rank, layer: int) -> None:
-    reads = [rank.tensor(f"x{layer}"), rank.tensor(f"w{layer}")]
-    rank.compute("aten::mm", _FORWARD, reads, [rank.tensor(f"x{layer + 1}")])
+def _forward(rank: Rank, layer: int, batch: str = "") -> None:
+    reads = [rank.tensor(f"x{layer}{batch}"), rank.tensor(f"w{layer}")]
+    rank.compute("aten::mm", _FORWARD, reads, [rank.tensor(f"x{layer + 1}{batch}")])
 
 
-def _backward(rank: Rank, layer: int) -> None:
-    reads = [rank.tensor(f"d{layer + 1}"), rank.tensor(f"w{layer}")]
+def _backward(rank: Rank, layer: int, batch: str = "") -> None:
+    reads = [rank.tensor(f"d{layer + 1}{batch}"), rank.tensor(f"w{layer}")]
     with rank.op("autograd::engine::evaluate_function: MmBackward0"), rank.op("MmBackward0"):
-        rank.compute("aten::mm", _BACKWARD, reads, [rank.tensor(f"d{layer}"), rank.tensor(f"g{layer}")])
+        rank.compute("aten::mm", _BACKWARD, reads, [rank.tensor(f"d{layer}{batch}"), rank.tensor(f"g{layer}")])
 
 
 def _update(rank: Rank, layers: int, gradient: Callable[[int], Tensor], weights: str = "w") -> None:
@@ -427,26 +427,40 @@ def fsdp(rank: Rank, layers: int = _LAYERS) -> Play:
 
 
 def pipeline(rank: Rank, layers: int = 2, microbatches: int = 4) -> Play:
-    """Stages of layers, activations and their gradients sent on; all forward, then all backward (GPipe)."""
+    """Stages of layers, activations and their gradients sent on; all forward, then all backward (GPipe).
+
+    Receives are posted before what they are for is computed: a send that has to wait for its receive, as NCCL's do,
+    and one that has not, as in ASTRA-sim, then take the same time.
+    """
     first, last = rank.rank == 0, rank.rank == rank.ranks - 1
+
+    def receive(peer: int, name: str, wanted: bool) -> Generator[_Ready, int, list[Work]]:
+        works = []
+        for batch in range(microbatches if wanted else 0):
+            work = yield from rank.receive(peer, _BYTES, rank.tensor(f"{name} {batch}"))
+            works.append(work)
+        return works
+
     for number in range(_STEPS):
         with _step(rank, number):
             sent = []
-            for _ in range(microbatches):
-                if not first:
-                    rank.wait((yield from rank.receive(rank.rank - 1, _BYTES, rank.tensor("x0"))))
+            received = yield from receive(rank.rank - 1, "x0", not first)
+            for batch in range(microbatches):
+                if received:
+                    rank.wait(received[batch])
                 for layer in range(layers):
-                    _forward(rank, layer)
+                    _forward(rank, layer, f" {batch}")
                 if not last:
-                    sent.append((yield from rank.send(rank.rank + 1, _BYTES, rank.tensor(f"x{layers}"))))
+                    sent.append((yield from rank.send(rank.rank + 1, _BYTES, rank.tensor(f"x{layers} {batch}"))))
             with rank.on(thread=AUTOGRAD):
-                for _ in range(microbatches):
-                    if not last:
-                        rank.wait((yield from rank.receive(rank.rank + 1, _BYTES, rank.tensor(f"d{layers}"))))
+                received = yield from receive(rank.rank + 1, f"d{layers}", not last)
+                for batch in range(microbatches):
+                    if received:
+                        rank.wait(received[batch])
                     for layer in reversed(range(layers)):
-                        _backward(rank, layer)
+                        _backward(rank, layer, f" {batch}")
                     if not first:
-                        sent.append((yield from rank.send(rank.rank - 1, _BYTES, rank.tensor("d0"))))
+                        sent.append((yield from rank.send(rank.rank - 1, _BYTES, rank.tensor(f"d0 {batch}"))))
             for work in sent:
                 rank.wait(work)
             _update(rank, layers, lambda layer: rank.tensor(f"g{layer}"))

@@ -130,7 +130,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--network", "bandwidth=fast"], "--network 'bandwidth=fast': give a bandwidth over 0; for example"),
+        (["--network", "bandwidth=fast"], "network 'bandwidth=fast': give a bandwidth over 0; for example"),
         (["--network", "bandwidth=25"], "train_cpu.kineto.json.gz: no communication with a known kind, size and group"),
         (["--network", "bandwidth=25", "--steps", "all"], "--steps cannot be combined with --what-if, --network"),
     ],

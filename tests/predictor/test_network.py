@@ -105,7 +105,7 @@ def test_the_text_form(text: str, network: Network) -> None:
      "bandwidth=5,latency=9999ms", "bandwidth=٥"],
 )  # fmt: skip
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--network .*bandwidth=25,latency=5us"):
+    with pytest.raises(UsageError, match=r"^network .*bandwidth=25,latency=5us"):
         parse_network(text)
 
 
@@ -139,7 +139,7 @@ def test_what_waits_follows_and_what_does_not_does_not() -> None:
     result = alone(graph, Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
     assert starts(result)["beside"] == 23 and starts(result)["after"] == 650
-    assert any("1 communications priced" in note for note in result.graph.notes)
+    assert any("1 communication priced" in note for note in result.graph.notes)
     assert any("taken to be ready in time" in note for note in result.graph.notes)
 
 
@@ -156,9 +156,28 @@ def test_what_is_unknown_keeps_its_time() -> None:
         on_network(only.graph(), Network(10.0))
 
 
+def test_a_timeline_of_over_146_years_is_refused() -> None:
+    with pytest.raises(UsageError, match="146 years"):
+        alone(waiting(**{"In msg nelems": 2**59, "Out msg nelems": 2**59}).graph(), Network(1e-9))
+
+
+@pytest.mark.parametrize("size", [0, 2**40])
+def test_an_impossible_group_size_is_that_of_the_job(size: int) -> None:
+    result = alone(waiting(**{"Group size": size}).graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
+
+
 def test_a_group_of_one_rank_takes_no_time() -> None:
     result = alone(waiting(**{"Group size": 1, "Process Group Name": "7"}).graph(), Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 20
+
+
+def test_one_trace_in_a_program() -> None:
+    trace, text = waiting().document(), "bandwidth=10,latency=5us"
+    assert trace.replay(network=text).makespan_ns == alone(build_graph(trace), parse_network(text)).makespan_ns
+    assert trace.replay("comm*2", network=text).makespan_ns == trace.replay(network=text).makespan_ns + 630_000
+    with pytest.raises(UsageError, match="^network 'fast'"):
+        trace.replay(network="fast")
 
 
 @cache

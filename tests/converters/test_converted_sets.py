@@ -51,26 +51,23 @@ def measured_ns(ranks: list[Trace]) -> int:
     return max(trace.base_time_ns + trace.span[1] for trace in ranks) - begin
 
 
-@pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(
     "name",
     [
         *PAIRS, *JOBS, "dlrm", *(pytest.param(name, marks=[pytest.mark.slow, AT_ONCE]) for name in RECORDED_JOBS),
     ],
 )  # fmt: skip
-def test_as_measured_a_set_takes_what_was_measured(name: str, streams: bool, folder: Path) -> None:
-    simulated = job_makespan_ns(converted(name, folder), streams=streams)
+def test_as_measured_a_set_takes_what_was_measured(name: str, folder: Path) -> None:
+    simulated = job_makespan_ns(converted(name, folder))
     assert simulated == pytest.approx(measured_ns(traces(name, folder)), rel=0.01)
 
 
-@pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("name", SETS)
-def test_a_slower_network_never_takes_less(name: str, streams: bool, folder: Path) -> None:
+def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
     job, ranks = converted(name, folder), traces(name, folder)
     world = ranks[0].world_size if len(ranks) > 1 else None  # two ranks run a trace that is alone
     spans = [
-        job_makespan_ns(job, Network(bandwidth, 5000), streams=streams, world=world)
-        for bandwidth in (1e6, 250, 25, 2.5, 0.25, 0.001)
+        job_makespan_ns(job, Network(bandwidth, 5000), world=world) for bandwidth in (1e6, 250, 25, 2.5, 0.25, 0.001)
     ]
     assert spans == sorted(spans)
     communicates = any(node.type in (SEND, RECV, COLL) for nodes in job.ranks.values() for node in nodes)
