@@ -26,11 +26,14 @@ REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
 FIXTURE = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu"
 NODES = 1_000_000
 TASKS = {
+    "link": "link the pair and write ET+",
     "read": "read the ET+ alone",
     "chakra": "--to chakra",
     "serialise": "plain SerializeToString of the .et's messages",
-    "fold": "--to astra-sim --host fold",
+    "fold": "--to astra-sim",
+    "graphml": "--to graphml",
     "chrome": "--to chrome",
+    "check": "check of the .et",
     "back": ".et --to etplus",
 }
 
@@ -42,8 +45,7 @@ def prepare(nodes: str, folder: str) -> dict[str, Any]:
 
     prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
     pair = Path(f"{prefix}.et.json.gz"), Path(f"{prefix}.kineto.json.gz")
-    once = link(*pair)
-    times = -(-int(nodes) // (len(once.et) + len(once.gpu_row) + len(once.runtime_row)))
+    times = -(-int(nodes) // len(link(*pair)))
     output = Path(folder) / "plus.json"
     link(*repeat_pair(*pair, times, Path(folder)), jobs=os.cpu_count() or 1).write(output)
     return {"pair": prefix.name, "times": times, "megabytes": output.stat().st_size / 1e6}
@@ -52,26 +54,31 @@ def prepare(nodes: str, folder: str) -> dict[str, Any]:
 def perform(task: str, folder: str) -> dict[str, Any]:
     """Do one task in this process; what it took. Reading the input is part of it, but of "serialise"."""
     from etplus.converters.convert import convert
+    from etplus.converters.preflight import check
     from etplus.schemas.chakra.stream import read_chakra
     from etplus.schemas.etplus_reader import read_etplus
 
     plus, et = Path(folder) / "plus.json", Path(folder) / "plus.0.et"
+    pair = Path(folder) / "et.json", Path(folder) / "kineto.json"
     messages = list(read_chakra(et)[1]) if task == "serialise" else []
     work: dict[str, Callable[[], int]] = {
+        "link": lambda: linked(pair, Path(folder) / "linked.json"),
         "read": lambda: len(read_etplus(plus)),
         "chakra": lambda: convert(plus, et).nodes,
         "serialise": lambda: len([message.SerializeToString() for message in messages]),
-        "fold": lambda: _one_rank(plus, Path(folder) / "fold.0.et"),
+        "fold": lambda: one_rank(plus, Path(folder) / "fold.0.et"),
+        "graphml": lambda: convert(plus, Path(folder) / "graph.graphml").nodes,
+        "check": lambda: check(et).nodes,
         "chrome": lambda: convert(plus, Path(folder) / "chrome.json", to="chrome").nodes,
         "back": lambda: convert(et, Path(folder) / "back.json", to="etplus").nodes,
     }
-    start = time.perf_counter()
+    start = time.process_time()
     nodes = work[task]()
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     return {"seconds": seconds, "nodes": nodes, "megabytes": peak_megabytes()}
 
 
-def _one_rank(plus: Path, output: Path) -> int:
+def one_rank(plus: Path, output: Path) -> int:
     """What `convert` does for each rank of a job."""
     from etplus.converters.astra_sim import for_simulator, write_astra_sim
     from etplus.converters.collectives import agree, survey
@@ -80,6 +87,15 @@ def _one_rank(plus: Path, output: Path) -> int:
     trace = read_etplus(plus)
     comms = for_simulator(agree([survey(trace, 0)])).ranks[0]
     return write_astra_sim(trace, output, comms).nodes
+
+
+def linked(pair: tuple[Path, Path], output: Path) -> int:
+    """Link and write; the number of nodes and calls."""
+    from etplus.linker import link
+
+    trace = link(*pair)
+    trace.write(output)
+    return len(trace)
 
 
 def in_child(*arguments: object) -> dict[str, Any]:
@@ -103,12 +119,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = in_child("prepare", arguments.nodes, folder)
         print(f"{made['pair']} {made['times']} times: ET+ of {made['megabytes']:.0f} MB")
-        print(f"{'':47}{'s':>7}{'nodes':>10}{'nodes/s':>9}{'MB':>7}")
+        print(f"{'':47}{'CPU s':>7}{'nodes':>10}{'nodes/s':>9}{'MB':>7}{'/ link':>8}")
         took_by_task = {}
         for task, meaning in TASKS.items():
             took = took_by_task[task] = in_child(task, folder)
             speed = took["nodes"] / took["seconds"]
-            figures = f"{took['seconds']:7.1f}{took['nodes']:10,}{speed:9,.0f}{took['megabytes']:7.0f}"
+            ratio = took["seconds"] / took_by_task["link"]["seconds"]
+            figures = f"{took['seconds']:7.2f}{took['nodes']:10,}{speed:9,.0f}{took['megabytes']:7.0f}{ratio:8.2f}"
             print(f"{meaning:47}{figures}", flush=True)
         read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialise"))
         longer, more = chakra["seconds"] / plain["seconds"], chakra["megabytes"] - read["megabytes"]

@@ -22,7 +22,7 @@ from ..schemas.chakra.encode import (
     field_cells,
     messages,
     text_field,
-)  # fmt: skip
+)
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata
 from ..schemas.chakra.stream import write_blocks
 from ..trace.columns import IntColumn

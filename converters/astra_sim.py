@@ -78,10 +78,17 @@ an all-gather, and n − 1 times the n-th part of that of a reduce-scatter (`Rin
 """
 _NO_PARTNER = "communication of a rank with itself kept as computation of its measured duration"
 _ABSENT = "messages with ranks that were not given, kept as computations of their measured duration"
+
+
+def _least(sizes: Iterable[int]) -> int:
+    """The least size that is known."""
+    return min(filter(None, sizes), default=0)
+
+
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all whose size differs between ranks, given the largest"),
-    Type.GATHER: (min, "gather whose size differs between ranks, given the least"),
-    Type.SCATTER: (min, "scatter whose size differs between ranks, given the least"),
+    Type.GATHER: (_least, "gather whose size differs between ranks, given the least"),
+    Type.SCATTER: (_least, "scatter whose size differs between ranks, given the least"),
 }
 """Collectives whose ranks can have other sizes: which of these is that of all, since the simulator needs one.
 

@@ -25,11 +25,11 @@ from .collectives import Agreement, RankComms, agree, survey
 from .coupling import Coupling, coupling_of
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
 from .graph import write_graph
-from .job_ranks import simulated_ranks
 from .jsonize import write_json
 from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
 from .pftrace import write_pftrace
+from .simulated_ranks import simulated_ranks
 from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 

@@ -24,7 +24,7 @@ from ..schemas.chakra.encode import (
     field_cells,
     messages,
     text_field,
-)  # fmt: skip
+)
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
@@ -163,7 +163,8 @@ def _nodes(document: Trace, kind: int, rows: IntColumn, columns: _Columns) -> li
     """Nodes of a kind, their fields and attributes in the order in which a file has them."""
     counts, sources, kinds = columns.needs.of_rows(rows)
     ends = np.cumsum(counts)
-    edges = [tuple(kinds[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
+    bits = kinds.tolist()
+    edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
     ts, parent, parent_row = document.ts[rows], document.parent[rows], document.parent_row[rows]
     comms = [columns.comms.get(row, b"") for row in rows.tolist()]
     tensors, attributes = describe(document, kind, rows)

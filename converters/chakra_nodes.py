@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import UNSET
 
 from ..schemas.chakra.encode import INPUTS, OUTPUTS, byte_rows, io_info
+from ..schemas.chakra.et_def_pb2 import AttributeProto
 from ..trace.columns import IntColumn
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
@@ -24,7 +25,7 @@ from .chakra_records import (
     FURTHER_ATTRIBUTES,
     form_of,
     read_records,
-)  # fmt: skip
+)
 
 __all__ = ["describe"]
 
@@ -96,14 +97,19 @@ def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: F
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
     found = [
-        shared("cat", document.categories[category]) + _text("args", event.args) + _text("comm", event.comm)
+        shared("cat", document.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
     ]
     captured = document.captured.op_names if document.captured is not None else {}
     for i, row in enumerate(rows.tolist() if captured else ()):
-        found[i] += _text("captured_by", records[i].captured_by)
         found[i] += shared("captured_op", captured[row]) if row in captured else b""
     return found
+
+
+def _texts_of(event: Any) -> list[AttributeProto]:
+    """A GPU event's JSON texts, of which hardly two are equal."""
+    texts = {"args": event.args, "comm": event.comm, "captured_by": event.captured_by}
+    return [make(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
 
 def _et_attributes(
@@ -175,5 +181,5 @@ def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Part
 
 
 def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
-    """An attribute of JSON text, if the record has it."""
+    """An attribute of JSON text that many nodes have, if the record has it."""
     return b"" if json is UNSET else shared(name, bytes(json))

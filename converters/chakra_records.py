@@ -157,8 +157,8 @@ def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[i
 
     Example:
         >>> (call,), further = read_records(RuntimeCall, [b'{"correlation": 7, "color": "red"}'])
-        >>> call.correlation, further
-        (7, {0: {'color': Raw(b'"red"')}})
+        >>> call.correlation, {name: bytes(value) for name, value in further[0].items()}
+        (7, {'color': b'"red"'})
     """
     try:
         return msgspec.json.decode(_utf8(b"[" + b",".join(texts) + b"]"), type=list[form]), {}  # type: ignore[valid-type]

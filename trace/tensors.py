@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -228,13 +228,19 @@ def _signature(key: _Key) -> Signature:
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
-    dtypes = _ELEMENT.findall(kind)  # "" for other values, which have a place among the shapes, too
-    tensors = [bool(dtype) and not dtype.startswith(_NO_TENSOR) for dtype in dtypes]
-    if not any(tensors):
+    dtypes = _element_types(kind)
+    if all(dtype is None for dtype in dtypes):
         return Argument((), None if value == "" else value)  # "" is what Kineto has for a number that it left out
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
-    each = compress(zip(leaves, dtypes, strict=False), tensors)
-    return Argument(tuple(Tensor(leaf, standard_dtype(dtype)) for leaf, dtype in each))
+    each = zip(leaves, dtypes, strict=False)
+    return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))
+
+
+@lru_cache(maxsize=1 << 12)
+def _element_types(kind: str) -> tuple[str | None, ...]:
+    """Of the leaves of an argument's type; None for what is no tensor, which has a place among the shapes, too."""
+    dtypes = _ELEMENT.findall(kind)
+    return tuple(standard_dtype(one) if one and not one.startswith(_NO_TENSOR) else None for one in dtypes)
 
 
 def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:

@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from etplus.analysis.roofline import kernel_table
 from etplus.converters.chakra import rounded, write_et
+from etplus.converters.chakra_reader import etplus_chunks
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
+from etplus.schemas.chakra.stream import read_chakra, write_chakra
+from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
@@ -346,3 +349,85 @@ def test_computations_have_the_flops_and_bytes_of_the_analysis(name: str, host: 
         expected[row.kernel][0] += row.flops or 0
         expected[row.kernel][1] += row.bytes or 0
     assert {k: v for k, v in found.items() if any(v)} == {k: v for k, v in expected.items() if any(v)} != {}
+
+
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "gpu-pairs/linear", DLRM[0], "cpu-pairs/weird_names"])
+def test_the_bytes_are_those_that_protobuf_writes(name: str, tmp_path: Path) -> None:
+    write_et(document_of(name), tmp_path / "ours.et")
+    metadata, nodes = read_chakra(tmp_path / "ours.et")
+    write_chakra(tmp_path / "protobuf.et", metadata, nodes)
+    assert (tmp_path / "ours.et").read_bytes() == (tmp_path / "protobuf.et").read_bytes()
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_nodes_do_not_depend_on_those_encoded_with_them(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = document_of("pairs/gpu_shaped_from_cpu")
+    for to in ("chakra", "astra-sim"):
+        convert(document, tmp_path / f"{to}.whole.et", to=to)
+        for module in ("chakra", "astra_nodes"):
+            monkeypatch.setattr(f"etplus.converters.{module}.ROWS", rows)
+        convert(document, tmp_path / f"{to}.parts.et", to=to)
+        monkeypatch.undo()
+        assert (tmp_path / f"{to}.parts.et").read_bytes() == (tmp_path / f"{to}.whole.et").read_bytes()
+
+
+ATTRS = [
+    {"name": name, "type": kind, "value": none}
+    for name, kind, none in (
+        ("rf_id", "uint64", 5), ("fw_parent", "uint64", 0), ("seq_id", "int64", -1), ("scope", "uint64", 0),
+        ("tid", "uint64", 1), ("fw_tid", "uint64", 0), ("op_schema", "string", 'a "b" \\ é'),
+    )
+]  # fmt: skip
+BACKEND = {"name": "kernel_backend", "type": "string", "value": "triton"}
+
+
+def changed(position: int, **change: Any) -> list[Document]:
+    return [{**one, **change} if at == position else one for at, one in enumerate(ATTRS)]
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n ", ":")])
+@pytest.mark.parametrize(
+    ("attrs", "further"),
+    [
+        (ATTRS, None),
+        ([*ATTRS, BACKEND], [BACKEND]),
+        ([*ATTRS, BACKEND, {"name": "rf_id", "type": "uint64", "value": 6}, {"name": "x"}], "those"),
+        ([*ATTRS, *[BACKEND] * 40], "unusual"),
+        (ATTRS[::-1], "unusual"),
+        (ATTRS[:-1], "unusual"),
+        (changed(0, value=5.0), "unusual"),
+        (changed(0, value=2**64), "unusual"),
+        (changed(4, value=-1), "unusual"),
+        (changed(4, doc="x"), "unusual"),
+        (changed(2, type="int32"), "unusual"),
+        (changed(6, value=None), "unusual"),
+    ],
+)
+def test_attributes_of_every_form_are_kept(
+    attrs: list[Any], further: Any, separators: tuple[str, str], tmp_path: Path
+) -> None:
+    """As attributes where they are as PyTorch writes them, with what follows as it is in the file; else as JSON."""
+    thread = [{**one, "value": 7} if one["name"] == "scope" else one for one in ATTRS]
+    name = "[pytorch|profiler|execution_trace|thread]"
+    sides = {side: {"values": [], "shapes": [], "types": []} for side in ("inputs", "outputs")}
+    times = dict.fromkeys(("ts", "dur", "inclusive_dur", "exclusive_dur"), 1.0)
+    nodes = [
+        {"id": 2, "name": name, "ctrl_deps": 1, **sides, "attrs": thread},
+        {"id": 3, "name": "op", "ctrl_deps": 2, **sides, "attrs": attrs, **times, "color": [1, {}]},
+    ]
+    root = {"schema": "1.1.1", "nodes": nodes, "runtime": [], "edges": [], "etplus": {"version": "1.1"}}
+    document = read_etplus(json.dumps(root, separators=separators).encode())
+    node = write(document, tmp_path)[3]
+    fields = json.loads(node.value("et_fields"))
+    assert fields["color"] == [1, {}]
+    if further == "unusual":
+        assert fields["attrs"] == attrs
+        return
+    assert "attrs" not in fields
+    assert {one["name"]: node.value(one["name"]) for one in ATTRS} == {one["name"]: one["value"] for one in ATTRS}
+    those = attrs[len(ATTRS) :]
+    assert node.value("et_attrs") == (json.dumps(those, separators=separators) if those else None)
+    back = json.loads(b"".join(etplus_chunks(tmp_path / "t.0.et")))
+    assert next(one for one in back["nodes"] if one["id"] == 3)["attrs"] == attrs

@@ -14,7 +14,9 @@ from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, linked, normal
 from support import Document, assert_valid, read_json, run, shared_trace
 
-PAIRS = ("gpu-pairs/linear", "gpu-pairs/dlrm.rank0", "gpu-pairs/simple_add", "gpu-pairs/resnet103", "demo/train_cpu")
+OLD = ("gpu-pairs/linear", "gpu-pairs/dlrm.rank0", "gpu-pairs/simple_add")
+"""Of schema 1.0.1."""
+PAIRS = [*OLD, "demo/train_cpu", pytest.param("gpu-pairs/resnet103", marks=pytest.mark.slow)]
 COLUMNS = (
     "id", "ts", "dur", "exclusive", "kind", "thread", "stream", "device", "correlation", "parent", "rf_id", "seq_id",
     "scope", "fw_parent", "fw_tid", "kineto_event", "inter_thread_dep",
@@ -74,7 +76,7 @@ def test_the_lifted_trace_is_the_same(name: str, tmp_path: Path) -> None:
     assert tensors[0] == tensors[1] and any(shapes for _, _, shapes, _ in tensors[0])
 
 
-@pytest.mark.parametrize("name", PAIRS[:3])
+@pytest.mark.parametrize("name", OLD)
 def test_every_field_of_schema_1_0_1_has_its_place(name: str, tmp_path: Path) -> None:
     given, lifted = linked(name).to_dict(), lift(linked(name), tmp_path)
     assert given["schema"] == "1.0.1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,16 @@ def rank_of(rank: int, *comms: Document, begin: float = 0, ends: Sequence[float]
     return etplus(nodes, calls, edges, rank=rank, world_size=world)
 
 
+@cache
+def dlrm() -> list[Trace]:
+    """Four ranks of a job of eight, of one iteration."""
+    return [link(*shared_pair(name), iteration="first") for name in DLRM]
+
+
 @pytest.mark.parametrize("host", ["fold", "keep"])
 def test_every_rank_ends_when_it_ended(host: Any, tmp_path: Path) -> None:
     """dlrm: collectives are as long as the last rank's, so without the skew all ranks end a third too early."""
-    traces = [link(*shared_pair(name), iteration="first") for name in DLRM]
+    traces = dlrm()
     convert(traces, tmp_path / "t", to="astra-sim", host=host)
     starts = [trace.base_time_ns + trace.span[0] for trace in traces]  # one machine, one clock
     for rank, (name, micros) in first_nodes(tmp_path / "t").items():
@@ -114,7 +121,7 @@ def test_the_command_starts_all_ranks_at_once_if_asked(tmp_path: Path) -> None:
     assert "note    ranks start as measured, up to 0.030 ms apart (rank 1 last)" in told
     assert first_nodes(tmp_path / "as_measured")[1] == ("start skew", 31)
     told = run("etplus", "convert", *names, "--to", "astra-sim", "-o", "t", "--no-skew", cwd=tmp_path).stderr.decode()
-    assert "note" not in told
+    assert "ranks start" not in told
     assert first_nodes(tmp_path / "t") == {0: ("gemm", 5), 1: ("gemm", 5)}
 
 
@@ -133,7 +140,7 @@ def test_one_trace_for_all_ranks_is_the_job_of_equal_ranks(tmp_path: Path) -> No
     for rank in (0, 5):
         done = convert(mesh_rank(rank, 8), tmp_path / "one" / "t", to="astra-sim", replicate=8)
         assert files(tmp_path / "one") == files(tmp_path / "job")
-        assert done.notes == (f"all 8 ranks run the trace of rank {rank}",)
+        assert f"all 8 ranks run the trace of rank {rank}" in done.notes
     job = read_set(tmp_path / "one" / "t")
     assert sorted(job.groups.values()) == [[0, 1], [0, 2, 4, 6], [1, 3, 5, 7], [2, 3], [4, 5], [6, 7]]
     assert check(tmp_path / "one" / "t", profile="astra-sim").ok
