@@ -142,14 +142,15 @@ def _et_attributes(
 
 def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
     """The lists of what follows on the usual ones, where anything does; separated as in the first such list."""
-    lists: list[list[bytes]] = [
-        [] if attrs is UNSET else [bytes(one) for one in takewhile(lambda one: one is not UNSET, _further_of(attrs))]
-        for attrs in owners
-    ]
+    lists = [[] if attrs is UNSET or attrs.further_0 is UNSET else _listed(attrs) for attrs in owners]
     first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
     between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]
     separator = between if between.strip() == b"," else b","
     return [shared("et_attrs", b"[%b]" % separator.join(those)) if those else b"" for those in lists]
+
+
+def _listed(attrs: Any) -> list[bytes]:
+    return [bytes(text) for text in takewhile(lambda text: text is not UNSET, _further_of(attrs))]
 
 
 def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
