@@ -84,6 +84,7 @@ class _Folding:
         self.beside = bool(np.any(document.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
         self.idle: list[int] = []  # µs of each wait for a communication since then
+        self.last: list[int] = []  # rows of the last two computations
 
     def nodes(self) -> Iterator[SimNode]:
         document, rows = self.document, self.rows
@@ -124,7 +125,9 @@ class _Folding:
 
         The host goes on while the GPU waits: its delays are behind each other and behind what it has itself waited for,
         not behind the computations, so that they can run while these wait for a communication. Where that was so in the
-        measured run, too, the time of the wait was the host's.
+        measured run, too, the time of the wait was the host's. What orders them and the computations in a run without
+        such a wait is the slot that they share, that of the last computation's stream; where computations of several
+        streams alternate they are behind the last one.
 
         Args:
             until: when it has submitted it.
@@ -134,16 +137,20 @@ class _Folding:
         if not self.beside:
             yield from self._delay(until, [one for one in comms if self.comm_end[one] > self.chain_end[-1]])
             return
-        after = [*(self.comm_id[one] for one in comms), *(self.chain_id[self.chain_at[one]] for one in through
-                                                          if one in self.chain_at)]  # fmt: skip
-        if until <= max([self.chain_end[-1], *(self.comm_end[one] for one in comms)]):
-            return
-        for micros in [] if after else self.idle:
-            self.host_id = (node := SimNode(next(self.ids), DELAY, micros, [i for i in [self.host_id] if i])).id
-            yield node
         ready = max([self.chain_end[-1], *(self.comm_end[one] for one in comms)])
+        if until <= ready:
+            return
+        done = [self.chain_id[self.chain_at[one]] for one in through if one in self.chain_at]
+        after = [*(self.comm_id[one] for one in comms), *done]
+        stream = int(self.document.stream[self.last[-1]]) if self.last else -1
+        if len(set(self.document.stream_lane[self.last].tolist())) > 1:
+            after.append(self.chain_id[-1])
+        for micros in [] if after else self.idle:
+            needs = [self.host_id] if self.host_id else []
+            yield (node := SimNode(next(self.ids), DELAY, micros, needs, stream=stream))
+            self.host_id = node.id
         self.idle = []
-        node = self._link(DELAY, until, until - ready, [self.host_id, *after])
+        node = self._link(DELAY, until, until - ready, [self.host_id, *after], stream)
         self.host_id = node.id
         yield node
 
@@ -178,13 +185,14 @@ class _Folding:
         ]
         node = self._link(row, max(until, ready), max(until - ready, 0), needs)
         self.chain_at[row] = len(self.chain_id) - 1
+        self.last = [*self.last[-1:], row]
         if stream >= 0:
             self.on_stream[stream] = node.id, self.chain_end[-1]
         yield node
 
-    def _link(self, row: int, end: int, micros: int, needs: list[int]) -> SimNode:
+    def _link(self, row: int, end: int, micros: int, needs: list[int], stream: int = -1) -> SimNode:
         """The chain's next node."""
-        node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i])
+        node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i], stream=stream)
         self.chain_end.append(end)
         self.chain_id.append(node.id)
         return node

@@ -30,6 +30,7 @@ class SimNode(NamedTuple):
         micros: how long it runs.
         needs: ids of the nodes that it waits for.
         comm: what it communicates, if it does.
+        stream: of a delay, the stream that it occupies, −1 for none.
     """
 
     id: int
@@ -37,6 +38,7 @@ class SimNode(NamedTuple):
     micros: int
     needs: list[int]
     comm: Communication | None = None
+    stream: int = -1
 
 
 def write_nodes(document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int) -> int:
@@ -61,6 +63,8 @@ def _attributes(
     document: Trace, node: SimNode, rank: int, work: dict[int, list[AttributeProto]]
 ) -> Iterator[AttributeProto]:
     row = node.row
+    if node.stream >= 0:
+        yield shared("stream", node.stream)
     if row != DELAY:
         yield make("node_id", int(document.id[row]))
         yield make("start_ns", int(document.ts[row]))
