@@ -11,9 +11,10 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.coupling import coupling_of
 from etplus.linker import link
-from etplus_files import document_of
+from etplus_files import DLRM, document_of
 from made_jobs import JOBS
-from simulator import ChakraSet, Network, job_makespan_ns, read_set
+from plain_chakra import COLL, RECV, SEND
+from simulator import ChakraSet, Network, job_makespan_ns, read_set, schedule
 from support import run
 
 BASE = 25.0
@@ -62,6 +63,19 @@ def test_a_converted_job_says_how_coupled_it_is(tmp_path: Path) -> None:
     assert text in done.stdout + done.stderr
     checked = run("etplus", "check", tmp_path / "job", "--profile", "astra-sim")
     assert checked.returncode == 0 and text in checked.stdout
+
+
+@pytest.mark.parametrize("name", [*DLRM, "gpu-pairs/resnet103"])
+def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
+    """The replay has the host's threads and all streams. Both answer alike to communications that take no time, a tenth
+    of it, and ten times as long: no wait of the measured run is left in the fold."""
+    document = document_of(name)
+    convert(document, tmp_path / "t.0.et", to="astra-sim")
+    nodes = read_set(tmp_path / "t").ranks[0]
+    for factor in (1e-6, 0.1, 1, 2, 10):
+        ends = schedule(nodes, lambda n, f=factor: int(1000 * n.micros * (f if n.type in (COLL, SEND, RECV) else 1)))  # type: ignore[misc]
+        replayed = document.replay(f"comm*{factor}").makespan_ns
+        assert max(end for _, end in ends.values()) == pytest.approx(replayed, rel=0.01)
 
 
 def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
