@@ -15,7 +15,7 @@ from etplus_files import DLRM, document_of
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import ChakraSet, Network, job_makespan_ns, read_set, schedule
-from support import run
+from support import run, shared_trace
 
 BASE = 25.0
 """GB/s."""
@@ -76,6 +76,17 @@ def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
         ends = schedule(nodes, lambda n, f=factor: int(1000 * n.micros * (f if n.type in (COLL, SEND, RECV) else 1)))  # type: ignore[misc]
         replayed = document.replay(f"comm*{factor}").makespan_ns
         assert max(end for _, end in ends.values()) == pytest.approx(replayed, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["gpu-kineto/sglang_decode_graph", "graph-capture/vllm_piecewise.replay"])
+def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_path: Path) -> None:
+    """Streams are busy with graphs that were launched before: the simulated span is the measured one all the same."""
+    trace = link(None, shared_trace(f"{name}.json.gz"))
+    convert(trace, tmp_path / "t.0.et", to="astra-sim")
+    job = read_set(tmp_path / "t")
+    assert job_makespan_ns(job) == pytest.approx(trace.span[1] - trace.span[0], rel=1e-4)
+    longest = max(node.micros for node in job.ranks[0][:10] if node.name == "delay")
+    assert longest == max(node.micros for node in job.ranks[0] if node.name == "delay")
 
 
 def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
