@@ -2,9 +2,10 @@
 
 ASTRA-sim has one compute and one communication slot a rank, no streams, and no clock that a node could wait for. So
 computations run one after the other, in the order in which they ended (in any other, what waited for a short one
-beside a long one would wait for the long one, too), and a delay (a computation, too) stands wherever the GPU waited
-for the host. Where it waited for a communication there is a dependency instead, so that the time follows what the
-network simulation makes of it. A communication depends on what had ended when it began.
+beside a long one would wait for the long one, too), and a delay (a computation, too) takes the place of the time in
+which the GPU waited for the host. Where it waited for a communication there is a dependency instead, also where that
+cost no time, so that the time follows what the network simulation makes of it. A communication depends on the
+computations that its stream waits for and on the host's last delay before its launch.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class _Folding:
         self.submitted = submitted(document)
         self.beside = bool(np.any(document.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
-        self.idle: list[int] = []  # µs of each wait for a communication since then
+        self.idle: list[tuple[int, int]] = []  # begin and end of each wait for a communication since then
+        self.last: list[int] = []  # rows of the last two computations
 
     def nodes(self) -> Iterator[SimNode]:
         document, rows = self.document, self.rows
@@ -124,7 +126,10 @@ class _Folding:
 
         The host goes on while the GPU waits: its delays are behind each other and behind what it has itself waited for,
         not behind the computations, so that they can run while these wait for a communication. Where that was so in the
-        measured run, too, the time of the wait was the host's.
+        measured run, too, the time of the wait was the host's, up to when it began to wait itself.
+
+        In a run without such a wait it is the slot that orders them and the computations: they have that of the last
+        computation's stream. Where computations of several streams alternate they are behind the last one.
 
         Args:
             until: when it has submitted it.
@@ -134,16 +139,21 @@ class _Folding:
         if not self.beside:
             yield from self._delay(until, [one for one in comms if self.comm_end[one] > self.chain_end[-1]])
             return
-        after = [*(self.comm_id[one] for one in comms), *(self.chain_id[self.chain_at[one]] for one in through
-                                                          if one in self.chain_at)]  # fmt: skip
-        if until <= max([self.chain_end[-1], *(self.comm_end[one] for one in comms)]):
-            return
-        for micros in [] if after else self.idle:
-            self.host_id = (node := SimNode(next(self.ids), DELAY, micros, [i for i in [self.host_id] if i])).id
-            yield node
         ready = max([self.chain_end[-1], *(self.comm_end[one] for one in comms)])
+        if until <= ready:
+            return
+        done = [self.chain_id[self.chain_at[one]] for one in through if one in self.chain_at]
+        after = [*(self.comm_id[one] for one in comms), *done]
+        stream = int(self.document.stream[self.last[-1]]) if self.last else -1
+        if len(set(self.document.stream_lane[self.last].tolist())) > 1:
+            after.append(self.chain_id[-1])
+        busy = int(self._micros(self.waits.asked[row])) if row in self.waits.asked else until
+        for micros in [min(end, busy) - begin for begin, end in self.idle if begin < busy]:
+            needs = [self.host_id] if self.host_id else []
+            yield (node := SimNode(next(self.ids), DELAY, micros, needs, stream=stream))
+            self.host_id = node.id
         self.idle = []
-        node = self._link(DELAY, until, until - ready, [self.host_id, *after])
+        node = self._link(DELAY, until, until - ready, [self.host_id, *after], stream)
         self.host_id = node.id
         yield node
 
@@ -166,7 +176,7 @@ class _Folding:
         seen = [one for one in comms if self.comm_end[one] > self.chain_end[-1]]
         ready = max([self.chain_end[-1], *(self.comm_end[one] for one in seen)])
         if ready > self.chain_end[-1]:
-            self.idle.append(ready - self.chain_end[-1])
+            self.idle.append((self.chain_end[-1], ready))
         yield from self._delay(begin, seen)
         ready = max(ready, self.chain_end[-1])
         stream = int(self.document.stream_lane[row])
@@ -178,13 +188,14 @@ class _Folding:
         ]
         node = self._link(row, max(until, ready), max(until - ready, 0), needs)
         self.chain_at[row] = len(self.chain_id) - 1
+        self.last = [*self.last[-1:], row]
         if stream >= 0:
             self.on_stream[stream] = node.id, self.chain_end[-1]
         yield node
 
-    def _link(self, row: int, end: int, micros: int, needs: list[int]) -> SimNode:
+    def _link(self, row: int, end: int, micros: int, needs: list[int], stream: int = -1) -> SimNode:
         """The chain's next node."""
-        node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i])
+        node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i], stream=stream)
         self.chain_end.append(end)
         self.chain_id.append(node.id)
         return node

@@ -54,6 +54,7 @@ class SimNode(NamedTuple):
         micros: how long it runs.
         needs: ids of the nodes that it waits for.
         comm: what it communicates, if it does.
+        stream: of a delay, the stream that it occupies, −1 for none.
     """
 
     id: int
@@ -61,6 +62,7 @@ class SimNode(NamedTuple):
     micros: int
     needs: list[int]
     comm: Communication | None = None
+    stream: int = -1
 
 
 def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
@@ -125,11 +127,12 @@ def _block(document: Trace, nodes: list[SimNode], rank: int, work: _Work) -> Blo
     num_ops, size = work.of(nodes, rows, micros)
     rows = np.maximum(rows, 0)
     on_gpu = real & (document.kind[rows] == GPU)
+    own = np.array([node.stream for node in nodes], np.int64)
     columns = {
         "node_id": (document.id[rows], real),
         "start_ns": (document.ts[rows], real),
         "inclusive_ns": (document.dur[rows], real),
-        "stream": (document.stream[rows], on_gpu),
+        "stream": (np.where(own >= 0, own, document.stream[rows]), on_gpu | (own >= 0)),
         "tid": (document.thread[rows], real & ~on_gpu),
     }
     encoded_nodes = messages(

@@ -34,11 +34,13 @@ class Waits:
         on_gpu: row of a computation to the rows of the communications that its stream waits for.
         through_host: row of a computation to the rows of the communications and GPU events that the host waits for
             before it submits the computation.
+        asked: row of a computation to the time, ns, at which the host began the last of these waits.
         before_comm: row of a communication to the rows of the computations that its stream waits for.
     """
 
     on_gpu: _Rows
     through_host: _Rows
+    asked: dict[int, int]
     before_comm: _Rows
 
     @staticmethod
@@ -55,17 +57,21 @@ class Waits:
         done = document.finish[source] <= document.ts[target] + ROUNDING_NS
         on_gpu = communicates[source] & (document.kind[source] == GPU) & computes[target]
         before = computes[source] & communicates[target]
+        waited, row, asked = _through_host(document, rows, communicates, computes)
+        order = np.argsort(asked, kind="stable")
         return Waits(
             _by_target(source[on_gpu & done], target[on_gpu & done]),
-            _by_target(*_through_host(document, rows, communicates, computes)),
+            _by_target(waited, row),
+            dict(zip(row[order].tolist(), asked[order].tolist(), strict=True)),
             _by_target(source[before & done], target[before & done]),
         )
 
 
 def _through_host(
     document: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
-) -> tuple[IntColumn, IntColumn]:
-    """Communications and GPU events, and the first computation that the host submitted after it had waited for each.
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Communications and GPU events, the first computation that the host submitted after it had waited for each, and
+    when it began to wait, ns.
 
     A GPU event holds the host in a synchronising call. One on the host holds back the operators that
     the edges name; where there are none, all that begins after its end.
@@ -76,13 +82,16 @@ def _through_host(
     source, target = source[released], target[released]
     on_gpu = document.kind[source] == GPU
     since = np.where(on_gpu, document.finish[target], document.ts[target])
+    asked = np.where(document.finish[source] > document.ts[target], document.ts[target], document.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (document.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, document.finish[unread]])
+    asked = np.concatenate([asked, document.ts[unread]])
     issued = np.maximum.accumulate(issue_times(document, np.flatnonzero(communicates & (document.kind != GPU)))[rows])
     first = np.searchsorted(issued, since)
-    source, first = source[first < len(rows)], rows[first[first < len(rows)]]
+    known = first < len(rows)
+    source, first, asked = source[known], rows[first[known]], asked[known]
     done = document.finish[source] <= document.ts[first] + ROUNDING_NS
-    return source[done], first[done]
+    return source[done], first[done], asked[done]
 
 
 def _by_target(source: IntColumn, target: IntColumn) -> _Rows:

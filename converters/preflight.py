@@ -73,7 +73,8 @@ def check(
     else:
         _compare(scans, world, known, findings)
     coupled = sum((_coupling(one) for one in scans), Coupling())
-    if coupled.few:
+    computing = sum(one.nodes - len(one.comm.op) for one in scans)
+    if coupled.few and computing >= coupled.collectives:
         findings.add("few-waits", None, (), "{}", coupled)
     if len(scans) > 1 and not any(len(one.comm.op) for one in scans):
         findings.add("no-collective", None, (), "{} communicates", "no rank")

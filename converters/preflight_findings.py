@@ -61,7 +61,7 @@ KINDS = {
     "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
     "many-ready": Kind(None, "warning", "so many nodes that wait for nothing that ASTRA-sim crawls"),
     "few-waits": Kind(
-        "warning", "warning", "collectives that no computation waits for: the time hardly follows the network"
+        None, "warning", "collectives that no computation waits for: the time hardly follows the network"
     ),
     "no-collective": Kind(None, "warning", "not a single collective or message, so that the network does not matter"),
     "host-node": Kind(None, "warning", "a CPU or memory node, on which ASTRA-sim's final statistics fail"),

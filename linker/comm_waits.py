@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -112,7 +112,7 @@ def _waits_by_call(
         record = comm_record(linked.et, linked.nodes, parent) if parent >= 0 else None
         asked = record is not None and record.collective == WAIT
         at = bisect_right(begins.get(thread, []), ts) - 1
-        if record is not None and asked and (k := _numbered(calls, record, ts)) >= 0:
+        if record is not None and asked and (k := _numbered(calls, record, ts, left)) >= 0:
             left.setdefault(k, []).append((thread, ts))
         elif not asked and at >= 0 and ts < calls[own[thread][at]].end:
             if ts < calls[own[thread][at]].launch:
@@ -168,15 +168,21 @@ def _outermost(linked: LinkedTrace, call_of_node: IntColumn, position: int) -> i
     return found
 
 
-def _numbered(calls: Sequence[_CommCall], record: CommRecord, ts: int) -> int:
-    """The collective of a number that was launched last before a time, of its group where both are known; else −1."""
+def _numbered(calls: Sequence[_CommCall], record: CommRecord, ts: int, waited: Container[int]) -> int:
+    """The collective of a number that was launched last before a time, of its group where both are known; else −1.
+
+    Groups and directions of messages count apart: of several, the last one that nothing has waited for.
+    """
     if record.sequence is None:
         return -1
+    found = -1
     for k in range(bisect_left(calls, ts, key=lambda call: call.launch) - 1, -1, -1):
         of = calls[k].record
         if of is not None and of.sequence == record.sequence and len({of.group, record.group} - {""}) < 2:
-            return k
-    return -1
+            if k not in waited:
+                return k
+            found = max(found, k)
+    return found
 
 
 def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:

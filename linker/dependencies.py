@@ -37,7 +37,7 @@ class Dependencies:
         edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
         inter_thread_dep: by position in the ET, the id of the op on another thread that a node waits for.
         sync_dep: by position in the ET, ids of the GPU nodes whose end a node waits for.
-        inferred: pairs of ids among the edges that no record states: guessed from the times.
+        inferred: pairs of ids among the edges that no record states: inferred from calls, tensors or times.
         contradicted: by kind, how many edges were left out because the measured order contradicts them.
         unresolved: synchronisation records whose stream or event is not known, and arrows within CUDA graphs whose
             nodes are not.

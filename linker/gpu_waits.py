@@ -1,8 +1,8 @@
 """Who waits for which GPU event: streams for events of other streams, CPU calls for streams, events and copies.
 
-Records of category `cuda_sync` say so (they exist only if the profiler was asked for them); without them the names of
-the runtime calls and the times do, and what is guessed from times alone is marked as inferred. The replay takes these
-edges as they are and infers none of its own.
+Records of category `cuda_sync` say so (they exist only if the profiler was asked for them). Without them the runtime
+calls do: around collectives by their order and operators (`comm_waits`), elsewhere by names and times. What no record
+states is marked as inferred. The replay takes these edges as they are and infers none of its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Waits:
         sync: GPU event → position in `runtime_row` of the call that ends when it has ended.
         blocking: copied by a blocking call: GPU event → position in `runtime_row` of the next call of that thread.
         released: GPU event → position in `EtCalls` of the first op after the call that waited.
-        inferred: pairs of output ids that are guessed from times.
+        inferred: pairs of output ids that no record states.
         unresolved: records that name no stream or event of the trace.
         clock_skew_ns: the most by which a waiting call returned before what it waited for had ended, since the clocks
             of host and device differ; 0 if none did.

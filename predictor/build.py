@@ -47,7 +47,8 @@ def build_graph(document: Trace) -> ReplayGraph:
         _data_and_comm(points),
     ])  # fmt: skip
     guessed = inferred_count(points)
-    notes = [f"{guessed} wait{'s' if guessed > 1 else ''} between streams guessed from the times"] if guessed else []
+    waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
+    notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
     return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *notes]))
 
 

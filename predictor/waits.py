@@ -85,7 +85,7 @@ def event_waits(points: GraphEvents) -> Edges:
 
 
 def inferred_count(points: GraphEvents) -> int:
-    """How many waits between streams the linker guessed from the times."""
+    """How many waits between streams the linker inferred, since no record states them."""
     document = points.document
     listed = document.summary.get("inferred_edges")
     if not isinstance(listed, list):

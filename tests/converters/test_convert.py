@@ -181,7 +181,7 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         ),
         (["{json}", "{et}", "-o", "out.et"], "are both of rank 0"),
         (["{json}", "out", "--to", "teleport"], "argument --to: invalid choice: 'teleport'"),
-        (["{json}", "out", "--host", "x"], "argument --host: invalid choice: 'x'"),
+        (["{json}", "-o", "out", "--to", "astra-sim", "--host", "keep"], "host mode 'keep' was removed: operators"),
         (["none.json", "out.et"], "none.json: no such file"),
         (["none.et", "out.json", "--to", "json"], "none.et: cannot be read"),
         (["{json}", "no/such/folder/out.et"], "cannot be written"),

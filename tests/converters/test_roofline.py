@@ -29,24 +29,23 @@ def runtime_ns(node: PlainNode) -> int:
     return int(flops / min(BANDWIDTH * flops / size, PEAK))
 
 
-def nodes_of(document: Trace, folder: Path, host: str = "fold", roofline: float | None = BANDWIDTH) -> list[PlainNode]:
+def nodes_of(document: Trace, folder: Path, roofline: float | None = BANDWIDTH) -> list[PlainNode]:
     comms = for_simulator(agree([survey(document, 0)])).ranks[0]
-    write_astra_sim(document, folder / "t.0.et", comms, host=host, roofline=roofline)  # type: ignore[arg-type]
+    write_astra_sim(document, folder / "t.0.et", comms, roofline=roofline)
     return read_plain(folder / "t.0.et")[1]
 
 
-@pytest.mark.parametrize("host", ["fold", "keep"])
 @pytest.mark.parametrize(
     "name", ["gpu-pairs/resnet103", "gpu-pairs/dlrm.rank0", "pairs/gpu_shaped_from_cpu", "demo/train_cpu"]
 )
-def test_known_work_is_by_the_roofline_and_all_else_as_measured(name: str, host: str, tmp_path: Path) -> None:
+def test_known_work_is_by_the_roofline_and_all_else_as_measured(name: str, tmp_path: Path) -> None:
     document = document_of(name)
     work, rows = work_of_events(document), document.gpu.source.tolist()
     ids = document.id[rows].tolist()
     known = {number: (flops, size) for number, flops, size in zip(ids, work.flops, work.bytes, strict=True) if size > 0}
     copies = {number for number, row in zip(ids, rows, strict=True)
               if document.categories[document.category[row]] == "gpu_memcpy"}  # fmt: skip
-    nodes = nodes_of(document, tmp_path, host)
+    nodes = nodes_of(document, tmp_path)
     by_roofline = 0
     for node in nodes:
         number = node.value("node_id")
@@ -59,10 +58,10 @@ def test_known_work_is_by_the_roofline_and_all_else_as_measured(name: str, host:
             by_roofline += 1
         else:
             assert abs(runtime_ns(node) - max(node.micros * 1000, 1)) <= 1
-    assert by_roofline == len(known.keys() - copies) or host == "fold"
+    assert by_roofline == len(known.keys() - copies)
     assert bool(by_roofline) == bool(known)
     assert len(schedule(nodes, runtime_ns)) == len(nodes)
-    plain = nodes_of(document, tmp_path, host, None)
+    plain = nodes_of(document, tmp_path, None)
     assert [node._replace(attributes={}) for node in plain] == [node._replace(attributes={}) for node in nodes]
 
 

@@ -1,0 +1,110 @@
+"""How a converted job answers to another network, against what made jobs really take there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import made_jobs
+import pytest
+from etplus.converters.convert import convert
+from etplus.converters.coupling import coupling_of
+from etplus.linker import link
+from etplus_files import DLRM, document_of
+from made_jobs import JOBS
+from plain_chakra import COLL, RECV, SEND
+from simulator import ChakraSet, Network, job_makespan_ns, read_set, schedule
+from support import run, shared_trace
+
+BASE = 25.0
+"""GB/s."""
+
+
+@cache
+def _simulated(name: str, host_bound: bool, folder: Path) -> ChakraSet:
+    traces = [link(*pair) for pair in JOBS[name].write(folder / name)]
+    convert(traces, folder / name / "job", to="astra-sim")
+    return read_set(folder / name / "job")
+
+
+@pytest.fixture(params=[False, True], ids=["device", "host"])
+def host_bound(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Kernels as the jobs have them, and kernels so short that the device waits for the host."""
+    if request.param:
+        for name, ns in (("_FORWARD", 8_000), ("_BACKWARD", 12_000), ("_UPDATE", 3_000)):
+            monkeypatch.setattr(made_jobs, name, ns)
+    yield request.param
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["slots", "streams"])
+@pytest.mark.parametrize("name", JOBS)
+def test_the_response_to_the_network_is_the_jobs(
+    name: str, streams: bool, host_bound: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """From traces in which no wait shows, within 2% at ten times the bandwidth, a tenth and a hundredth."""
+    job = _simulated(name, host_bound, tmp_path_factory.getbasetemp() / f"response{host_bound}")
+    before = 0
+    for factor in (10, 1, 0.1, 0.01):
+        network = Network(BASE * factor, latency=5000)
+        simulated = job_makespan_ns(job, network, streams=streams)
+        assert simulated == pytest.approx(JOBS[name].makespan_ns(network), rel=0.02)
+        assert simulated >= before
+        before = simulated
+
+
+def test_a_converted_job_says_how_coupled_it_is(tmp_path: Path) -> None:
+    pairs = JOBS["ddp"].write(tmp_path)
+    for rank, (et, kineto) in enumerate(pairs):
+        link(et, kineto).save(str(tmp_path / f"rank{rank}.json"))
+    done = run("etplus", "convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
+    assert done.returncode == 0, done.stderr
+    text = b"36 of 36 collectives are waited for by computation; 0 by nothing"
+    assert text in done.stdout + done.stderr
+    checked = run("etplus", "check", tmp_path / "job", "--profile", "astra-sim")
+    assert checked.returncode == 0 and text in checked.stdout
+
+
+@pytest.mark.parametrize("name", [*DLRM, "gpu-pairs/resnet103"])
+def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
+    """The replay has the host's threads and all streams. Both answer alike to communications that take no time, a tenth
+    of it, and ten times as long: no wait of the measured run is left in the fold."""
+    document = document_of(name)
+    convert(document, tmp_path / "t.0.et", to="astra-sim")
+    nodes = read_set(tmp_path / "t").ranks[0]
+    for factor in (1e-6, 0.1, 1, 2, 10):
+        ends = schedule(nodes, lambda n, f=factor: int(1000 * n.micros * (f if n.type in (COLL, SEND, RECV) else 1)))  # type: ignore[misc]
+        replayed = document.replay(f"comm*{factor}").makespan_ns
+        assert max(end for _, end in ends.values()) == pytest.approx(replayed, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["gpu-kineto/sglang_decode_graph", "graph-capture/vllm_piecewise.replay"])
+def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_path: Path) -> None:
+    """Streams are busy with graphs that were launched before: the simulated span is the measured one all the same."""
+    trace = link(None, shared_trace(f"{name}.json.gz"))
+    convert(trace, tmp_path / "t.0.et", to="astra-sim")
+    job = read_set(tmp_path / "t")
+    assert job_makespan_ns(job) == pytest.approx(trace.span[1] - trace.span[0], rel=1e-4)
+    longest = max(node.micros for node in job.ranks[0][:10] if node.name == "delay")
+    assert longest == max(node.micros for node in job.ranks[0] if node.name == "delay")
+
+
+def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
+    """With collectives a hundred times as long, they take most of the time: computation waits for them."""
+    document = document_of("gpu-pairs/resnet103")
+    convert(document, tmp_path / "t.0.et", to="astra-sim")
+    nodes = read_set(tmp_path / "t").ranks[0]
+    comm_ns = sum(1000 * node.micros for node in nodes if node.value("comm_type") is not None)
+    slow = [node._replace(micros=100 * node.micros) if node.value("comm_type") is not None else node for node in nodes]
+    assert job_makespan_ns(ChakraSet({0: slow}, {})) > 0.8 * 100 * comm_ns
+
+
+def test_communication_of_fixed_duration_is_named() -> None:
+    """What is left out of the communications is a computation as long as measured, here all of it."""
+    document = document_of("gpu-pairs/resnet103")
+    found = coupling_of(document, [])
+    assert found.collectives == 0
+    assert found.fixed_ns == sum(int(document.dur[row]) for row in document.comm)
+    milliseconds, warning = found.notes()
+    assert milliseconds == f"{found.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration"
+    assert warning.startswith("warning: no collective is left")

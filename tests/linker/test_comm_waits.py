@@ -1,0 +1,167 @@
+"""Who waits for collectives: by the calls around them and the tensors that they write, also where it cost no time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus.linker import link
+from etplus.predictor.replay import build_graph, fit_constants, replay
+from etplus.schemas.communications import comm_rows
+from etplus.trace.kinds import GPU, RUNTIME
+from etplus.trace.trace import Trace
+from gpu_documents import call, edges, gpu, inferred, linked, record
+from made_jobs import COMPUTE, JOBS
+from support import Document, assert_valid, shared_pair
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+Pair = tuple[str, str]
+
+
+@cache
+def resnet() -> Trace:
+    return link(*shared_pair("gpu-pairs/resnet103"))
+
+
+def test_every_collective_of_resnet_is_waited_for_once_in_its_iteration() -> None:
+    """One reader each, on the compute stream, before the same collective of the next iteration."""
+    trace = resnet()
+    comms = comm_rows(trace)
+    readers = defaultdict(list)
+    for source, target, _ in trace.edges_of("event").tolist():
+        readers[source].append(target)
+    assert all(len(readers[row]) == 1 for row in comms.tolist())
+    targets = np.array([readers[row][0] for row in comms.tolist()])
+    assert set(trace.stream[targets].tolist()) == {7} and not set(targets.tolist()) & set(comms.tolist())
+    assert np.all(trace.finish[comms] <= trace.ts[targets] + 1000)
+    per_step = len(comms) // 3
+    assert np.all(trace.ts[targets[:-per_step]] < trace.ts[comms[per_step:]])
+
+
+def test_the_waits_of_ddp_follow_its_calls_one_by_one() -> None:
+    """The first kernel after each of the 15 calls outside any operator is what waits for the n-th all-reduce."""
+    trace = resnet()
+    names = np.array(trace.names, object)
+    calls = (trace.kind == RUNTIME) & (names[trace.name] == "cudaStreamWaitEvent") & (trace.parent_row < 0)
+    times = np.sort(trace.ts[calls])
+    launched = {b: int(trace.ts[a]) for a, b, _ in trace.edges_of("launch").tolist()}
+    compute = sorted((launched[row], row) for row in np.flatnonzero((trace.kind == GPU) & (trace.stream == 7)).tolist())
+    reduces = [row for row in comm_rows(trace).tolist() if "AllReduce" in trace.name_of(row)]
+    assert len(times) == len(reduces) == 15
+    expected = {(row, next(r for t, r in compute if t > ts)) for row, ts in zip(reduces, times.tolist(), strict=True)}
+    assert expected <= {(a, b) for a, b, _ in trace.edges_of("event").tolist()}
+
+
+def test_the_replay_of_resnet_is_as_near_as_before_and_follows_a_slow_network() -> None:
+    graph = build_graph(resnet())
+    assert abs(replay(graph, fit_constants(graph)).error) < 0.003
+    base = resnet().replay().makespan_ns
+    assert resnet().replay("comm*2").makespan_ns < 1.01 * base  # hidden
+    total = sum(int(resnet().dur[row]) for row in comm_rows(resnet()).tolist())
+    assert resnet().replay("comm*100").makespan_ns > 0.8 * 100 * total
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_made_jobs_have_the_waits_of_their_programs(name: str, tmp_path: Path) -> None:
+    """Each collective has readers, none contradicts the measured order, and all are marked as inferred."""
+    trace = link(*JOBS[name].write(tmp_path)[0])
+    document = trace.to_dict()
+    assert_valid(document)
+    pairs = trace.edges_of("event")[:, :2]
+    comms = comm_rows(trace)
+    communicates = np.isin(pairs[:, 0], comms)
+    assert set(comms[:-1].tolist()) <= set(pairs[communicates, 0].tolist())
+    assert np.all(trace.finish[pairs[:, 0]] <= trace.ts[pairs[:, 1]] + 1000)
+    assert len(document["etplus"]["inferred_edges"]) >= len(pairs)
+    assert set(trace.stream[pairs[communicates, 1]].tolist()) <= {COMPUTE}
+
+
+def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> None:
+    """In the backward pass a layer's parameters are gathered before the layer above computes, which needs them not."""
+    trace = link(*JOBS["fsdp"].write(tmp_path)[0])
+    order = trace.edges_of("event").tolist()
+    gathers = [row for row in comm_rows(trace).tolist() if "AllGather" in trace.name_of(row)]
+    readers = {source: target for source, target, _ in order if source in gathers}
+    assert len(gathers) == 36 and sorted(readers) == gathers
+    assert [readers[row] for row in gathers] == sorted(set(readers.values()))  # a layer each, in order
+    ahead = [int(np.count_nonzero((trace.stream == COMPUTE) & (trace.ts > trace.finish[row]) &
+                                  (trace.ts < trace.ts[readers[row]]))) for row in gathers]  # fmt: skip
+    assert max(ahead) >= 1
+
+
+def collective(ts: float, correlation: int, start: float, dur: float) -> list[Document]:
+    """A launch of an all-reduce on stream 20, in its operator, NCCL's stream made to wait before."""
+    op = {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "ts": ts, "dur": 10, "args": {}}
+    before, after = (call("cudaStreamWaitEvent", ts + at, 1, correlation + at) for at in (1, 7))
+    return [op, before, call("cudaLaunchKernel", ts + 4, 2, correlation), after,
+            gpu(NCCL, start, dur, correlation, 20)]  # fmt: skip
+
+
+def launch(name: str, ts: float, correlation: int, start: float, dur: float) -> list[Document]:
+    return [call("cudaLaunchKernel", ts, 2, correlation), gpu(name, start, dur, correlation)]
+
+
+def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
+    """Two collectives, two waits at the end; a wait on another thread is for neither."""
+    plain, trace = linked(
+        *launch("a", 2, 1, 10, 50), *collective(20, 11, 61, 20),
+        *launch("b", 35, 2, 62, 50), *collective(50, 41, 113, 20),
+        call("cudaStreamWaitEvent", 64, 1, 31, 8), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 300, 5),
+        call("cudaStreamWaitEvent", 90, 1, 33), *launch("d", 100, 4, 320, 5),
+    )  # fmt: skip
+    assert edges(trace, "event") == {("a", NCCL), ("b", NCCL), (NCCL, "c"), (NCCL, "d")}
+    order = [
+        (trace.ts[a], trace.name_of(b)) for a, b, _ in trace.edges_of("event").tolist() if trace.name_of(a) == NCCL
+    ]
+    assert [name for _, name in sorted(order)] == ["c", "d"]
+    assert inferred(plain) == 4
+
+
+def test_no_edge_against_the_measured_order() -> None:
+    """A kernel that began before the collective had ended did not wait for it."""
+    plain, trace = linked(
+        *collective(20, 11, 30, 500), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 90, 5),
+    )  # fmt: skip
+    assert not edges(trace, "event")
+    assert plain["etplus"]["link"]["dependencies"]["contradicted"] == {"event": 1}
+
+
+def test_an_event_of_a_stream_without_work_stands_for_what_the_stream_waits_for() -> None:
+    """Stream 9 waits for a kernel on stream 7 and launches nothing; an event recorded there makes stream 8 wait."""
+    events = [
+        *launch("a", 2, 1, 10, 50), call("cudaEventRecord", 5, 1, 2), call("cudaStreamWaitEvent", 8, 1, 3),
+        record("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
+        call("cudaEventRecord", 11, 1, 4), call("cudaStreamWaitEvent", 14, 1, 5),
+        record("Stream Wait Event", 14, correlation=5, stream=8, wait_on_stream=9, wait_on_cuda_event_record_corr_id=4),
+        call("cudaLaunchKernel", 20, 2, 6), gpu("b", 200, 5, 6, 8),
+    ]  # fmt: skip
+    plain, trace = linked(*events)
+    assert edges(trace, "event") == {("a", "b")} and inferred(plain) == 0
+
+
+def host_readers(name: str, rank: int) -> dict[str, list[Pair]]:
+    """By collective on the host its name and those of the operators that wait for it."""
+    trace = link(*shared_pair(name), rank=rank)
+    found: dict[str, list[Pair]] = {trace.name_of(row) + f" {row}": [] for row in comm_rows(trace).tolist()}
+    for source, target, _ in trace.edges_of("data").tolist():
+        assert trace.finish[source] <= trace.ts[target] + 1000
+        found[trace.name_of(source) + f" {source}"].append((trace.name_of(source), trace.name_of(target)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "readers"),
+    [
+        ("parallel/block.ddp2/rank0", {("gloo:all_reduce", "aten::copy_")}),
+        ("parallel/block.fsdp2/rank0", {("gloo:all_gather", "aten::split_with_sizes_copy")}),
+        ("parallel/mlp.tp2/rank0", {("gloo:all_reduce", "aten::add")}),
+    ],
+)  # fmt: skip
+def test_collectives_on_the_host_are_waited_for_by_who_reads_them(name: str, readers: set[Pair]) -> None:
+    found = host_readers(name, 0)
+    assert all(found.values())
+    assert readers & {pair for pairs in found.values() for pair in pairs}
+    assert all(not target.startswith("gloo:") for pairs in found.values() for _, target in pairs)
