@@ -112,7 +112,7 @@ def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) ->
         by_name.setdefault(code, []).append(position)
     launch = np.full(len(kernels), -1, np.int64)
     for code, count in counts.items():
-        if captured[code] == count:  # of another number nobody knows which are missing
+        if captured[code] == count:  # else it is unknown which are missing
             launch[kernels == code] = by_name[code]
     whole = bool(np.all(launch >= 0)) and len(launches) == len(kernels)
     if not whole:
