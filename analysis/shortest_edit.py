@@ -34,11 +34,14 @@ class Calls:
         return Calls(self.name[part][::step], self.seq[part][::step])
 
 
-def shortest_edit(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
+def shortest_edit(
+    pattern: Calls, text: Calls, *, whole: bool = False, most: int = _MAX_DIFFERENCES
+) -> tuple[IntColumn, IntColumn]:
     """Matched pairs of a shortest edit script from the start of both (Myers 1986, greedy), O(length · differences).
 
     Args:
         whole: both sides must be used up; otherwise the script ends when either side does.
+        most: insertions and deletions that are allowed.
 
     Returns:
         Positions on both sides; what lies beyond the allowed number of differences is left out.
@@ -48,7 +51,7 @@ def shortest_edit(pattern: Calls, text: Calls, *, whole: bool = False) -> tuple[
     furthest = {1: 0}
     trail: list[dict[int, int]] = []
     best, done = (0, 0, 0), None
-    for d in range(min(n + m, _MAX_DIFFERENCES) + 1):
+    for d in range(min(n + m, most) + 1):
         trail.append(dict(furthest))
         for k in range(-d, d + 1, 2):
             down = k == -d or (k != d and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from ..analysis.shortest_edit import Calls, shortest_edit
 from ..trace.columns import IntColumn
 
-__all__ = ["Aligned", "align", "align_streams", "could_align", "fits_by_count"]
+__all__ = ["Aligned", "align", "align_streams", "could_align", "could_follow", "fits_by_count"]
 
 _SPARE = 2
 """So many kernels of a replay, or an eighth of them, may lack a launch; and more than half must have one."""
@@ -47,7 +48,20 @@ def fits_by_count(launches: IntColumn, kernels: IntColumn) -> bool:
 
 def could_align(launches: Counter[int], kernels: Counter[int]) -> bool:
     """Whether so many kernels can have a launch of their name that `align` may find enough; order left aside."""
-    return _enough((launches & kernels).total(), kernels.total(), launches.total())
+    return _enough(_total(launches & kernels), _total(kernels), _total(launches))
+
+
+def could_follow(launches: Counter[tuple[int, int]], kernels: Counter[tuple[int, int]]) -> bool:
+    """Whether so many neighbours are neighbours in the other sequence that `align` may find enough.
+
+    An insertion or deletion changes at most two pairs of neighbours (Ukkonen 1992, q-gram distance).
+    """
+    kept = max(_total(kernels), _total(launches)) - 4 * _most_left(_total(kernels) + 1)
+    return _total(launches & kernels) >= kept
+
+
+def _total(counts: Counter[Any]) -> int:
+    return sum(counts.values())
 
 
 def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
@@ -62,9 +76,8 @@ def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
     """
     launch = np.full(len(kernels), -1, np.int64)
     none = np.full(max(len(kernels), len(launches)), -1, np.int64)
-    at, of = shortest_edit(
-        Calls(kernels, none[: len(kernels)]), Calls(launches, none[: len(launches)]), whole=True
-    )  # fmt: skip
+    ours, theirs = Calls(kernels, none[: len(kernels)]), Calls(launches, none[: len(launches)])
+    at, of = shortest_edit(ours, theirs, whole=True, most=2 * _most_left(len(kernels)))
     launch[at] = of
     whole = len(launches) == len(kernels) and bool(np.all(launch >= 0))
     aligned = Aligned(launch, np.full(len(kernels), whole))
@@ -73,7 +86,11 @@ def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
 
 def _enough(matched: int, kernels: int, launches: int) -> bool:
     left = max(kernels, launches) - matched
-    return 2 * matched > max(kernels, launches) and left <= max(_SPARE, kernels // 8)
+    return 2 * matched > max(kernels, launches) and left <= _most_left(kernels)
+
+
+def _most_left(kernels: int) -> int:
+    return max(_SPARE, kernels // 8)
 
 
 def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) -> Aligned | None:
@@ -95,7 +112,7 @@ def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) ->
         by_name.setdefault(code, []).append(position)
     launch = np.full(len(kernels), -1, np.int64)
     for code, count in counts.items():
-        if captured[code] == count:  # of another number nobody knows which are missing
+        if captured[code] == count:  # else it is unknown which are missing
             launch[kernels == code] = by_name[code]
     whole = bool(np.all(launch >= 0)) and len(launches) == len(kernels)
     if not whole:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,14 @@ from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT
 from ..trace.trace import Trace
-from .captured_alignment import Aligned, align, align_streams, could_align, fits_by_count
+from .captured_alignment import Aligned, align, align_streams, could_align, could_follow, fits_by_count
 from .captures import Capture, with_callers
 from .graph_launches import GraphLaunch, graph_launches
 
 __all__ = ["link_captured_graphs"]
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
+_ALL = slice(None)
 _OTHER_RANK = "the captures are of another rank than the trace: no link to them is certain"
 
 
@@ -82,6 +84,10 @@ class _Graph:
     @cached_property
     def counts(self) -> Counter[int]:
         return Counter(self.launches.tolist())
+
+    @cached_property
+    def neighbours(self) -> Counter[tuple[int, int]]:
+        return _neighbours(self.launches)
 
 
 def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
@@ -152,7 +158,8 @@ class _CandidateGraphs:
     def _on_streams(self, replay: GraphLaunch, found: list[int]) -> _Fit:
         aligned = [align_streams(self.graphs[i].launches, replay.codes, replay.stream) for i in found]
         sure = [(i, one) for i, one in zip(found, aligned, strict=True) if one is not None]
-        whole = not self.by_count.get(len(replay.codes))
+        agree = [_grids_agree(self.graphs[i], one.launch, replay, one.forced) for i, one in sure]
+        whole = False not in agree and not self.by_count.get(len(replay.codes))
         candidates, alignments = zip(*sure, strict=True)
         return _Fit(candidates, alignments, whole, ("kernel names per stream",))
 
@@ -170,23 +177,32 @@ class _CandidateGraphs:
 
     def _nearly(self, replay: GraphLaunch) -> _Fit:
         """Graphs that agree when some launches or kernels are left out: those with the most kernels that do."""
-        counts = Counter(replay.codes.tolist())
-        best: list[tuple[int, Aligned]] = []
-        for i, graph in enumerate(self.graphs):
-            if not graph.mostly_named or not could_align(graph.counts, counts):
-                continue
-            one = (
-                align(graph.launches, replay.codes)
-                if replay.streams == 1
-                else align_streams(graph.launches, replay.codes, replay.stream)
-            )
-            if one is None or (best and one.matched < best[0][1].matched):
-                continue
-            best = [*(best if best and best[0][1].matched == one.matched else []), (i, one)]
+        counts, neighbours = Counter(replay.codes.tolist()), _neighbours(replay.codes)
+        single = replay.streams == 1
+        likely = [
+            (sum((graph.counts & counts).values()), i)
+            for i, graph in enumerate(self.graphs)
+            if graph.mostly_named and could_align(graph.counts, counts)
+            and (not single or could_follow(graph.neighbours, neighbours))
+        ]  # fmt: skip
+        best: dict[int, Aligned] = {}
+        matched = 0
+        for possible, i in sorted(likely, key=lambda one: (-one[0], one[1])):
+            if possible < matched:
+                break
+            launches = self.graphs[i].launches
+            aligned = align(launches, replay.codes) if single else align_streams(launches, replay.codes, replay.stream)
+            if aligned is not None and aligned.matched >= matched:
+                best = {**(best if aligned.matched == matched else {}), i: aligned}
+                matched = aligned.matched
         if not best:
             return _Fit((), (), False, (), _NO_KERNELS)
-        candidates, aligned = zip(*best, strict=True)
-        return _Fit(candidates, aligned, False, ("alignment of kernel names",))
+        found = sorted(best)
+        return _Fit(tuple(found), tuple(best[i] for i in found), False, ("alignment of kernel names",))
+
+
+def _neighbours(codes: IntColumn) -> Counter[tuple[int, int]]:
+    return Counter(pairwise(codes.tolist()))
 
 
 def _in_order(order: IntColumn) -> Aligned:
@@ -196,12 +212,14 @@ def _in_order(order: IntColumn) -> Aligned:
     return Aligned(launch, np.ones(len(order), np.bool_))
 
 
-def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
-    """Whether grids are those of the launches, None where they are not recorded on both sides.
+def _grids_agree(
+    graph: _Graph, launch: IntColumn, replay: GraphLaunch, among: npt.NDArray[np.bool_] | slice = _ALL
+) -> bool | None:
+    """Whether the grids of some kernels are those of the launches, None where they are not recorded on both sides.
 
     Some of HIP's calls and tracers give the grid in threads, which is grid times block.
     """
-    captured, ran = graph.grid[launch], replay.grid
+    captured, ran = graph.grid[launch[among]], replay.grid[among]
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
         return None
@@ -232,15 +250,18 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
         alike[replay.step, fit.candidates].append(i)
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
-        ordered = len(candidates) > 1 and len(members) % len(candidates) == 0
+        sizes = [graphs.graphs[one].batch_size for one in candidates]
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order tells layers, not batch sizes
+        further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
+        further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):
             fit = narrowed[i]
             if not candidates:
                 chosen[i] = _Choice(None, None, False, 0, (), fit.reason)
                 continue
-            at = k % len(candidates)
-            evidence = (*fit.evidence, "order in the step") if ordered else fit.evidence
+            at = pool[k % len(pool)]
             certain = graphs.own_rank and fit.whole and len(fits[i].candidates) == 1
+            evidence = (*fit.evidence, *further)
             chosen[i] = _Choice(candidates[at], fit.aligned[at], certain, len(candidates), evidence)
     return [chosen[i] for i in range(len(replays))]
 

@@ -40,6 +40,7 @@ __all__ = [
     "FILL",
     "Capture",
     "CaptureSource",
+    "LaunchArgs",
     "batch_size_in",
     "capture_files",
     "kernel_key",
@@ -217,7 +218,7 @@ def _read_capture(et: Source | None, source: Source, details: dict[str, Any], pr
     args = [launch_args(text) for text in events.args_of(rows)]
     names = [events.names[code] for code in events.name[rows].tolist()]
     sizes, modes = _captured_for(kineto, calls, begin, thread, details)
-    inside = _graph_at(events, calls.row[kept], begin, end, thread)
+    inside = np.maximum(_graph_at(events, calls.row[kept], begin, end, thread), _OUTSIDE)
     return Capture(
         file=Path(kineto.file).name, rank=_rank(kineto), batch_size=sizes, mode=modes, graph=graph,
         kernel=[_key_of_launch(*one) for one in zip(names, args, strict=True)],
@@ -271,7 +272,7 @@ def _launches(
     launched = find_launches(kineto, cpu_calls(kineto)).launcher
     rows = rows[~np.isin(rows, launched)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    graph = np.array([_graph_of(events, row, begin, end, thread) for row in rows.tolist()], np.int64)
+    graph = _graph_at(events, rows, begin, end, thread)
     lost = int(np.count_nonzero(graph == _SEVERAL))
     captured = graph >= 0
     rows, graph = rows[captured], graph[captured]
@@ -291,18 +292,15 @@ def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
 _OUTSIDE, _SEVERAL = -1, -2
 
 
-def _graph_of(events: EventTable, row: int, begin: IntColumn, end: IntColumn, thread: IntColumn) -> int:
-    """The graph that is captured when an event begins: the innermost of its own thread, else the only one."""
-    open_now = np.flatnonzero((begin <= events.ts[row]) & (events.ts[row] <= end))
-    own = open_now[thread[open_now] == events.thread[row]]
-    if len(own):
-        return int(own[-1])
-    return _OUTSIDE if not len(open_now) else int(open_now[0]) if len(open_now) == 1 else _SEVERAL
-
-
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    found = [_graph_of(events, row, begin, end, thread) for row in rows.tolist()]
-    return np.maximum(np.array(found, np.int64), -1)
+    """The graph that is captured when each event begins: the innermost of its own thread, else the only one."""
+    ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
+    for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
+        graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # inner ones begin later
+    for at in np.flatnonzero(graph == _OUTSIDE).tolist():
+        opened = np.flatnonzero((begin <= ts[at]) & (ts[at] <= end))
+        graph[at] = _OUTSIDE if not len(opened) else opened[0] if len(opened) == 1 else _SEVERAL
+    return graph
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
@@ -354,7 +352,7 @@ def _captured_for(
 _Grid = tuple[int, int, int]
 
 
-class _LaunchArgs(msgspec.Struct, gc=False):
+class LaunchArgs(msgspec.Struct, gc=False):
     """What a HIP launch call says of its kernel."""
 
     kernel: str | None = None
@@ -366,18 +364,18 @@ class _LaunchArgs(msgspec.Struct, gc=False):
         return self.grid, self.block
 
 
-def launch_args(text: bytes) -> _LaunchArgs:
+def launch_args(text: bytes) -> LaunchArgs:
     """Kernel, grid and block in the `args` of a launch call or a device event; what is not recorded is None or −1."""
     try:
         return _decode_args(text)
     except UNREADABLE:
-        return _LaunchArgs()
+        return LaunchArgs()
 
 
-_decode_args = msgspec.json.Decoder(_LaunchArgs).decode
+_decode_args = msgspec.json.Decoder(LaunchArgs).decode
 
 
-def _key_of_launch(name: str, args: _LaunchArgs) -> str | None:
+def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
     if args.kernel is not None:
         return kernel_key(args.kernel)
     return COPY if _COPY_CALL.fullmatch(name) else FILL if _FILL_CALL.fullmatch(name) else None

@@ -14,7 +14,7 @@ from ..trace.columns import IntColumn, StringTable, distinct, positions
 from ..trace.errors import UNREADABLE
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
-from .captures import batch_size_in, kernel_key, launch_args
+from .captures import LaunchArgs, batch_size_in, kernel_key
 
 __all__ = ["GraphLaunch", "graph_launches"]
 
@@ -59,8 +59,11 @@ class GraphLaunch:
         return np.argsort(self.node, kind="stable") if known else None
 
 
-class _EventArgs(msgspec.Struct, gc=False):
+class _EventArgs(LaunchArgs, gc=False):
     node: int = msgspec.field(default=0, name="graph node id")
+
+
+_decode_args = msgspec.json.Decoder(_EventArgs).decode
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
@@ -116,12 +119,11 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
     records = trace.records(events[is_row])
     for at, event in enumerate(events.tolist()):
         args = bytes(next(records).get("args", b"{}")) if is_row[at] else trace.unattached.args[event - len(trace)]
-        found = launch_args(args)
-        grid[at] = found.dimensions
         try:
-            node[at] = msgspec.json.decode(args, type=_EventArgs).node
-        except (*UNREADABLE, OverflowError):
+            found = _decode_args(args)
+        except UNREADABLE:
             continue
+        grid[at], node[at] = found.dimensions, found.node if found.node < 2**63 else 0
     return grid, node
 
 

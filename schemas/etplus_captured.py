@@ -172,8 +172,8 @@ def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) ->
             edits.append((end - 1, end - 1, text))
         else:
             node = _decode_record(data[start:end]) | _decode_record(b"{" + text[1:] + b"}")
-            told = {"comm": msgspec.Raw(_encode(comm)), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
-            edits.append((start, end, _encode(node | told)))
+            changed = {"comm": msgspec.Raw(_encode(comm)), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
+            edits.append((start, end, _encode(node | changed)))
     section = msgspec.Raw(section_of(captured))
     header = {**trace.header, _KEY: section}
     if "unattached" in root:

@@ -45,12 +45,14 @@ CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "mo
 """What the values of `Calls.kind` are called in files and row views."""
 EVIDENCE = (
     "kernel names", "kernel names per stream", "number of kernels", "alignment of kernel names", "grids",
-    "other grids", "order in the step", "batch size", "padded batch size", "graph node ids",
+    "other grids", "order in the step", "batch size", "padded batch size",
+    "one of several batch sizes", "graph node ids",
 )  # fmt: skip
 """By what a replay was found to be of a captured graph: `GraphReplay.evidence`.
 
 "alignment": names agree but for launches or kernels that are left out. "other grids": names agree, grids do not.
-"padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer.
+"padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
+batch sizes": graphs of other batch sizes fit as well, and the step's is not known.
 """
 GRAPH_REASONS = (
     "no captured graph has these kernels",
@@ -208,6 +210,9 @@ class CapturedGraphs:
         padded = sum("padded batch size" in one.evidence for one in self.replays)
         if padded:
             found.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
+        several = sum("one of several batch sizes" in one.evidence for one in self.replays)
+        if several:
+            found.append(f"{_launches(several)} of an unknown batch size: shapes are those of one that fits")
         return [*found, *self.notes]
 
 

@@ -198,17 +198,19 @@ def test_several_steps_repeat_the_pieces() -> None:
 @pytest.mark.parametrize(
     ("batch", "expected", "evidence"),
     [(4, ("of4_", "equivalent"), "batch size"), (3, ("of4_", "equivalent"), "padded batch size"),
-     (8, ("of8_", "equivalent"), "batch size"), (9, ("", "unlinked"), ""), (None, ("of4_", "equivalent"), "")],
+     (8, ("of8_", "equivalent"), "batch size"), (9, ("", "unlinked"), ""),
+     (None, ("of4_", "equivalent"), "one of several batch sizes")],
 )  # fmt: skip
 def test_the_batch_size_of_the_step_decides(batch: int | None, expected: tuple[str, str], evidence: str) -> None:
     capture = capture_events([unique("ABC", "of4_"), unique("ABC", "of8_")], sizes=[4, 8])
-    trace = linked(capture, replay_events([kernels(unique("ABC"))], batch=batch))
-    assert [(name[:-1], label) for name, label in found(trace)] == [expected] * 3
+    trace = linked(capture, replay_events([kernels(unique("ABC"))] * 2, batch=batch))
+    assert [(name[:-1], label) for name, label in found(trace)] == [expected] * 6
     assert trace.captured is not None
-    (replay,) = trace.captured.replays
-    assert (evidence in replay.evidence) if evidence else not {"batch size", "padded batch size"} & set(replay.evidence)
-    if batch == 9:
-        assert replay.reason == "no graph of this batch size was captured"
+    for replay in trace.captured.replays:
+        assert [one for one in replay.evidence if "batch" in one] == ([evidence] if evidence else [])
+        assert replay.reason == ("" if evidence else "no graph of this batch size was captured")
+    assert any("unknown batch size" in one for one in trace.captured.sentences) == (batch is None)
+    assert any("smaller batch" in one for one in trace.captured.sentences) == (batch == 3)
 
 
 def test_a_batch_size_that_was_not_captured_is_never_certain() -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
+from captured import capture_events, encode, replay_events
 from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 from generate import Pair, recipes, record
 from hypothesis import given, settings
-from support import FIXTURE_PAIRS, fixture_pair, shared_pair
+from support import FIXTURE_PAIRS, et_document, fixture_pair, shared_pair
 
 SHARED = ("gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103", "cpu-pairs/ddp_same.rank0", "cpu-pairs/raise_same")
 LAZY = ("texts", "file")
@@ -46,6 +48,17 @@ def assert_saved_alike(trace: Trace) -> None:
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_fixture_pairs(name: str, renumber: bool) -> None:
     assert_saved_alike(link(*fixture_pair(name), renumber=renumber, data_dependencies=renumber))
+
+
+@pytest.mark.parametrize(("renumber", "schema"), [(False, "1.0.1"), (False, "1.1.1-chakra.0.0.4"), (True, "1.0.1")])
+def test_captured_graphs(renumber: bool, schema: str) -> None:
+    launches = [("gemm", "aten::mm"), ("ncclDevKernel_AllReduce", "record_param_comms")]
+    replay = replay_events([[(name, 7) for name, _ in launches]] * 2)
+    next(event for event in replay if event["name"] == "run")["args"]["Record function id"] = 9
+    et = orjson.dumps(et_document([{"id": 3, "name": "run", "rf_id": 9}], schema=schema))
+    trace = link(et, encode(replay), renumber=renumber, graph_captures=[encode(capture_events([launches]))])
+    assert trace.captured is not None and len(trace.captured.links) == 4
+    assert_saved_alike(trace)
 
 
 @pytest.mark.parametrize("name", SHARED)
