@@ -60,6 +60,7 @@ def test_row_views_agree_with_each_other(names: dict[str, Any]) -> None:
     assert len(trace.kernels) == 190 or len(trace.kernels) > 0
     for kernel in trace.device_events:
         if kernel.op is not None:
+            assert type(kernel.op.index) is int and (kernel.op.parent is None or type(kernel.op.parent.index) is int)
             assert kernel.index in [one.index for one in kernel.op.kernels]
     total = sum(event.duration_ns for event in trace.device_events if event.op is not None)
     assert sum(op.device_ns for op in [*trace.ops, *trace.annotations] if op.parent is None) == total

@@ -96,7 +96,7 @@ class Op(View[CallIndex]):
     @property
     def parent(self) -> Op | None:
         """The call that it runs in, None for an outermost one."""
-        above = self.trace.calls.parent[self.index]
+        above = CallIndex(int(self.trace.calls.parent[self.index]))
         return Op(self.trace, above) if above >= 0 else None
 
     @property
@@ -180,7 +180,7 @@ class DeviceEvent(View[GpuIndex]):
     @property
     def op(self) -> Op | None:
         """The innermost call that launched it, None if that is not known."""
-        call = self.trace.gpu.call[self.index]
+        call = CallIndex(int(self.trace.gpu.call[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
     @property
