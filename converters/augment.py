@@ -11,7 +11,7 @@ import numpy as np
 
 from ..analysis.devices import Device
 from ..analysis.roofline import find_devices, work_of_events
-from ..schemas.collector import collector_paused
+from ..schemas.collector import gc_disabled
 from ..schemas.files import Source, open_output
 from ..schemas.files import load as load_bytes
 from ..schemas.record_store import FileRecords
@@ -50,7 +50,7 @@ class Augmented:
 
 
 @transaction()
-@collector_paused()
+@gc_disabled()
 def augment(
     source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *, progress: bool = False
 ) -> Augmented:

@@ -103,7 +103,7 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
     return GraphArrays(
         _ENDING.sub("", Path(document.file).name) if name is None else name, feat, codes,
         _edges(document, node), main, settings, np.array([end - begin], np.int64),
-        np.array([[0, len(rows)]], np.int32), _own_times(document, rows),
+        np.array([[0, len(rows)]], np.int32), _self_time(document, rows),
     )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def _edges(document: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     return unique
 
 
-def _own_times(document: Trace, rows: IntColumn) -> IntColumn:
+def _self_time(document: Trace, rows: IntColumn) -> IntColumn:
     """ns of each node: on the device, or of an operator without the operators that it calls."""
     own = document.dur.copy()
     called = rows[(document.kind[rows] == CPU) & (document.parent_row[rows] >= 0)]

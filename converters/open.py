@@ -6,7 +6,7 @@ import os
 import re
 
 from ..linker import trace_of_kineto
-from ..schemas.collector import collector_paused
+from ..schemas.collector import gc_disabled
 from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
@@ -24,7 +24,7 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
 
-@collector_paused()
+@gc_disabled()
 def load(source: Source, *, rank: int | None = None, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 

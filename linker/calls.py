@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
+from ..schemas.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..trace.columns import IntColumn, positions
 
-__all__ = ["CpuCalls", "EtCalls", "cpu_calls", "et_calls", "exclusive_durations", "innermost_open"]
+__all__ = ["CpuCalls", "EtCalls", "cpu_calls", "enclosing_call", "et_calls", "exclusive_durations"]
 
 
 @dataclass(frozen=True)

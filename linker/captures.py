@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..schemas.files import Source
 from ..schemas.kineto import EventTable, KinetoTrace, read_kineto
-from ..schemas.kineto_calls import CpuCalls, cpu_calls, innermost_open
+from ..schemas.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.launches import find_launches
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, positions
@@ -213,7 +213,7 @@ def _read_capture(et: Source | None, source: Source, details: dict[str, Any], pr
     rows, graph, lost = _launches(kineto, begin, end, thread)
     calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
     events = kineto.events
-    op = innermost_open(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
+    op = enclosing_call(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
     kept, parent, op = _around(events, calls, op)
     args = [launch_args(text) for text in events.args_of(rows)]
     names = [events.names[code] for code in events.name[rows].tolist()]
@@ -336,7 +336,7 @@ def _captured_for(
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
     """Batch size and mode of each graph: what `execution_details.json` says, else the annotation around the capture."""
     sizes, modes = [], []
-    around = innermost_open(calls, thread, begin, begin)
+    around = enclosing_call(calls, thread, begin, begin)
     for call in around.tolist():
         size, mode = details.get("batch_size"), str(details.get("mode") or "")
         while call >= 0 and size is None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import __version__
-from ..schemas.collector import collector_paused
+from ..schemas.collector import gc_disabled
 from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
@@ -29,7 +29,7 @@ from ..trace.kinds import CERTAIN
 from ..trace.link_report import LinkReport
 from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
-from .calls import CpuCalls, EtCalls, cpu_calls, et_calls, exclusive_durations, innermost_open
+from .calls import CpuCalls, EtCalls, cpu_calls, enclosing_call, et_calls, exclusive_durations
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import Dependencies, find_dependencies
@@ -92,7 +92,7 @@ class LinkOptions:
             raise UsageError(f"unknown iteration {self.iteration!r}; one of: first, last, median, or a number from 0")
 
 
-@collector_paused()
+@gc_disabled()
 def link(
     et: Source | None,
     kineto: Source,
@@ -297,7 +297,7 @@ def _runtime_calls(
         begin, end = calls.ts[linked].min(), calls.end[linked].max()
         rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    op = innermost_open(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
+    op = enclosing_call(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
     op = nearest(op, calls.parent, linked)
     parent = np.full(len(rows), -1, np.int64)
     parent[op >= 0] = node_of_call[op[op >= 0]]

@@ -21,7 +21,7 @@ from .constants import Constants, fit_constants
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
 from .edge_latencies import iterations_of, places, transfer_key
-from .fitting import measured_ns, own_times
+from .fitting import measured_ns, self_time
 from .graph import COMM, DURATION, HOST, ReplayGraph
 from .model_file import FittedModel
 from .outliers import Outlier
@@ -155,7 +155,7 @@ class _Job:
         """
         graph, trace, table = self.graph, self.trace, self.model.lags
         at, edges = places(graph, trace, self.of_row), graph.edges
-        calls, _ = own_times(graph, trace, self.of_row)
+        calls, _ = self_time(graph, trace, self.of_row)
         tasks = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
         event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
         columns = (edges.kind, edges.owner)

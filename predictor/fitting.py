@@ -25,7 +25,7 @@ from .model_file import VERSION, FittedModel, LaunchConstants
 from .outliers import Outlier
 from .replay import build_graph
 
-__all__ = ["fit", "measured_ns", "own_times"]
+__all__ = ["fit", "measured_ns", "self_time"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _part(document: Trace, wanted: str | None, devices: Sequence[Device], keep_o
     graph, trace = build_graph(document), document
     gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
-    calls, own = own_times(graph, trace, of_row)
+    calls, own = self_time(graph, trace, of_row)
     counted = of_row >= 0
     return _Part(
         graph, places(graph, trace, of_row), fit_constants(graph, counted),
@@ -89,7 +89,7 @@ def _part(document: Trace, wanted: str | None, devices: Sequence[Device], keep_o
     )  # fmt: skip
 
 
-def own_times(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
+def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Operators of the iterations: positions in `Trace.calls`, and their own host times (without callees), ns."""
     own, source = graph.durations, trace.calls.source
     calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))

@@ -6,11 +6,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collector_paused"]
+__all__ = ["gc_disabled"]
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Hundreds of thousands of objects are made, none of them in a cycle; looking for cycles takes as long again."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -18,7 +18,7 @@ import orjson
 from ..trace.columns import IntColumn
 from ..trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ..trace.errors import UNREADABLE
-from .collector import collector_paused
+from .collector import gc_disabled
 from .execution_trace import ExecutionTrace
 from .files import open_output, write_all
 from .kineto import EventTable
@@ -163,7 +163,7 @@ class EtPlus:
     gpu_ends: dict[int, bytes] = field(default_factory=dict)
     unattached_ends: dict[int, bytes] = field(default_factory=dict)
 
-    @collector_paused()
+    @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
 

@@ -11,7 +11,7 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import CPU_CATEGORIES
 from .kineto import KinetoTrace
 
-__all__ = ["CpuCalls", "cpu_calls", "innermost_open"]
+__all__ = ["CpuCalls", "cpu_calls", "enclosing_call"]
 
 _ROUNDING_NS = 1000
 
@@ -57,7 +57,7 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
     )
 
 
-def innermost_open(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn) -> IntColumn:
+def enclosing_call(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn) -> IntColumn:
     """For intervals on threads: the position of the innermost call that is open at their start, −1 for none.
 
     Where a call ends just as the interval starts, it counts as open if the interval ends with it too: times of older

@@ -11,7 +11,7 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching, positions
 from ..trace.conventions import GPU_CATEGORIES
 from .kineto import KinetoTrace
-from .kineto_calls import CpuCalls, innermost_open
+from .kineto_calls import CpuCalls, enclosing_call
 from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
 __all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
@@ -55,7 +55,7 @@ def find_launches(kineto: KinetoTrace, calls: CpuCalls) -> Launches:
 
     by_flow, flow_thread, flow_ts = _flow_starts(kineto, rows, ~has)
     thread[by_flow], ts[by_flow], until[by_flow], method[by_flow] = flow_thread, flow_ts, flow_ts, 1
-    op = innermost_open(calls, thread, ts, until)
+    op = enclosing_call(calls, thread, ts, until)
     by_id, op_by_id = _launching_ops(kineto, calls, rows, method < 0)
     op[by_id], method[by_id] = op_by_id, 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..trace.errors import UNREADABLE, TraceFormatError
-from .collector import collector_paused
+from .collector import gc_disabled
 from .files import Blob, progress_bar
 from .parallel import parallel_map
 from .records import Block, RecordArray
@@ -82,7 +82,7 @@ class Document:
         return (*self.losses, Loss("dropped_record", self.dropped.count, -1, self.dropped.example))
 
 
-@collector_paused()
+@gc_disabled()
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:

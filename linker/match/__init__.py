@@ -15,9 +15,9 @@ from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import CpuCalls, EtCalls
 from ..identity import Claims, identify, linked_pids
-from .doubt import demote_uncertain
+from .demote_uncertain import demote_uncertain
 from .ids import match_ids
-from .leftovers import match_leftovers
+from .remaining import match_remaining
 from .result import REASONS, Match, unmatched
 from .sequence import match_sequence
 from .shift import match_sequence_and_shift, match_shift
@@ -63,7 +63,7 @@ def match_calls(
         if _is_enough(et, kineto, nodes, calls, found):
             break
     if found.method not in ("ids", "tree"):
-        found = match_leftovers(nodes, calls, found)
+        found = match_remaining(nodes, calls, found)
     linked = found.call[found.call >= 0]
     identity = identify(claims, et, kineto, nodes, calls, linked)
     found = found.noting(et_pid=et.pid, kineto_pids=linked_pids(kineto, calls, linked))

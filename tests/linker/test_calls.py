@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pytest
-from etplus.linker.calls import CpuCalls, cpu_calls, et_calls, exclusive_durations, innermost_open
+from etplus.linker.calls import CpuCalls, cpu_calls, enclosing_call, et_calls, exclusive_durations
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.call_tree import nearest, nesting
@@ -173,11 +173,11 @@ def test_callers_of_recorded_calls_are_the_callers_in_the_et(name: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(any_intervals, st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 35), st.integers(0, 3)), max_size=10))
-def test_innermost_open(intervals: list[Interval], asked: list[Interval]) -> None:
+def test_enclosing_call(intervals: list[Interval], asked: list[Interval]) -> None:
     """Times in whole µs, as older files have them; a call that ends as the launch begins may still be its caller."""
     thread, ts, length = (np.array([a[k] for a in asked], np.int64) for k in range(3))
     calls = calls_of([(t, s * 1000, e * 1000) for t, s, e in intervals])
-    found = innermost_open(calls, thread, ts * 1000, (ts + length) * 1000)
+    found = enclosing_call(calls, thread, ts * 1000, (ts + length) * 1000)
     for (where, start, span), at in zip(asked, found.tolist(), strict=True):
         open_now = [
             i
@@ -190,7 +190,7 @@ def test_innermost_open(intervals: list[Interval], asked: list[Interval]) -> Non
 def test_the_last_op_started_is_not_the_one_that_is_open() -> None:
     calls = calls_of([(0, 0, 100_000), (0, 10_000, 20_000), (0, 200_000, 300_000)])
     at = np.array([5_000, 15_000, 30_000, 150_000, 250_000])
-    assert innermost_open(calls, np.zeros(5, np.int64), at, at + 5_000).tolist() == [0, 1, 0, -1, 2]
+    assert enclosing_call(calls, np.zeros(5, np.int64), at, at + 5_000).tolist() == [0, 1, 0, -1, 2]
 
 
 @settings(max_examples=200, deadline=None)

@@ -29,8 +29,8 @@ def demote_uncertain(
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, EQUIVALENT).astype(np.int8))
     if found.method != "ids":
-        found = _doubt_other_callers(nodes, calls, _doubt_missing_numbers(kineto, nodes, calls, found))
-    return _doubt_other_ids(et, kineto, nodes, calls, found)
+        found = _demote_other_callers(nodes, calls, _demote_missing_numbers(kineto, nodes, calls, found))
+    return _demote_other_ids(et, kineto, nodes, calls, found)
 
 
 def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
@@ -40,7 +40,7 @@ def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
     return replace(found, link=link)
 
 
-def _doubt_other_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
+def _demote_other_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     """Links that another method made against the ids: where both have ids, those of one call are equal."""
     linked = np.flatnonzero(found.call >= 0)
     ours, theirs = et.rf_id[nodes.node[linked]], kineto.events.rf_id[calls.row[found.call[linked]]]
@@ -51,7 +51,7 @@ def _doubt_other_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, ca
     return _at_most_equivalent(found, differ).noting(note)
 
 
-def _doubt_missing_numbers(kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
+def _demote_missing_numbers(kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     """Links of a call that has a sequence number on one side only, in traces that have them.
 
     Of 88,120 recorded calls none has one in the ET alone, and none but autograd's evaluate_function in Kineto alone.
@@ -64,7 +64,7 @@ def _doubt_missing_numbers(kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls,
     return _at_most_equivalent(found, linked[((ours < 0) != (theirs < 0)) & ~usual])
 
 
-def _doubt_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
+def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     """Links of a call and a caller where the ET says that one calls the other, and Kineto's times that it does not.
 
     Either of the two links may be wrong. Of 88,120 recorded calls 273 are such, all of asynchronous communication or

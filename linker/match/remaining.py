@@ -11,10 +11,10 @@ from ...trace.kinds import EQUIVALENT
 from ..calls import CpuCalls, EtCalls
 from .result import Match
 
-__all__ = ["match_leftovers"]
+__all__ = ["match_remaining"]
 
 
-def match_leftovers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
+def match_remaining(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     """Pair what a method left over within the window that it linked, where both sides have as many of a name.
 
     The k-th by call order goes with the k-th by time.
