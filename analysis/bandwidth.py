@@ -62,7 +62,7 @@ def copy_bandwidth(trace: Trace) -> list[BandwidthRow]:
 
     Example:
         >>> [row.kind for row in copy_bandwidth(trace)]
-        ['Memset', 'DtoD']
+        ['Memset', 'HtoD', 'DtoH']
     """
     gpu, rows = trace.gpu, []
     for (device, kind), events in _kinds(trace).items():

@@ -135,7 +135,7 @@ def regressions(found: Difference, limit: float) -> list[str]:
         limit: relative, 0.05 for 5%.
 
     Example:
-        >>> regressions(difference(analyse(trace), analyse(trace)), 0.05)
+        >>> regressions(difference(trace.analyze(), trace.analyze()), 0.05)
         []
     """
     what = "time of an iteration" if found.per_iteration else "time of the whole trace"

@@ -144,7 +144,7 @@ class _Folding:
             return
         done = [self.chain_id[self.chain_at[one]] for one in through if one in self.chain_at]
         after = [*(self.comm_id[one] for one in comms), *done]
-        stream = int(self.document.stream[self.last[-1]]) if self.last else -1
+        stream = self._slot()
         if len(set(self.document.stream_lane[self.last].tolist())) > 1:
             after.append(self.chain_id[-1])
         busy = int(self._micros(self.waits.asked[row])) if row in self.waits.asked else until
@@ -161,7 +161,12 @@ class _Folding:
         """Time up to some moment in which nothing is computed, behind the chain and some communications."""
         ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
-            yield self._link(DELAY, until, until - ready, [self.chain_id[-1], *(self.comm_id[row] for row in comms)])
+            needs = [self.chain_id[-1], *(self.comm_id[row] for row in comms)]
+            yield self._link(DELAY, until, until - ready, needs, self._slot())
+
+    def _slot(self) -> int:
+        """Stream of the last computation, whose slot delays take in a simulator with a slot a stream; −1 for none."""
+        return int(self.document.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int) -> Iterator[SimNode]:
         """A computation behind what it waits for, after what the host takes to submit it.

@@ -15,11 +15,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import orjson
 
-from ..analysis.bandwidth import bandwidth_series
-from ..analysis.launches import queue_lengths
+from ..analysis.counters import counters
 from ..schemas.files import open_output
 from ..trace.columns import IntColumn
 from ..trace.conventions import EDGE_KINDS
@@ -176,19 +174,10 @@ class Process:
 
     def _counters(self) -> Iterator[dict[str, Any]]:
         """Queue length of each stream and bandwidth of each kind of copy, with the device's slices."""
-        for queue in queue_lengths(self.document):
-            name = f"queue length, device {queue.device} stream {queue.stream}"
-            yield from self._counter(name, queue.device, "launches", queue.ts, queue.length)
-        for copies in bandwidth_series(self.document):
-            name = f"memory bandwidth, device {copies.device} {copies.kind}"
-            yield from self._counter(name, copies.device, "GB/s", copies.ts, np.round(copies.bytes_per_second / 1e9, 3))
-
-    def _counter(
-        self, name: str, device: int, unit: str, ts: IntColumn, values: npt.NDArray[Any]
-    ) -> Iterator[dict[str, Any]]:
-        pid = device if self.alone else self.rank
-        for at, value in zip(ts.tolist(), values.tolist(), strict=True):
-            yield {"ph": "C", "name": name, "pid": pid, "ts": self._us(at), "args": {unit: value}}
+        for counter in counters(self.document):
+            pid, name = counter.device if self.alone else self.rank, f"GPU {counter.device} {counter.name}"
+            for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
+                yield {"ph": "C", "name": name, "pid": pid, "ts": self._us(at), "args": {counter.unit: value}}
 
     def _slice(self, row: Row, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
         document = self.document

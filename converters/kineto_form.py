@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -33,9 +34,15 @@ def header(document: Trace, zero: int) -> dict[str, Any]:
         zero: wall-clock ns of the file's time 0.
     """
     kineto = document.summary.get("kineto")
-    known = orjson.loads(mask(orjson.dumps(kineto))[0]) if isinstance(kineto, dict) else {}
+    known = json.loads(mask(json.dumps(kineto).encode())[0], parse_int=_integer) if isinstance(kineto, dict) else {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
     return {**fields, "displayTimeUnit": "ms", "baseTimeNanoseconds": zero}
+
+
+def _integer(digits: str) -> int | float:
+    """A whole number as its writer takes it: beyond 64 bits a float, as most readers of JSON have it."""
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else float(digits)
 
 
 def category(document: Trace, row: Row) -> str:

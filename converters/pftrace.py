@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..analysis.counters import Counter, counters
 from ..schemas.files import open_output
 from ..schemas.perfetto.gpu_stages import CATEGORIES, COMPUTE
 from ..schemas.perfetto.packets import protos
 from ..trace.columns import IntColumn
-from ..trace.conventions import COPY_CATEGORIES, EDGE_KINDS
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
 from ..trace.kinds import GPU
@@ -127,8 +128,8 @@ class _Writer:
             self._slice(row, track, args)
         for track, waiting in opened.items():
             self._close(track, waiting, None)
-        for number, (name, unit, ts, values) in enumerate(self._counters()):
-            self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, name, unit, ts, values)
+        for number, counter in enumerate(counters(self.document)):
+            self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _packet(self, ts: int | None = None) -> Any:
         packet = protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
@@ -196,8 +197,11 @@ class _Writer:
         return self.rank * _RANK + row + 1
 
     def _gpu(self, row: int) -> int:
+        return self._number(int(self.document.device[row]))
+
+    def _number(self, device: int) -> int:
         """Number of a device; those of several ranks are apart."""
-        device = max(int(self.document.device[row]), 0)
+        device = max(device, 0)
         return (device if self.process.alone else self.rank * 64 + device) & _INT32
 
     def _lane_name(self, lane: int) -> str:
@@ -255,39 +259,17 @@ class _Writer:
         self.flows += 1
         self._put(packet)
 
-    def _counters(self) -> Iterator[tuple[str, str, IntColumn, _Column]]:
-        """Name, unit, times and values of each counter."""
-        document = self.document
-        gpu, launched = document.gpu, document.launched_ns
-        lanes = np.where(gpu.source >= 0, document.stream_lane[gpu.source], -1)
-        for lane in np.unique(lanes[lanes >= 0]).tolist():
-            here = np.flatnonzero((lanes == lane) & (launched < gpu.ts))
-            yield f"queue length of {self._lane_name(lane)}", "events", *_running(launched[here], gpu.ts[here])
-        copies = np.array([name in COPY_CATEGORIES for name in document.categories], np.bool_)[gpu.category]
-        copies &= (gpu.bytes > 0) & (gpu.dur > 0)
-        for device in np.unique(gpu.device[copies]).tolist():
-            here = np.flatnonzero(copies & (gpu.device == device))
-            rate = gpu.bytes[here] / gpu.dur[here]
-            yield f"memory copies of GPU {device}", "GB/s", *_running(gpu.ts[here], gpu.end[here], rate)
-
-    def _counter(self, track: int, name: str, unit: str, ts: IntColumn, values: _Column) -> None:
+    def _counter(self, track: int, counter: Counter) -> None:
         packet = self._packet()
-        packet.track_descriptor.uuid, packet.track_descriptor.name = track, name
-        packet.track_descriptor.counter.unit_name = unit
+        packet.track_descriptor.uuid = track
+        packet.track_descriptor.name = f"GPU {self._number(counter.device)} {counter.name}"
+        packet.track_descriptor.counter.unit_name = counter.unit
         self._put(packet)
-        for at, value in zip(ts.tolist(), values.tolist(), strict=True):
+        for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
             packet = self._packet(at)
             packet.track_event.type, packet.track_event.track_uuid = protos().TrackEvent.TYPE_COUNTER, track
             packet.track_event.double_counter_value = value
             self._put(packet)
-
-
-def _running(begin: IntColumn, end: IntColumn, weight: _Column | float = 1.0) -> tuple[IntColumn, _Column]:
-    """Times at which the total weight of open intervals changes, and the total from each on."""
-    weights = np.broadcast_to(weight, len(begin)).astype(np.float64)
-    ts, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
-    change = np.bincount(at.reshape(-1), np.concatenate([weights, -weights]), len(ts))
-    return ts, np.round(np.cumsum(change), 6) + 0.0
 
 
 def _groups(key: IntColumn, value: IntColumn) -> dict[int, list[int]]:

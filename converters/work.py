@@ -20,7 +20,7 @@ def work_columns(document: Trace) -> dict[str, IntColumn]:
     known gets no attribute, since 0 would mean a kernel that does nothing.
 
     Example:
-        >>> work_columns(trace)["num_ops"].max() > 0
+        >>> bool(work_columns(trace)["num_ops"].max() > 0)
         True
     """
     work = work_of_events(document)

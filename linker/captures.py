@@ -137,6 +137,10 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
     Raises:
         TraceFormatError: a file that cannot be read, or in which no graph is captured.
         UsageError: a folder without traces.
+
+    Example:
+        >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
+        ['capture.json.gz']
     """
     return [capture for source in sources for capture in _read_source(source, progress)]
 

@@ -103,8 +103,11 @@ def _waits_by_call(
     """
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
+    numbered: dict[int, list[int]] = {}
     for k, call in enumerate(calls):
         own.setdefault(call.thread, []).append(k)
+        if call.record is not None and call.record.sequence is not None:
+            numbered.setdefault(call.record.sequence, []).append(k)
     begins = {thread: [calls[k].begin for k in of] for thread, of in own.items()}
     entered, left, unnumbered = set[int](), dict[int, list[tuple[int, int]]](), dict[int, list[int]]()
     for wait, thread, ts in zip(waits.tolist(), events.thread[rows].tolist(), events.ts[rows].tolist(), strict=True):
@@ -112,7 +115,7 @@ def _waits_by_call(
         record = comm_record(linked.et, linked.nodes, parent) if parent >= 0 else None
         asked = record is not None and record.collective == WAIT
         at = bisect_right(begins.get(thread, []), ts) - 1
-        if record is not None and asked and (k := _numbered(calls, record, ts, left)) >= 0:
+        if record is not None and asked and (k := _numbered(calls, numbered, record, ts, left)) >= 0:
             left.setdefault(k, []).append((thread, ts))
         elif not asked and at >= 0 and ts < calls[own[thread][at]].end:
             if ts < calls[own[thread][at]].launch:
@@ -168,17 +171,21 @@ def _outermost(linked: LinkedTrace, call_of_node: IntColumn, position: int) -> i
     return found
 
 
-def _numbered(calls: Sequence[_CommCall], record: CommRecord, ts: int, waited: Container[int]) -> int:
+def _numbered(
+    calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
+) -> int:
     """The collective of a number that was launched last before a time, of its group where both are known; else −1.
 
     Groups and directions of messages count apart: of several, the last one that nothing has waited for.
+
+    Args:
+        numbered: by sequence number, positions in `calls`, ascending.
     """
-    if record.sequence is None:
-        return -1
+    alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
-    for k in range(bisect_left(calls, ts, key=lambda call: call.launch) - 1, -1, -1):
+    for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):
         of = calls[k].record
-        if of is not None and of.sequence == record.sequence and len({of.group, record.group} - {""}) < 2:
+        if of is not None and len({of.group, record.group} - {""}) < 2:
             if k not in waited:
                 return k
             found = max(found, k)

@@ -194,6 +194,7 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
         annotation: as in `link`.
 
     Example:
+        >>> from etplus.schemas.kineto import read_kineto
         >>> trace_of_kineto(read_kineto("kineto.json.gz")).outputs_recorded
         False
     """

@@ -63,8 +63,11 @@ def test_convert_all_ranks_or_one(folder: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     assert sorted(path.name for path in folder.glob("out*.et")) == ["out.0.et", "out.1.et"]
     done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "one", "--rank", "1", cwd=folder)
-    assert [path.name for path in folder.glob("one*.et")] == ["one.1.et"]
-    assert (folder / "one.1.et").read_bytes() == (folder / "out.1.et").read_bytes()
+    assert done.returncode == 2 and b"needs at least two" in done.stderr
+    for output, rank in (("both", []), ("one.et", ["--rank", "1"])):
+        done = run("etplus", "convert", "h100.sqlite", "--to", "chakra", "-o", output, *rank, cwd=folder)
+        assert done.returncode == 0, done.stderr.decode()
+    assert (folder / "one.et").read_bytes() == (folder / "both.1.et").read_bytes()
 
 
 def test_trace_link_alone_and_with_an_et(folder: Path) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import agree, survey
 from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 from support import Document, fixture_pair, shared_pair
 
-__all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime"]
+__all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime", "write_alone"]
 
 DLRM = tuple(f"gpu-pairs/dlrm.rank{rank}" for rank in range(4))
 PAIRS = (
@@ -94,3 +97,9 @@ def etplus(
     summary = {"version": "1.0", "tool_version": "0", "kineto": kineto, "unattached": {}, "link": {}}
     root = {"schema": "1.0.1", "pid": 7, "nodes": [*roots, *nodes], "runtime": calls, "edges": edges, "etplus": summary}
     return read_etplus(json.dumps(root).encode())
+
+
+def write_alone(document: Trace, folder: Path) -> None:
+    """One rank for a simulator as `t.0.et`, which `convert` refuses without the others."""
+    rank = document.rank or 0
+    write_astra_sim(document, folder / "t.0.et", for_simulator(agree([survey(document, rank)])).ranks[rank])

@@ -365,12 +365,13 @@ def test_nodes_do_not_depend_on_those_encoded_with_them(
 ) -> None:
     document = document_of("pairs/gpu_shaped_from_cpu")
     for to in ("chakra", "astra-sim"):
-        convert(document, tmp_path / f"{to}.whole.et", to=to)
+        options = {"replicate": 2} if to == "astra-sim" else {}
+        convert(document, tmp_path / f"{to}.whole", to=to, as_prefix=True, **options)
         for module in ("chakra", "astra_nodes"):
             monkeypatch.setattr(f"etplus.converters.{module}.ROWS", rows)
-        convert(document, tmp_path / f"{to}.parts.et", to=to)
+        convert(document, tmp_path / f"{to}.parts", to=to, as_prefix=True, **options)
         monkeypatch.undo()
-        assert (tmp_path / f"{to}.parts.et").read_bytes() == (tmp_path / f"{to}.whole.et").read_bytes()
+        assert (tmp_path / f"{to}.parts.0.et").read_bytes() == (tmp_path / f"{to}.whole.0.et").read_bytes()
 
 
 ATTRS = [

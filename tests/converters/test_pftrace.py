@@ -113,9 +113,10 @@ def test_counters_are_the_lengths_of_queues(tmp_path: Path) -> None:
         if packet.HasField("track_event") and event.type == COUNTER:
             ts = packet.timestamp - trace.base_time_ns
             values[tracks[event.track_uuid].name][ts] = event.double_counter_value
-    gpu, launched = trace.gpu, trace.launched_ns
-    streams = {f"queue length of GPU {d} stream {s}": (d, s) for d, s in zip(gpu.device, gpu.stream, strict=True)}
-    assert {name for name in values if name.startswith("queue")} == set(streams)
+    gpu, launched = trace.gpu, trace.runtime.ts[trace.gpu.runtime]
+    assert (gpu.runtime >= 0).all()
+    streams = {f"GPU {d} queue length of stream {s}": (d, s) for d, s in zip(gpu.device, gpu.stream, strict=True)}
+    assert {name for name in values if "queue" in name} == set(streams)
     for name, (device, stream) in streams.items():
         on = (gpu.device == device) & (gpu.stream == stream)
         for ts, value in values[name].items():

@@ -11,7 +11,7 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.coupling import coupling_of
 from etplus.linker import link
-from etplus_files import DLRM, document_of
+from etplus_files import DLRM, document_of, write_alone
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import ChakraSet, Network, job_makespan_ns, read_set, schedule
@@ -70,7 +70,7 @@ def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
     """The replay has the host's threads and all streams. Both answer alike to communications that take no time, a tenth
     of it, and ten times as long: no wait of the measured run is left in the fold."""
     document = document_of(name)
-    convert(document, tmp_path / "t.0.et", to="astra-sim")
+    write_alone(document, tmp_path)
     nodes = read_set(tmp_path / "t").ranks[0]
     for factor in (1e-6, 0.1, 1, 2, 10):
         ends = schedule(nodes, lambda n, f=factor: int(1000 * n.micros * (f if n.type in (COLL, SEND, RECV) else 1)))  # type: ignore[misc]
@@ -82,7 +82,7 @@ def test_the_fold_agrees_with_the_replay(name: str, tmp_path: Path) -> None:
 def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_path: Path) -> None:
     """Streams are busy with graphs that were launched before: the simulated span is the measured one all the same."""
     trace = link(None, shared_trace(f"{name}.json.gz"))
-    convert(trace, tmp_path / "t.0.et", to="astra-sim")
+    write_alone(trace, tmp_path)
     job = read_set(tmp_path / "t")
     assert job_makespan_ns(job) == pytest.approx(trace.span[1] - trace.span[0], rel=1e-4)
     longest = max(node.micros for node in job.ranks[0][:10] if node.name == "delay")
@@ -92,7 +92,7 @@ def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_
 def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
     """With collectives a hundred times as long, they take most of the time: computation waits for them."""
     document = document_of("gpu-pairs/resnet103")
-    convert(document, tmp_path / "t.0.et", to="astra-sim")
+    write_alone(document, tmp_path)
     nodes = read_set(tmp_path / "t").ranks[0]
     comm_ns = sum(1000 * node.micros for node in nodes if node.value("comm_type") is not None)
     slow = [node._replace(micros=100 * node.micros) if node.value("comm_type") is not None else node for node in nodes]

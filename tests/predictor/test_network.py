@@ -193,15 +193,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.xfail(reason="waits through streams that run nothing")] * (name == "fsdp")
-        )
-        for name in JOBS
-    ],
-)
+@pytest.mark.parametrize("name", JOBS)
 def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path) -> None:
     """Recorded where no wait was visible, replayed on a network of which the truth is known."""
     joint, constants = made(name, folder)
