@@ -55,7 +55,8 @@ def measured_ns(ranks: list[Trace]) -> int:
 @pytest.mark.parametrize(
     "name",
     [
-        *PAIRS, *JOBS, "dlrm", *(pytest.param(name, marks=[pytest.mark.slow, *[AT_ONCE] * (name in NOT_YET)]) for name in RECORDED_JOBS),
+        *PAIRS, *JOBS, "dlrm",
+        *(pytest.param(name, marks=[pytest.mark.slow, *[AT_ONCE] * (name in NOT_YET)]) for name in RECORDED_JOBS),
     ],
 )  # fmt: skip
 def test_as_measured_a_set_takes_what_was_measured(name: str, folder: Path) -> None:
