@@ -21,7 +21,12 @@ settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=220, help="broken inputs of test_fuzz_commands (default: 220)")
+    parser.addoption(
+        "--fuzz-cases",
+        type=int,
+        default=220,
+        help="broken inputs of test_fuzz_commands, and twice as many pairs of test_fuzz (default: 220)",
+    )
 
 
 @pytest.fixture(scope="session")

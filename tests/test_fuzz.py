@@ -19,8 +19,6 @@ from etplus.trace.trace import Trace
 from mutations import MUTATIONS, Kind, Mutation, identity, mutate
 from support import FIXTURE_PAIRS, FIXTURES, TooSlowError, fixture_pair, plain, read_json, time_limit
 
-CASES = 30
-"""Broken pairs a test; the parameters make 80 tests of it."""
 LIMIT_S = 30
 OPTIONS: tuple[dict[str, Any], ...] = (
     *({},) * 6, {"strict": True}, {"match": "ids"}, {"match": "sequence"}, {"match": "shift"}, {"exact_match": True},
@@ -113,9 +111,9 @@ def broken_pair(rng: random.Random, et: bytes, kineto: bytes) -> tuple[Mutation,
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("ids", [True, False], ids=["ids", "no ids"])
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
-def test_broken_pairs(name: str, ids: bool, seed: int, tmp_path: Path) -> None:
+def test_broken_pairs(name: str, ids: bool, seed: int, fuzz_cases: int, tmp_path: Path) -> None:
     et, kineto, truth = base(name, ids)
-    for case in range(CASES):
+    for case in range(max(fuzz_cases // 36, 1)):
         rng = random.Random(f"{name} {ids} {seed} {case}")
         broken_et, broken_kineto = broken_pair(rng, et, kineto)
         options = rng.choice(OPTIONS)
