@@ -9,8 +9,9 @@ See docs/library.md for what a `Trace` can do.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .converters.convert import convert
@@ -23,29 +24,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_HOMES = {
-    "EtplusError": ".trace.errors",
-    "Trace": ".trace.trace",
-    "build_graph": ".predictor.replay",
-    "convert": ".converters.convert",
-    "fit_constants": ".predictor.replay",
-    "link": ".linker",
-    "link_many": ".linker.batch",
-    "load": ".converters.open",
-    "replay": ".predictor.replay",
-}
-__all__ = [  # the keys of _HOMES, written out for type checkers
+__all__ = [
     "EtplusError", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many", "load",
     "replay",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that ``import etplus`` stays cheap."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".trace.errors": "EtplusError",
+        ".trace.trace": "Trace",
+        ".converters.convert": "convert",
+        ".converters.open": "load",
+        ".linker": "link",
+        ".linker.batch": "link_many",
+        ".predictor.replay": "build_graph fit_constants replay",
+    },
+    __all__,
+)

@@ -5,8 +5,9 @@ The names below are public; each is imported when it is first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
@@ -16,26 +17,21 @@ if TYPE_CHECKING:
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
 
-_HOMES = {
-    **dict.fromkeys(("Analysis", "analyse"), ".summary"),
-    **dict.fromkeys(("bandwidth_series", "copy_bandwidth"), ".bandwidth"),
-    **dict.fromkeys(("device_use", "iterations", "stream_use"), ".breakdown"),
-    **dict.fromkeys(("difference", "regressions"), ".diff"),
-    **dict.fromkeys(("idle_causes", "launch_statistics", "queue_lengths", "queue_use"), ".launches"),
-    "kernel_sequences": ".sequences",
-}
-__all__ = [  # the keys of _HOMES, written out for type checkers
+__all__ = [
     "Analysis", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
     "difference", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "queue_lengths", "queue_use",
     "regressions", "stream_use",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".summary": "Analysis analyse",
+        ".bandwidth": "bandwidth_series copy_bandwidth",
+        ".breakdown": "device_use iterations stream_use",
+        ".diff": "difference regressions",
+        ".launches": "idle_causes launch_statistics queue_lengths queue_use",
+        ".sequences": "kernel_sequences",
+    },
+    __all__,
+)

@@ -5,8 +5,9 @@ The names below are public; each is imported when it is first asked for, since t
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ..schemas.files import open_output
@@ -31,21 +32,15 @@ __all__ = [
     "open_output",
 ]
 
-_HOMES = {
-    **dict.fromkeys(("AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"), ".builtin"),
-    **dict.fromkeys(("Conversion", "Exporter", "NoOptions"), ".exporter"),
-    "Traces": ".traces",
-    "convert": ".convert",
-    "exporters": ".registry",
-    "open_output": "..schemas.files",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".builtin": "AstraSimOptions ChakraOptions EtPlusOptions GraphOptions NpzOptions",
+        ".exporter": "Conversion Exporter NoOptions",
+        ".traces": "Traces",
+        ".convert": "convert",
+        ".registry": "exporters",
+        "..schemas.files": "open_output",
+    },
+    __all__,
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..trace.lazy import lazy_names
 from ..trace.link_report import LinkReport
 from .pipeline import LinkOptions, link, trace_of_kineto
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkOptions", "LinkReport", "link", "link_captured_graphs", "read_captures", "trace_of_kineto"]
 
-_HOMES = {"link_captured_graphs": ".captured_graphs", "read_captures": ".captures"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what only traces of replayed graphs need when it is first asked for."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__, {".captured_graphs": "link_captured_graphs", ".captures": "read_captures"}, __all__
+)

@@ -1,0 +1,34 @@
+"""Public names of a package that are imported when they are first asked for, so that importing the package is cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str], public: Iterable[str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """A package's `__getattr__` (PEP 562) and `__dir__`.
+
+    Args:
+        package: `__name__` of the package.
+        modules: the names of each module, space-separated, by the module's relative name.
+        public: `__all__` of the package.
+
+    Example:
+        >>> get, _ = lazy_names("etplus.trace", {".printable": "printable shortened"}, ["printable", "shortened"])
+        >>> get("shortened")("ampere_sgemm_128x64_tn", 12)
+        'ampere_sgem…'
+    """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name in module_of:
+            return getattr(import_module(module_of[name], package), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get, lambda: sorted(public)
