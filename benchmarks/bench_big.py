@@ -80,8 +80,8 @@ def in_child(*arguments: object) -> dict[str, Any]:
     """Run `perform` in a new process."""
     command = [sys.executable, __file__, "--child", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def measure(tasks: list[str], pair: tuple[Path, Path], runs: int) -> dict[str, Figure]:

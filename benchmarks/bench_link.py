@@ -100,8 +100,8 @@ def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
     """The best of some runs of each task, by turns, so that what else the machine does hits all alike."""
     taken: dict[str, list[Figure]] = {task: [] for task in TASKS}
     for task in list(TASKS) * runs:
-        told, whole = in_child(task, *pair, output)
-        taken[task].append(Figure(whole if task == "command" else told["seconds"], told["megabytes"]))
+        measured, whole = in_child(task, *pair, output)
+        taken[task].append(Figure(whole if task == "command" else measured["seconds"], measured["megabytes"]))
     return {t: Figure(min(f.seconds for f in fs), min(f.megabytes for f in fs)) for t, fs in taken.items()}
 
 
@@ -124,12 +124,12 @@ def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[s
         link = figures["link"][at]
         for task, state in (("load", "on"), ("load_gc_off", "off")):
             time_ratio, memory = link.seconds / figures[task][at].seconds, link.megabytes / figures[task][at].megabytes
-            told = f"link / orjson, collector {state}, {scale}: time {time_ratio:.2f}, memory {memory:.2f}"
-            lines.append(told + (met(time_ratio, BAR_TIME) if task == "load" else ""))
+            line = f"link / orjson, collector {state}, {scale}: time {time_ratio:.2f}, memory {memory:.2f}"
+            lines.append(line + (met(time_ratio, BAR_TIME) if task == "load" else ""))
     each = [figure.seconds / count for figure, count in zip(figures["link"], counts, strict=True)]
     growth = each[-1] / each[0]
-    told = f"time per event: {1e6 * each[0]:.2f} µs, at {scales[-1]} {1e6 * each[-1]:.2f} µs: {growth:.2f}"
-    return [*lines, told + met(growth, BAR_GROWTH)]
+    line = f"time per event: {1e6 * each[0]:.2f} µs, at {scales[-1]} {1e6 * each[-1]:.2f} µs: {growth:.2f}"
+    return [*lines, line + met(growth, BAR_GROWTH)]
 
 
 def met(value: float, bar: float) -> str:

@@ -1,7 +1,7 @@
 """How well links are found on recorded pairs, with and without ids: `make score`.
 
 Reads the traces beside the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs of unlike
-programs, broken files. Each figure with a bar is held against it; the exit status is 1 if one is missed.
+programs, broken files. Figures with a bar are compared with it; the exit status is 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -217,10 +217,10 @@ def other_tables() -> list[Table]:
 
 
 def _gpu_lines() -> Iterator[Line]:
-    linear, told = "all certain, iteration 10 of 40", "the ET is iteration 10 of 40"
-    yield _gpu("linear", linear, lambda r: r.report.ops["certain"] == 928 and _says(r, told))
+    linear, report = "all certain, iteration 10 of 40", "the ET is iteration 10 of 40"
+    yield _gpu("linear", linear, lambda r: r.report.ops["certain"] == 928 and _says(r, report))
     for rank in range(4):
-        yield _gpu(f"dlrm.rank{rank}", "≥ 0.995 equivalent, offset told, GPU attached", _is_next_iteration)
+        yield _gpu(f"dlrm.rank{rank}", "≥ 0.995 equivalent, offset reported, GPU attached", _is_next_iteration)
     yield _gpu("simple_add", "all linked", lambda r: r.report.ops["linked"] == 36)
     yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run)
     for variant in VARIANTS[1:]:
@@ -249,8 +249,8 @@ def _notes(result: Trace) -> list[str]:
 def _is_next_iteration(result: Trace) -> bool:
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
     explained = all(c["attached"] + sum(c["unattached"].values()) == c["total"] for c in gpu)
-    told = _says(result, "durations are those of a later iteration")
-    return bool(ops["equivalent"] >= 0.995 * ops["total"] and not ops["certain"] and explained and told)
+    reported = _says(result, "durations are those of a later iteration")
+    return bool(ops["equivalent"] >= 0.995 * ops["total"] and not ops["certain"] and explained and reported)
 
 
 def _is_other_run(result: Trace) -> bool:
@@ -266,8 +266,8 @@ def _unlike_lines() -> Iterator[Line]:
             folder = TRACES / "cpu-pairs"
             report = link(folder / f"{one}.et.json.gz", folder / f"{other}.kineto.json.gz").report
             status = _LINKED_LESS if report.linked_share < _MIN_MATCH else 0
-            told = "belong together" in report.to_text().replace("\n        ", " ")
-            met = status == _LINKED_LESS and report.linked_share < 0.05 and told
+            reported = "belong together" in report.to_text().replace("\n        ", " ")
+            met = status == _LINKED_LESS and report.linked_share < 0.05 and reported
             yield Line((one, other, report.linked_share), "< 0.05, exit 3, said so", met)
 
 
@@ -338,7 +338,7 @@ def plain_text(tables: Sequence[Table]) -> str:
 def main() -> int:
     """Print the tables; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markdown", action="store_true", help="as it stands in docs/linking.md")
+    parser.add_argument("--markdown", action="store_true", help="as in docs/linking.md")
     parser.add_argument("--into", type=Path, metavar="FILE", help=f"write it into a file, between {BEGIN} and {END}")
     arguments = parser.parse_args()
     if not TRACES.is_dir():

@@ -103,7 +103,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add(
         "--no-progress",
         action="store_true",
-        help="no progress bars (there are none when standard error is no terminal)",
+        help="no progress bars (there are none when standard error is not a terminal)",
     )
 
 

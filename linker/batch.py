@@ -102,7 +102,7 @@ def link_many(
 
     Raises:
         UsageError: nothing was found to link, or an option that makes no sense.
-        TraceFormatError: a manifest that is none.
+        TraceFormatError: an invalid manifest.
 
     Example:
         >>> batch = link_many("job", "linked", jobs=1)
@@ -163,8 +163,8 @@ def find_job(
         pairing = find_pairs(folder, et=et, kineto=kineto, skip=_inside(folder.root, own))
     pairing = pairing.of(ranks)
     if not any(one.et and one.kineto for one in pairing.ranks):
-        told = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
-        raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {told}")
+        reasons = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
+        raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {reasons}")
     return pairing
 
 
@@ -240,7 +240,7 @@ def _link_all(
 def _set_offsets(
     engine: Engine, tasks: Sequence[RankTask], states: dict[int, RankState], offsets: Mapping[int, int], progress: bool
 ) -> None:
-    """Have every ET+ file tell its rank's clock offset; only those that do not yet are written."""
+    """Write its rank's clock offset into every ET+ file that does not hold it yet."""
     given = [
         (task, states[task.rank], offsets.get(task.rank))
         for task in tasks

@@ -60,7 +60,7 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
 
 
 def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
-    """For each ET name the code of the Kineto name that stands for it, −1 for none.
+    """For each ET name the code of the corresponding Kineto name, −1 for none.
 
     Kineto drops newlines, turns a backslash into a slash, and writes names with control or non-ASCII characters as
     "unknown".

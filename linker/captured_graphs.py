@@ -256,7 +256,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[one].batch_size for one in candidates]
-        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order tells layers, not batch sizes
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order distinguishes layers, not batch sizes
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):

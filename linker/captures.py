@@ -59,7 +59,7 @@ _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|M
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
 COPY, FILL = "<copy>", "<fill>"
-"""What stands for the name of a copy and of a memset, whose calls do not say how the device event will be called."""
+"""In place of the names of a copy and a memset, since their calls do not record the name of the device event."""
 _CAPTURED_FOR = re.compile(r"capture_(\d+)_([A-Z]+)|graph_capture: batch=(\d+) mode=([A-Z]+)")
 """Annotations around the captures of SGLang and vLLM."""
 _STEP_OF = re.compile(r"execute_(\d+)_context|\bbs=(\d+)\b|execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)")
@@ -117,7 +117,7 @@ def kernel_key(name: str, category: str = "kernel") -> str:
 
 
 def batch_size_in(name: str) -> int | None:
-    """The batch size that the name of a step's annotation tells, None for another annotation.
+    """The batch size in the name of a step's annotation, None for another annotation.
 
     Example:
         >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
@@ -285,7 +285,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which names of runtime calls are those of launches: such as these are, or such as tell a kernel."""
+    """Which names of runtime calls are those of launches: by name, or because they record a kernel."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):

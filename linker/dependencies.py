@@ -2,7 +2,7 @@
 
 Every edge but `sync` leads from what starts earlier to what starts later, and so does the call tree. A `sync` edge
 leads to a call that waits, which may start before what it waits for; but such a call launches nothing, and no edge
-leads on from it. So there is no cycle by construction; `_check_order` verifies the property on the finished edges.
+leads on from it. So no cycle can arise; `_check_order` verifies the property on the finished edges.
 """
 
 from __future__ import annotations

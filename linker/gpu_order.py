@@ -59,5 +59,5 @@ class GpuOrder:
         return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
 
     def streams(self, device: int, stream: int) -> list[int]:
-        """Codes of the streams with that number on that device; −1 stands for any."""
+        """Codes of the streams with that number on that device; −1 for any."""
         return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]

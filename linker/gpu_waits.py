@@ -324,7 +324,7 @@ class _Finder:
     def _infer_stream_waits(self, waits: IntColumn) -> None:
         """GPU events that start late after a stream wait, of whatever thread, wait for what has just ended elsewhere.
 
-        Between the launches of such an event and of the one before it on its stream lies a call that makes some stream
+        Between the launches of such an event and of the one before it on its stream, a call makes some stream
         wait; it starts over 5 µs later than its launch and its stream allow; and at most 30 µs before that an event of
         another stream has ended.
 

@@ -191,7 +191,7 @@ class _Texts:
 
 
 def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
-    """Kineto's own thread ids; ordinals where these are no numbers or those of several processes clash."""
+    """Kineto's own thread ids; ordinals where these are not numbers, or where those of several processes clash."""
     tids = [kineto.events.threads[code][1] for code in threads.tolist()]
     numbers = [tid for tid in tids if isinstance(tid, int) and 0 < tid < 2**62]
     return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))

@@ -31,7 +31,7 @@ __all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "r
 INIT = "## process_group:init ##"
 """Name of the ET node with the process groups."""
 RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
-"""A rank in a lower-case file name; a local rank is none of the job."""
+"""A rank in a lower-case file name; a local rank is not the rank in the job."""
 _RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
 _DEFAULT_GROUP = "default_pg"
 _COMMUNICATION = re.compile(

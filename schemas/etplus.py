@@ -408,7 +408,7 @@ def _renumber(text: bytes, ids: dict[int, int]) -> bytes:
 
 
 def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """A node's attributes with the id of its forward operator replaced; what is no list of attributes stays."""
+    """A node's attributes with the id of its forward operator replaced; anything but a list of attributes is kept."""
     try:
         attrs = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
     except UNREADABLE:

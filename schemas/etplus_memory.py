@@ -184,7 +184,7 @@ class _LinkedRecords:
 
 
 def _parents(linked: EtPlus) -> IntColumn:
-    """int64, the caller's id of each ET node as the file has it; negative ones are none."""
+    """int64, the caller's id of each ET node as the file has it; negative for none."""
     return np.maximum(_new_ids(linked, linked.et.parent), -1)
 
 

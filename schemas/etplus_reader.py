@@ -163,15 +163,15 @@ class _Reader:
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
         if columns["dur"].sum(dtype=np.float64) >= MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= MAX_NS:
             raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
-        told = self._summary(summary)
-        columns |= self._relations(columns, same_tids=told.get("nodes_from") == "kineto")
+        report = self._summary(summary)
+        columns |= self._relations(columns, same_tids=report.get("nodes_from") == "kineto")
         unattached = read_unattached(self.file, bytes(header.get("unattached", b"[]")))
         self.names.codes(unattached.names)
         self.categories.codes(unattached.categories)
         captured = read_captured(self.file, header, self.captured_by)
         self.names.codes(captured.names if captured is not None else [])
         document = Trace(
-            file=self.file, header=header, summary=told, flat=self.flat,
+            file=self.file, header=header, summary=report, flat=self.flat,
             texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
             edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured, **columns,
@@ -182,7 +182,7 @@ class _Reader:
 
     def _header(self) -> Record:
         if not _OBJECT.match(self.data):
-            raise TraceFormatError(self.file, "byte 0", "no ET+ file: it is no JSON object", _NAME_ET)
+            raise TraceFormatError(self.file, "byte 0", "not an ET+ file: it is not a JSON object", _NAME_ET)
         self._check_utf8()
         try:
             header = _decode_root(self.data)
@@ -213,14 +213,14 @@ class _Reader:
         except UNREADABLE as error:
             raise TraceFormatError(self.file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
         if not isinstance(summary, dict):
-            raise TraceFormatError(self.file, '"etplus"', "is no object", _SPOILT)
+            raise TraceFormatError(self.file, '"etplus"', "is not an object", _SPOILT)
         return summary
 
     def _array(self, key: str, raw: msgspec.Raw) -> int:
         """Offset of the "[" of a top-level array; `raw` is a view into the text."""
         at = _address(raw) - _address(self.data)
         if self.data[at : at + 1] != b"[":
-            raise TraceFormatError(self.file, f'"{key}"', "is no array", _SPOILT)
+            raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
         return at
 
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_Part]:
@@ -250,7 +250,7 @@ class _Reader:
             raise TraceFormatError(self.file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """What stands between the elements of an array of which the first begins at an offset.
+        """What separates the elements of an array of which the first begins at an offset.
 
         Objects begin with "id" (GPU events, runtime calls) or as the first one does.
         """
@@ -267,7 +267,7 @@ class _Reader:
                 raise self._first_bad(key, part, self.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             start, at = np.empty(len(nodes), np.int64), part.at
-            for i, length in enumerate(lengths.tolist()):  # only white space and a comma stand between two
+            for i, length in enumerate(lengths.tolist()):  # only white space and a comma are between two
                 start[i] = at = self.data.find(b"{", at)
                 at += length
             self._append({"start": start, "end": start + lengths, **_times(nodes, part.text)})
@@ -366,7 +366,7 @@ def _address(buffer: bytes | msgspec.Raw) -> int:
 
 
 def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
-    """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 stands for unfinished calls."""
+    """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 for unfinished calls."""
     times: list[Any] = list(nodes)
     if any((value or 0) >= EXACT_US for node in nodes for value in (node.ts, node.dur, node.inclusive_dur)):
         times = _decode_exact_times(text)

@@ -215,7 +215,7 @@ def read_job_report(source: Source) -> JobReport:
     """Read the job.json that `etplus batch` wrote.
 
     Raises:
-        TraceFormatError: it is none.
+        TraceFormatError: it is not a job report.
     """
     blob = load(source)
     try:

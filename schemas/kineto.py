@@ -214,7 +214,7 @@ def parse_kineto(
 def _read(document: Document, modules: bool) -> KinetoTrace:
     array = None if document.lenient else locate(document.text, "traceEvents")
     if array is not None:
-        with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser tells
+        with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser reports which
             check_utf8(document.text[: array.body])
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))

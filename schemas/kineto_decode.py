@@ -160,7 +160,7 @@ def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list
 
 
 def _numbers(args: list[Any]) -> dict[str, IntColumn] | None:
-    """The columns of NUMBERS; None if a number is no integer, or too large for a double to be exact.
+    """The columns of NUMBERS; None if a number is not an integer, or too large for a double to be exact.
 
     All are encoded at once into rows of one length, which costs a third of asking each object for each number.
     """
@@ -211,7 +211,7 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
         array, modules: see `decode_plain`.
 
     Raises:
-        msgspec.ValidationError: what is no event, a time before the trace's base, or beyond 2**62 ns, 146 years.
+        msgspec.ValidationError: an invalid event, a time before the trace's base, or beyond 2**62 ns, 146 years.
     """
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
@@ -222,7 +222,7 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
     flows = [e for e in decoded if e.ph == "s" or (e.ph == "f" and not _ends_launch(e))]
     args = [_NO_ARGS if event.args is None else event.args for event in events]
     if not all(isinstance(a, _AnyArgs) for a in args):
-        raise msgspec.ValidationError("an event whose `args` are no object")
+        raise msgspec.ValidationError("an event whose `args` are not an object")
     times = [_nanoseconds(of, get) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
     return _decoded(len(decoded), at, events, times, numbers, flows, [e.ph == "s" for e in flows])

@@ -38,7 +38,7 @@ class EventPart:
     Attributes:
         spans: begin, end and number of events of each block.
         events, flows: columns of `EventTable` and `FlowTable`; `index` counts from the part's first event.
-        values: what the codes of `category`, `name` and `thread` stand for in this part.
+        values: the texts of the codes of `category`, `name` and `thread` in this part.
     """
 
     spans: list[tuple[int, int, int]]
@@ -54,7 +54,7 @@ def read_events(blocks: Iterable[Block], *, modules: bool) -> EventPart:
         modules: keep Python calls that are a module's forward.
 
     Raises:
-        msgspec.MsgspecError, UnicodeDecodeError: what is no event.
+        msgspec.MsgspecError, UnicodeDecodeError: an invalid event.
     """
     reader = _Reader(modules)
     for begin, end, array in blocks:

@@ -220,7 +220,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
         return np.zeros(0, np.int64)
     values = np.frombuffer(text, np.uint8)
     at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
-    for k in (*range(brace + 1, len(separator)), *range(brace)):  # what follows on the brace tells most
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # what follows the brace is most specific
         at = at[values[at + k] == separator[k]]
     return at
 
@@ -337,7 +337,7 @@ def opening(data: bytes, key: str) -> int:
     """Offset just after the "[" of an object's own array, in time linear in the offset.
 
     Brackets outside strings are counted between the occurrences of the key, so that nested arrays under the same key
-    cost nothing. What is counted in a text that is not JSON means nothing, hence the one decoding at the end.
+    cost nothing. Counts in a text that is not JSON mean nothing; therefore the whole is decoded once at the end.
 
     Args:
         data: JSON up to the array at least.

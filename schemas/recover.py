@@ -38,7 +38,7 @@ LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "missing_comma": "no comma between two values or records, now inserted",
     "extra_comma": "a comma with no value after or before it, now removed",
     "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
-    "garbage": "text between records that is none, left out",
+    "garbage": "text between records that is not a record, left out",
     "trailing_data": "text after the end of the document, as a second document, left out",
     "header": "a header that cannot be read, of which only simple fields were kept",
     "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",

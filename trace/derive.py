@@ -59,7 +59,7 @@ def _inverse(rows: Positions[Index, Row], count: int) -> Positions[Row, Index]:
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
     """Of every row the position among the calls of its nearest caller that has a time, −1 for none.
 
-    A caller of greater id than its own (a file that claims cycles) is none.
+    A caller of greater id than its own (a file that claims cycles) is ignored.
     """
     order = np.argsort(trace.id, kind="stable")
     rank = np.empty(len(trace), np.int64)

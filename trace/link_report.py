@@ -56,7 +56,7 @@ class Identity:
 
     @property
     def doubts(self) -> list[str]:
-        """Why it is refuted, or what is not known; [] if it is proved."""
+        """Why it is refuted, or what is unknown; [] if it is proved."""
         found = {"refuted": self.refutes, "unknown": self.unknown}.get(self.verdict, ())
         return [one.says for one in found]
 

@@ -238,7 +238,7 @@ def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
 
 @lru_cache(maxsize=1 << 12)
 def _element_types(kind: str) -> tuple[str | None, ...]:
-    """Of the leaves of an argument's type; None for what is no tensor, which has a place among the shapes, too."""
+    """Of the leaves of an argument's type; None for a leaf that is not a tensor (it has a shape, too)."""
     dtypes = _ELEMENT.findall(kind)
     return tuple(standard_dtype(one) if one and not one.startswith(_NO_TENSOR) else None for one in dtypes)
 

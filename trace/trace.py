@@ -74,7 +74,7 @@ class Trace(Library):
         structural: bool, the process and thread nodes, which are not calls.
         id: int64, unique. parent: int64, the caller's id as the file has it, −1 for none.
         parent_row: int64, row of the caller, −1 if there is none in the file (or a node calls itself).
-        name: int32 code into `names`. category: int32 code into `categories`; "" for what is no GPU event.
+        name: int32 code into `names`. category: int32 code into `categories`; "" for rows that are not GPU events.
         ts: int64 ns, −1 for a node that is not linked. dur, exclusive: int64 ns, 0 without a time.
         rf_id, fw_parent, seq_id, scope, fw_tid: int64, the ET's; 0, 0, −1, 0, 0 elsewhere.
         thread: int64; of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative
@@ -219,7 +219,7 @@ class Trace(Library):
         return DeviceEvents(self, np.arange(len(self.gpu)))
 
     def name_at(self, code: int) -> str:
-        """The name that a code of `names` stands for."""
+        """The name with a code in `names`."""
         name: str = self.names[code]
         return name
 

@@ -1,1 +1,1 @@
-"""A job of many ranks: which files belong together, linking them side by side, and what the ranks tell together."""
+"""A job of many ranks: which files belong together, linking in parallel, and what follows from all ranks together."""

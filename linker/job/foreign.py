@@ -13,7 +13,7 @@ __all__ = ["foreign_ranks"]
 def foreign_ranks(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
     """Find ranks whose Kineto trace is of a job of another size or backend, or of another time.
 
-    Where no majority tells what the job is, that is a note and not a finding.
+    Where there is no majority, that is a note and not a finding.
 
     Returns:
         by rank, why it does not belong; and notes.

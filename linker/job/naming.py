@@ -64,11 +64,11 @@ class TraceFile:
     Attributes:
         name: below the folder.
         kind: ET or KINETO; "" for what seems to be neither.
-        named: rank that its name tells ("rank3"), None if it does not.
+        named: rank in its name ("rank3"), None if there is none.
         inside: rank that its contents say: `distributedInfo`, or process groups that only one rank is in.
         maybe: a number in its name that may be the rank.
         process: a number in its name that may be the process id, -1 for none.
-        stem: its name without what tells the two kinds apart.
+        stem: its name without the parts that distinguish the two kinds.
         ranks: ranks that its contents leave possible, None if they say nothing, or were not looked at.
         world_size: number of ranks of the job that its contents say, None if they do not.
         pid: process id in it, -1 if it was not found.
@@ -101,7 +101,7 @@ class TraceFile:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Find out what a file is; it is opened only if its name does not tell, or if it can be of several ranks.
+    """Find out what a file is; it is opened only if its name does not say, or if it can be of several ranks.
 
     Args:
         kind: what it is, if that is known.

@@ -139,7 +139,7 @@ def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Seque
 
 
 def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
-    """Ranks for files that do not tell theirs for sure, from the one file of the other kind that belongs to them."""
+    """Ranks of files whose own evidence is weak, from the one file of the other kind that belongs to them."""
     likenesses: tuple[Callable[[TraceFile], Any], ...] = (
         lambda one: one.stem,
         lambda one: one.process,
@@ -203,7 +203,7 @@ def _fits_rank(one: TraceFile, partner: TraceFile) -> bool:
 
 
 def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
-    """What follows if each place is taken once: the rank by name; {} where there is no solution to be seen."""
+    """What follows if each place is taken once: the rank by name; {} where no solution was found."""
     fitting: defaultdict[int, set[str]] = defaultdict(set)
     for name, ranks in places.items():
         for rank in ranks:
@@ -243,7 +243,7 @@ def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[Tra
         else:
             found[one.rank].append(one)
     if unknown:
-        notes.append(f"not taken, since nothing tells the rank: {_some(unknown)}")
+        notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
     best = {}
     for rank, of in found.items():
         most = max(one.evidence for one in of)
@@ -269,7 +269,7 @@ def from_manifest(source: str) -> Pairing:
     """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys.
 
     Raises:
-        TraceFormatError: it cannot be read, or tells a rank twice.
+        TraceFormatError: it cannot be read, or lists a rank twice.
     """
     blob = load(source)
     try:
@@ -284,7 +284,7 @@ def from_manifest(source: str) -> Pairing:
     seen: set[int] = set()
     for row in rows:
         if not 0 <= row.rank <= _MAX_RANK or row.rank in seen:
-            problem = "is there twice" if row.rank in seen else "is no rank"
+            problem = "occurs twice" if row.rank in seen else "is an invalid rank"
             raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give one row a rank, from 0 on")
         seen.add(row.rank)
     if not rows:

@@ -47,7 +47,7 @@ class RankTask:
         source, target: folders of the inputs and of the outputs.
         min_match: share of the ET's ops of which fewer are a failure.
         options: arguments of `link`.
-        may_have_offset: an output that tells a clock offset already need not be made anew.
+        may_have_offset: an output that already holds a clock offset need not be made again.
     """
 
     rank: int

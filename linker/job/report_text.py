@@ -24,8 +24,8 @@ def report_text(report: JobReport) -> str:
 
 def _lines(report: JobReport) -> Iterator[str]:
     good = [one for one in report.ranks if one.status == "linked"]
-    told = f"{len(good):,} of {len(report.ranks):,} linked"
-    yield from _wrapped("ranks", told + (f": {ranges(one.rank for one in good)}" if good else ""))
+    linked = f"{len(good):,} of {len(report.ranks):,} linked"
+    yield from _wrapped("ranks", linked + (f": {ranges(one.rank for one in good)}" if good else ""))
     ops, linked, certain = (sum(getattr(one, key) for one in good) for key in ("ops", "linked", "certain"))
     if ops:
         yield from _wrapped("", f"{linked:,} of {ops:,} ET ops ({100 * linked / ops:.2f}%), {certain:,} certain")
@@ -91,9 +91,9 @@ def _messages(report: JobReport) -> Iterator[str]:
             "received, not sent": one.unmatched_receives,
             "with two sizes": one.other_size,
         }
-        told = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
-        if told:
-            odd.append(f"rank {one.source} to {one.target}: {told}")
+        differences = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+        if differences:
+            odd.append(f"rank {one.source} to {one.target}: {differences}")
     yield from _cut("differ", odd, "pairs")
 
 

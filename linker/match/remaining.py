@@ -1,4 +1,4 @@
-"""Calls that stand on different threads on the two sides: asynchronous collectives are recorded on their caller's
+"""Calls that are on different threads on the two sides: asynchronous collectives are recorded on their caller's
 thread in the ET and on their worker's in Kineto. They are paired by name and order, never with certainty."""
 
 from __future__ import annotations

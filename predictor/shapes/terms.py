@@ -114,7 +114,7 @@ def each(many: int, few: int, extents: Extents) -> None:
 def product(pattern: str) -> Rule:
     """A rule from letters for extents: "mk,kn->mn" for inputs and results, one group of letters a tensor.
 
-    "*" stands for any number of extents, "!" behind a group for those of a parameter, "&" for a tensor that is
+    "*" is any number of extents, "!" behind a group for those of a parameter, "&" for a tensor that is
     broadcast to the first result; an empty group says nothing.
     """
     left, _, right = pattern.partition("->")

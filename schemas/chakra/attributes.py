@@ -31,7 +31,7 @@ MEMBERS = {
     "duration_ns": "int64_val",  # exact, where Node.duration_micros is rounded
 }
 """Attribute name to the member that holds its value. The feeder of mlcommons/chakra reads exactly this member
-and takes whatever lies there if it is another one; ASTRA-sim's takes any integer and throws on the others."""
+and reads whatever that field holds if it is another one; ASTRA-sim's takes any integer and throws on the others."""
 
 SIMULATED_COLLECTIVES = frozenset(
     {

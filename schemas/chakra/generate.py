@@ -51,7 +51,7 @@ def compile_proto() -> tuple[bytes, str]:
         the serialized FileDescriptorProto, and the text of the .pyi.
 
     Raises:
-        subprocess.CalledProcessError: grpcio-tools is not installed or the .proto is wrong (stderr tells).
+        subprocess.CalledProcessError: grpcio-tools is not installed or the .proto is wrong (stderr says which).
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={_HERE}", f"--pyi_out={folder}"]

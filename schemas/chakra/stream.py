@@ -44,7 +44,7 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
     known = _parse(metadata, body) and (metadata.version or metadata.attr)
     if body and not known:
         raise TraceFormatError(
-            name, place, "no Chakra trace: the first message is no GlobalMetadata", "give a protobuf .et file"
+            name, place, "not a Chakra trace: the first message is not GlobalMetadata", "give a protobuf .et file"
         )
     return metadata, _nodes(name, messages)
 
@@ -53,7 +53,7 @@ def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[Node]:
     for place, body in messages:
         node = Node()
         if not _parse(node, body):
-            problem = f"{len(body)} bytes that are no Chakra node"
+            problem = f"{len(body)} bytes that are not a Chakra node"
             raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again")
         yield node
 
@@ -96,7 +96,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[tuple[str, bytes
         place = f"byte {base + at}{unit}"
         if length > MAX_MESSAGE_BYTES:
             problem = f"a message of more than {MAX_MESSAGE_BYTES} bytes"
-            raise TraceFormatError(name, place, problem, "this is no Chakra trace, or it is damaged")
+            raise TraceFormatError(name, place, problem, "this is not a Chakra trace, or it is damaged")
         if length >= 0 and start + length <= len(data):
             yield place, data[start : start + length]
             at = start + length

@@ -54,7 +54,7 @@ class EventArguments:
 
 
 def _shapes(text: str) -> list[list[int]]:
-    """The shapes that a range tells, [] if it was cut off."""
+    """The shapes in a range's name, [] if it was cut off."""
     try:
         return msgspec.json.decode(text, type=list[list[int]])
     except UNREADABLE:

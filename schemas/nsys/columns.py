@@ -21,7 +21,7 @@ _NUMBERS = ("correlation", "external_id", "rf_id", "seq", "stream", "device")
 
 @dataclass
 class EventColumns:
-    """Events gathered so far, and what the codes in their columns stand for.
+    """Events gathered so far, and the texts of the codes in their columns.
 
     Attributes:
         count: how many there are.

@@ -17,7 +17,7 @@ from .ranks import PROCESS
 __all__ = ["CROSSING", "RangeDetails", "add_ranges"]
 
 CROSSING = "nvtx_range"
-"""Category of ranges that are no calls, since another one begins or ends inside them; they are kept as events alone."""
+"""Category of ranges that are not calls, since another one begins or ends inside them; they are kept as events only."""
 _NESTED, _LOOSE = (59, 70), (60, 71)
 """Event types of push/pop ranges, which nest on their thread, and of start/end ranges, which need not
 (ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange)."""

@@ -88,7 +88,7 @@ def ranks_of(database: Database, path: str) -> list[NsysRank]:
 def choose(
     ranks: Sequence[NsysRank], name: str, *, rank: int | None = None, pid: int | None = None, device: int | None = None
 ) -> list[NsysRank]:
-    """The ranks that are as wanted; None stands for any.
+    """The ranks that are as wanted; None for any.
 
     Raises:
         UsageError: there is none.

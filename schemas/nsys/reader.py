@@ -30,7 +30,7 @@ __all__ = ["read_nsys"]
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)
-"""Variables of torchrun, Open MPI and Slurm that tell the number of ranks."""
+"""Variables of torchrun, Open MPI and Slurm that hold the number of ranks."""
 
 
 def read_nsys(

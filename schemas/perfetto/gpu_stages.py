@@ -34,7 +34,7 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 def category_of_stage(name: str, category: int) -> str:
-    """The Kineto category of work on a stage, "" for what is not known."""
+    """The Kineto category of work on a stage, "" for an unknown one."""
     return CATEGORIES.get(name, "kernel" if category == COMPUTE else "")
 
 

@@ -342,7 +342,7 @@ def test_elimination_needs_every_rank(tmp_path: Path) -> None:
         (job / name).unlink()
     pairing = find_job(job)
     assert {one.rank: one.et for one in pairing.ranks if not one.problem} == {0: "d.host.json", 3: "a.host.json"}
-    assert "since nothing tells the rank: c.host.json" in pairing.notes[0]
+    assert "since their rank is unknown: c.host.json" in pairing.notes[0]
 
 
 def test_two_files_in_a_folder_prove_nothing(tmp_path: Path) -> None:

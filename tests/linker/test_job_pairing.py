@@ -90,7 +90,7 @@ def test_problems_are_told_and_the_others_paired(tmp_path: Path) -> None:
     assert problems[5] == "no ET was found for rank-5.kineto.json"
     assert "several files could be its ET: rank-1.et.json, rank-1b.et.json" in problems[1]
     assert pairing.missing == (2, 4)
-    assert pairing.notes == ("not taken, since nothing tells the rank: lost.et.json, stray.et.json",)
+    assert pairing.notes == ("skipped, since their rank is unknown: lost.et.json, stray.et.json",)
     chosen = find_pairs(open_folder(tmp_path), et="rank-?.et.json")
     assert {one.rank: one.problem for one in chosen.ranks}[1] == ""
     few = pairing.of([3, 7])
