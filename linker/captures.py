@@ -21,6 +21,7 @@ from ..schemas.files import Source
 from ..schemas.kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.launches import find_launches
+from ..schemas.node_tensors import FlatTensors, Tensors
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, positions
 from ..trace.comm_kernels import Comm, comm_of
@@ -394,43 +395,23 @@ class _Inputs(msgspec.Struct, gc=False):
     shapes: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class _Node(msgspec.Struct, gc=False, omit_defaults=True):
-    inputs: msgspec.Raw = msgspec.Raw(b"")
-    outputs: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _FlatNode(msgspec.Struct, gc=False):
-    """A node of ET schema 1.0.1."""
-
-    inputs: msgspec.Raw = msgspec.Raw(b"[]")
-    input_shapes: msgspec.Raw = msgspec.Raw(b"[]")
-    input_types: msgspec.Raw = msgspec.Raw(b"[]")
-    outputs: msgspec.Raw = msgspec.Raw(b"[]")
-    output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
-    output_types: msgspec.Raw = msgspec.Raw(b"[]")
-
-    def nested(self) -> _Node:
-        both = (self.inputs, self.input_shapes, self.input_types), (self.outputs, self.output_shapes, self.output_types)
-        return _Node(*(msgspec.Raw(b'{"values":%b,"shapes":%b,"types":%b}' % tuple(map(bytes, one))) for one in both))
-
-
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     side = host_side(kineto, calls)
     node_of_call = np.empty(len(calls), np.int64)
     node_of_call[side.match.call] = side.nodes.node
-    nodes = [msgspec.json.decode(text, type=_Node) for text in side.trace.texts.of(node_of_call[kept])]
-    made = [_Node(one.inputs) if _has_shapes(one.inputs) else _Node() for one in nodes]
+    nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
+    made = [Tensors(one.inputs) if _has_shapes(one.inputs) else Tensors() for one in nodes]
     if recorded is not None:
         rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])
         has = np.flatnonzero(rows >= 0)
         for at, text in zip(has.tolist(), recorded.texts.texts(rows[has]), strict=True):
             flat = recorded.flat
-            made[at] = msgspec.json.decode(text, type=_FlatNode).nested() if flat else _decode_node(text)
+            made[at] = msgspec.json.decode(text, type=FlatTensors).nested() if flat else _decode_node(text)
     return [msgspec.json.encode(one) for one in made]
 
 
-_decode_node = msgspec.json.Decoder(_Node).decode
+_decode_node = msgspec.json.Decoder(Tensors).decode
 
 
 def _node_count(recorded: Trace) -> int:

@@ -22,6 +22,7 @@ from .collector import gc_disabled
 from .execution_trace import ExecutionTrace
 from .files import open_output, write_all
 from .kineto import EventTable
+from .node_tensors import FlatTensors, Tensors
 from .parallel import parallel_map, processes
 from .rows import Part, choice, integers, joined_rows, microseconds, rows
 from .secrets import mask
@@ -53,26 +54,8 @@ _Piece = Callable[[], bytes]
 """What makes a part of the output."""
 
 
-class _Tensors(msgspec.Struct, gc=False):
-    """What a GPU node takes over from its parent op in the `attrs` layout."""
-
-    inputs: msgspec.Raw = msgspec.Raw(b"{}")
-    outputs: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _FlatTensors(msgspec.Struct, gc=False):
-    """The same in the flat layout of 1.0.1."""
-
-    inputs: msgspec.Raw = msgspec.Raw(b"[]")
-    input_shapes: msgspec.Raw = msgspec.Raw(b"[]")
-    input_types: msgspec.Raw = msgspec.Raw(b"[]")
-    outputs: msgspec.Raw = msgspec.Raw(b"[]")
-    output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
-    output_types: msgspec.Raw = msgspec.Raw(b"[]")
-
-
-_decode_tensors = msgspec.json.Decoder(_Tensors).decode
-_decode_flat_tensors = msgspec.json.Decoder(_FlatTensors).decode
+_decode_tensors = msgspec.json.Decoder(Tensors).decode
+_decode_flat_tensors = msgspec.json.Decoder(FlatTensors).decode
 
 
 @dataclass(frozen=True)
