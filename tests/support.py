@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -245,12 +246,12 @@ def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.Complet
     return subprocess.run([*command(name), *map(str, arguments)], **options)
 
 
-def call(*arguments: str | Path, cwd: Path = Path()) -> subprocess.CompletedProcess[bytes]:
-    """What `run("etplus", *arguments, cwd=cwd)` gives, within this process: for many cases of what is tested as a
-    process once, since a process takes longer to start than most commands to run."""
+def call(*arguments: str | Path, cwd: Path = Path(), input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """What `run("etplus", *arguments, cwd=cwd, input=input)` gives, within this process: for many cases of what is
+    tested as a process once, since a process takes longer to start than most commands to run."""
     words = [*map(str, arguments)]
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
-    with _working_in(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+    with _working_in(cwd), _standard_input(input), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         try:
             status = main(words)
         except SystemExit as end:  # wrong usage, --help
@@ -258,6 +259,19 @@ def call(*arguments: str | Path, cwd: Path = Path()) -> subprocess.CompletedProc
     out.flush()
     errors.flush()
     return subprocess.CompletedProcess(words, status, *(one.buffer.getvalue() for one in (out, errors)))  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _standard_input(data: bytes) -> Iterator[None]:
+    before = sys.stdin
+    with tempfile.TemporaryFile("w+") as file:
+        file.buffer.write(data)
+        file.seek(0)
+        sys.stdin = file
+        try:
+            yield
+        finally:
+            sys.stdin = before
 
 
 @contextlib.contextmanager

@@ -42,9 +42,7 @@ def test_tables_fit_80_columns(etplus: Path) -> None:
 
 
 def test_json_csv_and_overheads_agree(etplus: Path, tmp_path: Path) -> None:
-    done = run(
-        "etplus", "analyze", etplus, etplus, "--json", "--csv", tmp_path / "a" / "b", "--overheads", tmp_path / "o"
-    )
+    done = call("analyze", etplus, etplus, "--json", "--csv", tmp_path / "a" / "b", "--overheads", tmp_path / "o")
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     one, other = told["traces"]
@@ -68,7 +66,7 @@ def test_options_change_what_they_say(etplus: Path, tmp_path: Path) -> None:
     spec = tmp_path / "mine.json"
     spec.write_text(json.dumps({"devices": [{"name": "mine", "tflops": {"float32": 1000}, "memory_gb_s": 1}]}))
     plain, changed = (
-        json.loads(run("etplus", "analyze", etplus, "--json", *options).stdout)["traces"][0]
+        json.loads(call("analyze", etplus, "--json", *options).stdout)["traces"][0]
         for options in ((), ("--cpu-event-overhead", "0", "--by-shape", "--device-spec", spec))
     )
     assert {device["known_as"] for device in changed["devices"].values()} == {"mine"}
@@ -81,7 +79,7 @@ def test_options_change_what_they_say(etplus: Path, tmp_path: Path) -> None:
 
 def test_plots(etplus: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws the figures, is not installed")
-    done = run("etplus", "analyze", etplus, "--plots", tmp_path, "--plot-format", "svg")
+    done = call("analyze", etplus, "--plots", tmp_path, "--plot-format", "svg")
     assert done.returncode == 0 and {path.name for path in tmp_path.iterdir()} >= {"breakdown.svg", "operators.svg"}
 
 
@@ -89,7 +87,7 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
     name = "\x1b[2J\x1b]0;title\x07evil\r\n"
     event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": 1, "dur": 2, "args": {}}
     (tmp_path / "k.json").write_text(json.dumps(kineto_document([event])))
-    done = run("etplus", "analyze", tmp_path / "k.json")
+    done = call("analyze", tmp_path / "k.json")
     assert done.returncode == 0 and b"evil" in done.stdout and b"\x1b" not in done.stdout and b"\r" not in done.stdout
 
 
@@ -107,9 +105,9 @@ def test_diff_compares_an_iteration_or_all(tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps(kineto_document([event for k in range(count) for event in step(k)])))
     done = run("etplus", "diff", "a.json", "b.json", cwd=tmp_path)
     assert done.returncode == 0 and b"1.00 times A" in done.stdout and b"means of an iteration" in done.stdout
-    done = run("etplus", "diff", "a.json", "b.json", "--total", cwd=tmp_path)
+    done = call("diff", "a.json", "b.json", "--total", cwd=tmp_path)
     assert done.returncode == 0 and b"25.00 times A" in done.stdout and b"totals of the whole traces" in done.stdout
-    told = json.loads(run("etplus", "diff", "a.json", "b.json", "--json", cwd=tmp_path).stdout)
+    told = json.loads(call("diff", "a.json", "b.json", "--json", cwd=tmp_path).stdout)
     assert told["per_iteration"] and (told["iterations_a"], told["iterations_b"]) == (1, 25)
     assert told["total_a"] == told["total_b"] == 50_000
 
@@ -128,28 +126,28 @@ def test_slower_than_a_limit(tmp_path: Path) -> None:
 
     (tmp_path / "a.json").write_bytes(trace(50))
     (tmp_path / "b.json").write_bytes(trace(60))
-    done = run("etplus", "diff", "a.json", "b.json", "--fail-over", "5%", cwd=tmp_path)
+    done = call("diff", "a.json", "b.json", "--fail-over", "5%", cwd=tmp_path)
     assert done.returncode == 4
     (line,) = done.stderr.decode().splitlines()
     assert line == "slower: device time: 0.050 ms in A, 0.060 ms in B (+20.0%); operators: aten::mm +0.010 ms"
     for old, new, limit in (("b.json", "a.json", "0"), ("a.json", "b.json", "21%"), ("a.json", "a.json", "0%")):
-        assert run("etplus", "diff", old, new, "--fail-over", limit, cwd=tmp_path).returncode == 0
-    done = run("etplus", "analyze", "b.json", "--baseline", "a.json", "--fail-over", "5", "--json", cwd=tmp_path)
+        assert call("diff", old, new, "--fail-over", limit, cwd=tmp_path).returncode == 0
+    done = call("analyze", "b.json", "--baseline", "a.json", "--fail-over", "5", "--json", cwd=tmp_path)
     assert done.returncode == 4 and json.loads(done.stdout)["difference"]["total_b"] == 60_000
-    assert run("etplus", "analyze", "b.json", "--baseline", "a.json", cwd=tmp_path).returncode == 0
+    assert call("analyze", "b.json", "--baseline", "a.json", cwd=tmp_path).returncode == 0
     for wrong in (["b.json", "--fail-over", "5%"], ["a.json", "b.json", "--baseline", "a.json"]):
-        done = run("etplus", "analyze", *wrong, cwd=tmp_path)
+        done = call("analyze", *wrong, cwd=tmp_path)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"baseline" in done.stderr
 
 
 def test_augment_and_diff(etplus: Path, tmp_path: Path) -> None:
     done = run("etplus", "augment", etplus, tmp_path / "more.json.gz")
     assert done.returncode == 0 and b"with FLOPs" in done.stderr
-    done = run("etplus", "diff", etplus, tmp_path / "more.json.gz")
+    done = call("diff", etplus, tmp_path / "more.json.gz")
     assert done.returncode == 0 and b"B lacks 0" in done.stdout and b"1.00 times A" in done.stdout
-    done = run("etplus", "diff", "--json", etplus, tmp_path / "more.json.gz")
+    done = call("diff", "--json", etplus, tmp_path / "more.json.gz")
     assert all(row["change_ns"] == 0 for row in json.loads(done.stdout)["ops"])
-    done = run("etplus", "augment", etplus, etplus)
+    done = call("augment", etplus, etplus)
     assert done.returncode == 2 and b"would replace an input" in done.stderr
 
 

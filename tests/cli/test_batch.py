@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from job_files import outputs, write_job
-from support import read_json, run
+from support import call, read_json, run
 
 
 def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
@@ -16,14 +16,14 @@ def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
     assert dry.returncode == 0 and dry.stderr == b"" and not (job / "etplus").exists()
     assert dry.stdout.decode().splitlines()[:2] == ["rank,et,kineto", "0,rank-0.et.json.gz,rank-0.kineto.json.gz"]
     (tmp_path / "manifest.csv").write_bytes(dry.stdout)
-    done = run("etplus", "batch", job, "--manifest", tmp_path / "manifest.csv", "--jobs", "2")
+    done = call("batch", job, "--manifest", tmp_path / "manifest.csv", "--jobs", "2")
     text = done.stderr.decode()
     assert done.returncode == 0 and done.stdout == b""
     assert "ranks   3 of 3 linked: 0-2" in text and "(3 linked now, 0 before)" in text
     assert max(map(len, text.replace(str(job), "").splitlines())) < 80
     assert len(outputs(job / "etplus")) == 3
     assert [one["status"] for one in read_json(job / "etplus" / "job_report.json")["ranks"]] == ["linked"] * 3
-    again = run("etplus", "batch", job)
+    again = call("batch", job)
     assert again.returncode == 0 and "(0 linked now, 3 before)" in again.stderr.decode()
 
 
@@ -31,15 +31,15 @@ def test_some_fail(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 2)
     (job / "rank-0.kineto.json.gz").write_bytes(b"no trace")
     (job / "rank-2.et.json").write_bytes(b"{}")
-    dry = run("etplus", "batch", job, "--dry-run")
+    dry = call("batch", job, "--dry-run")
     assert dry.returncode == 3 and dry.stderr == b"rank 2: no Kineto trace was found for rank-2.et.json\n"
-    done = run("etplus", "batch", job, "--jobs", "1")
+    done = call("batch", job, "--jobs", "1")
     text = done.stderr.decode()
     assert done.returncode == 3 and "Traceback" not in text
     assert "failed  rank 0: rank-0.kineto.json.gz: " in text
     assert "failed  rank 2: no Kineto trace was found for rank-2.et.json" in text
     assert list(outputs(job / "etplus")) == ["rank_1.etplus.json.gz"]
-    assert run("etplus", "batch", job, "--ranks", "1").returncode == 0
+    assert call("batch", job, "--ranks", "1").returncode == 0
 
 
 def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         ([job, "--engine", "dask"], "a scheduler belongs to"),
         ([job, "--ranks", "3-1"], "must be a list of ranks"),
     ):
-        failed = run("etplus", "batch", *arguments)
+        failed = call("batch", *arguments)
         assert failed.returncode == 2 and failed.stdout == b""
         assert message in failed.stderr.decode().splitlines()[-1]
         assert b"Traceback" not in failed.stderr
-    shown = run("etplus", "batch", "--help").stdout.decode()
+    shown = call("batch", "--help").stdout.decode()
     assert "etplus batch traces/job --dry-run" in shown and max(map(len, shown.splitlines())) <= 80
 
 
@@ -67,11 +67,11 @@ def test_a_job_at_a_url(tmp_path: Path) -> None:
     """One process: outputs are whole before they are copied to their place."""
     pytest.importorskip("fsspec", reason="fsspec is not installed")
     job = write_job(tmp_path / "job", 1)
-    done = run("etplus", "batch", f"file://{job}", "--jobs", "1", "--apply-clock-offsets")
+    done = call("batch", f"file://{job}", "--jobs", "1", "--apply-clock-offsets")
     assert done.returncode == 0, done.stderr
     written = {name: (job / "etplus" / name).read_bytes() for name in ("rank_0.etplus.json.gz", "job_report.json")}
     manifest = tmp_path / "list.csv"
     manifest.write_text(f"rank,et,kineto\n0,file://{job}/etplus/rank_0.etplus.json.gz,rank-0.kineto.json.gz\n")
-    refused = run("etplus", "batch", f"file://{job}", "--manifest", manifest, "--jobs", "1")
+    refused = call("batch", f"file://{job}", "--manifest", manifest, "--jobs", "1")
     assert refused.returncode == 2 and b"would replace an input" in refused.stderr
     assert written == {name: (job / "etplus" / name).read_bytes() for name in written}

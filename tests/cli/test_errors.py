@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import assert_valid, call, command, et_document, fixture_pair, kineto_document, plain, run
+from support import assert_valid, call, command, et_document, fixture_pair, kineto_document, plain
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 NODES: list[dict[str, Any]] = [
@@ -115,7 +115,7 @@ def shell(script: str, folder: Path, **environment: str) -> subprocess.Completed
 @pytest.fixture
 def plus(tmp_path: Path) -> Path:
     """An ET+ file, in a folder of its own."""
-    assert run("etplus", "link", "--kineto-file", KINETO, "--output", tmp_path / "plus.json").returncode == 0
+    assert call("link", "--kineto-file", KINETO, "--output", tmp_path / "plus.json").returncode == 0
     return tmp_path / "plus.json"
 
 
@@ -181,8 +181,8 @@ def test_names_of_more_than_255_bytes(plus: Path) -> None:
         one_line(call(*arguments, cwd=folder))
     assert list(folder.iterdir()) == [plus]
     whole = f"{'x' * 250}.json"
-    assert run("etplus", "augment", "plus.json", whole, cwd=folder).returncode == 0
-    one_line(run("etplus", "link", "--kineto-file", whole, cwd=folder), "cannot be written (File name too long)")
+    assert call("augment", "plus.json", whole, cwd=folder).returncode == 0
+    one_line(call("link", "--kineto-file", whole, cwd=folder), "cannot be written (File name too long)")
     assert sorted(path.name for path in folder.iterdir()) == ["plus.json", whole]
 
 

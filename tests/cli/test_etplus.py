@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from etplus.cli.main import main
 from etplus.cli.parser import COMMANDS
-from support import command, run
+from support import call, command, run
 
 
 def test_help_lists_the_commands() -> None:
@@ -23,7 +23,7 @@ def test_help_lists_the_commands() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["nonesuch"], ["--nonesuch"]])
 def test_wrong_usage(arguments: list[str]) -> None:
-    done = run("etplus", *arguments)
+    done = call(*arguments)
     assert done.returncode == 2 and b"usage: etplus" in done.stderr and b"Traceback" not in done.stderr
 
 
@@ -35,7 +35,7 @@ def test_demo_writes_into_the_current_folder(tmp_path: Path) -> None:
 def test_demo_into_another_folder_twice(tmp_path: Path) -> None:
     contents = []
     for _ in range(2):
-        assert run("etplus", "demo", "--output", tmp_path / "a" / "b").returncode == 0
+        assert call("demo", "--output", tmp_path / "a" / "b").returncode == 0
         contents.append([(p.name, p.read_bytes()) for p in (tmp_path / "a" / "b").iterdir()])
     assert contents[0] == contents[1] != []
 
@@ -43,7 +43,7 @@ def test_demo_into_another_folder_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["file", "file/below", "/proc/nonesuch"])
 def test_demo_into_no_folder(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").write_bytes(b"")
-    done = run("etplus", "demo", "--output", target, cwd=tmp_path)
+    done = call("demo", "--output", target, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -112,15 +112,15 @@ def test_help_as_a_process() -> None:
     ],
 )
 def test_did_you_mean(words: str, meant: str) -> None:
-    done = run("etplus", *words.split())
+    done = call(*words.split())
     assert done.returncode == 2 and f"; did you mean {meant}?" in done.stderr.decode()
-    assert b"did you mean" not in run("etplus", "qqqq").stderr
+    assert b"did you mean" not in call("qqqq").stderr
 
 
 def test_levels_in_any_case(tmp_path: Path) -> None:
     for level in ("debug", "Debug", "DEBUG"):
-        assert b"Traceback" in run("etplus", "diff", "a", "b", "--log-level", level, cwd=tmp_path).stderr
-    assert run("etplus", "diff", "a", "b", "--log-level", "loud").stderr.endswith(b"'WARNING', 'ERROR')\n")
+        assert b"Traceback" in call("diff", "a", "b", "--log-level", level, cwd=tmp_path).stderr
+    assert call("diff", "a", "b", "--log-level", "loud").stderr.endswith(b"'WARNING', 'ERROR')\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from etplus.cli.main import main
-from support import fixture_pair, plain, run
+from support import call, fixture_pair, plain, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 PAIR = "--et-file et.json --kineto-file kineto.json"
@@ -99,8 +99,7 @@ def test_every_way_gives_the_same_numbers(
 
 def test_diff_of_two_ways(folder: Path) -> None:
     for words in ("plus.json linked", f"{PAIR} job", "- kineto.json", "kineto.json plus.0.et"):
-        with (folder / "plus.json").open("rb") as file:
-            done = run("etplus", "diff", *words.split(), "--json", cwd=folder, stdin=file)
+        done = call("diff", *words.split(), "--json", cwd=folder, input=(folder / "plus.json").read_bytes())
         found = json.loads(done.stdout)
         assert done.returncode == 0 and found["total_a"] == found["total_b"] > 0, words
 
@@ -146,20 +145,20 @@ def test_what_makes_no_sense_is_one_line(
 def test_what_of_a_folder_is_left_out_is_named(folder: Path) -> None:
     shutil.copy(folder / "plus.0.et", folder / "linked")
     shutil.copy(folder / "kineto.json", folder / "linked")
-    done = run("etplus", "analyze", "linked", cwd=folder)
+    done = call("analyze", "linked", cwd=folder)
     told = "warning: linked: its 1 ET+ are read, its 1 Chakra traces and 1 recorded traces are not"
     assert done.returncode == 0 and told in done.stderr.decode()
     report = json.loads((folder / "job" / "job_report.json").read_bytes())
     report["ranks"].append({"rank": 1, "status": "failed", "reason": "no such file", "output": ""})
     (folder / "job" / "job_report.json").write_text(json.dumps(report))
-    done = run("etplus", "analyze", "job", cwd=folder)
+    done = call("analyze", "job", cwd=folder)
     assert done.returncode == 0 and b"rank 1 (no such file) was not linked and is left out" in done.stderr
 
 
 def test_ranks_of_a_folder_are_in_order_of_their_numbers(folder: Path) -> None:
     for rank in (10, 9, 2):
         shutil.copy(folder / "plus.json", folder / "empty" / f"rank_{rank}.etplus.json")
-    numbers = json.loads(run("etplus", "analyze", "empty", "--json", cwd=folder).stdout)
+    numbers = json.loads(call("analyze", "empty", "--json", cwd=folder).stdout)
     files = [Path(one["file"]).name for one in numbers["traces"]]
     assert files == [f"rank_{rank}.etplus.json" for rank in (2, 9, 10)]
 
@@ -168,12 +167,12 @@ def test_json_without_a_value_prints_and_replaces_nothing(folder: Path) -> None:
     """`--json` was a switch in these commands: a word after it that is an input stays one."""
     before = (folder / "plus.json").read_bytes()
     for words in ("analyze --json plus.json", "analyze plus.json --json", "analyze plus.json --json -"):
-        assert json.loads(run("etplus", *words.split(), cwd=folder).stdout)["traces"]
+        assert json.loads(call(*words.split(), cwd=folder).stdout)["traces"]
     for words in ("diff --json plus.json kineto.json", "check --json plus", "check plus --json"):
-        assert json.loads(run("etplus", *words.split(), cwd=folder).stdout), words
+        assert json.loads(call(*words.split(), cwd=folder).stdout), words
     assert (folder / "plus.json").read_bytes() == before
     for words in ("analyze plus.json --json out/n.json", "analyze --json out/n.json plus.json"):
-        done = run("etplus", *words.split(), cwd=folder)
+        done = call(*words.split(), cwd=folder)
         assert done.stdout.startswith(b"file    plus.json") and json.loads((folder / "out/n.json").read_bytes())
         (folder / "out/n.json").unlink()
 
@@ -183,8 +182,8 @@ def test_json_without_a_value_prints_and_replaces_nothing(folder: Path) -> None:
               "predict plus.json --model model.json"]
 )  # fmt: skip
 def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> None:
-    printed = run("etplus", *words.split(), cwd=folder)
-    written = run("etplus", *words.split(), "-o", "out/tables.txt", cwd=folder)
+    printed = call(*words.split(), cwd=folder)
+    written = call(*words.split(), "-o", "out/tables.txt", cwd=folder)
     assert written.stdout == b"" and (folder / "out" / "tables.txt").read_bytes() == printed.stdout != b""
 
 
@@ -199,9 +198,9 @@ def test_json_of_the_other_commands(folder: Path, words: str) -> None:
     for split in ("train", "valid"):
         (folder / "set" / split).mkdir(parents=True)
         assert main(["convert", str(folder / "plus.json"), "-o", str(folder / "set" / split / "a.npz")]) == 0
-    done = run("etplus", *words.split(), "--json", "-", cwd=folder)
+    done = call(*words.split(), "--json", "-", cwd=folder)
     assert done.returncode == 0 and json.loads(done.stdout), done.stderr
-    assert run("etplus", *words.split(), "--json", "out/n.json", cwd=folder).returncode == 0
+    assert call(*words.split(), "--json", "out/n.json", cwd=folder).returncode == 0
     assert json.loads((folder / "out" / "n.json").read_bytes())
 
 

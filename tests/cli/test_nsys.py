@@ -53,7 +53,7 @@ def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     assert found["total_a"] != found["total_b"]
-    done = run("etplus", "diff", "h100.sqlite", "packed.sqlite.gz", "--gpu", "1", "--total", "--json", cwd=folder)
+    done = call("diff", "h100.sqlite", "packed.sqlite.gz", "--gpu", "1", "--total", "--json", cwd=folder)
     found = json.loads(done.stdout)
     assert found["total_a"] == found["total_b"] > 0
 
@@ -62,10 +62,10 @@ def test_convert_all_ranks_or_one(folder: Path) -> None:
     done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "out", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     assert sorted(path.name for path in folder.glob("out*.et")) == ["out.0.et", "out.1.et"]
-    done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "one", "--rank", "1", cwd=folder)
+    done = call("convert", "h100.sqlite", "--to", "astra-sim", "-o", "one", "--rank", "1", cwd=folder)
     assert done.returncode == 2 and b"needs at least two" in done.stderr
     for output, rank in (("both", []), ("one.et", ["--rank", "1"])):
-        done = run("etplus", "convert", "h100.sqlite", "--to", "chakra", "-o", output, *rank, cwd=folder)
+        done = call("convert", "h100.sqlite", "--to", "chakra", "-o", output, *rank, cwd=folder)
         assert done.returncode == 0, done.stderr.decode()
     assert (folder / "one.et").read_bytes() == (folder / "both.1.et").read_bytes()
 
@@ -86,19 +86,19 @@ def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
         "--json",
         "r.json",
     ]
-    done = run("trace-link", *words, cwd=folder)
+    done = call("link", *words, cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     report = read_json(folder / "r.json")
     assert report["ops"]["certain"] == report["ops"]["total"] == 8391
     assert_valid(read_json(folder / "plus.json"))
-    same = run("trace-link", *words[:4], "-o", "same.json", "--pid", "111", cwd=folder)
+    same = call("link", *words[:4], "-o", "same.json", "--pid", "111", cwd=folder)
     assert same.returncode == 0 and read_json(folder / "same.json")["nodes"] == read_json(folder / "plus.json")["nodes"]
 
 
 def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
     dry = run("etplus", "batch", "job", "--dry-run", cwd=folder)
     assert dry.stdout.decode().splitlines()[1:] == ["0,rank0.et.json,node.sqlite", "1,rank1.et.json,node.sqlite"]
-    done = run("etplus", "batch", "job", "-o", "linked", "--jobs", "1", cwd=folder)
+    done = call("batch", "job", "-o", "linked", "--jobs", "1", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     report = read_json(folder / "linked" / "job_report.json")
     assert [one["certain"] for one in report["ranks"]] == [8391, 8391]
@@ -179,5 +179,5 @@ def test_broken_exports_are_one_line(folder: Path, tmp_path: Path) -> None:
             one.unlink()
     assert 2 in statuses
     path.write_bytes(data[:3000])
-    done = run("etplus", "analyze", path)
+    done = call("analyze", path)
     assert done.returncode == 2 and done.stderr.decode().count("\n") == 1 and b"broken.sqlite" in done.stderr

@@ -28,25 +28,25 @@ def test_the_table_fits_a_terminal(plus: Path) -> None:
     assert max(map(len, lines)) <= 80
     for part in ("fitted", "makespan", "mean kernel-start error", "busy", "busiest stream", "critical path"):
         assert any(part in line for line in lines), part
-    assert run("etplus", "replay", plus).stdout == done.stdout
+    assert call("replay", plus).stdout == done.stdout
 
 
 def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
     changes = ("--what-if", "kernel*0.5", "--what-if", "cpu*0")
-    done = run("etplus", "replay", plus, "--json", tmp_path / "out.json", *changes)
+    done = call("replay", plus, "--json", tmp_path / "out.json", *changes)
     told = read_json(tmp_path / "out.json")
     assert done.returncode == 0 and b"cannot be less than" in done.stdout
     assert told["what_if"]["changes"] == ["kernel*0.5", "cpu*0"]
     assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] < told["what_if"]["before_ns"]
     assert max(told["bounds_ns"].values()) <= told["what_if"]["after_ns"]
-    printed = run("etplus", "replay", plus, "--json", "-", *changes).stdout
+    printed = call("replay", plus, "--json", "-", *changes).stdout
     assert orjson.loads(printed) == told
     lanes = {lane["name"]: lane for lane in told["lanes"]}
     assert any(name.startswith("stream") for name in lanes) and any(name.startswith("thread") for name in lanes)
 
 
 def test_measured_and_predicted_stand_beside_each_other(plus: Path, tmp_path: Path) -> None:
-    done = run("etplus", "replay", plus, "--chrome", tmp_path / "t.json.gz", "--what-if", "cpu*0")
+    done = call("replay", plus, "--chrome", tmp_path / "t.json.gz", "--what-if", "cpu*0")
     events = read_json(tmp_path / "t.json.gz")["traceEvents"]
     assert done.returncode == 0
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -58,21 +58,19 @@ def test_measured_and_predicted_stand_beside_each_other(plus: Path, tmp_path: Pa
 
 def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> None:
     convert(str(plus), tmp_path / "x.0.et")
-    one, other = (
-        orjson.loads(run("etplus", "replay", file, "--json", "-").stdout) for file in (plus, tmp_path / "x.0.et")
-    )
+    one, other = (orjson.loads(call("replay", file, "--json", "-").stdout) for file in (plus, tmp_path / "x.0.et"))
     assert {**one, "files": 0} == {**other, "files": 0}
 
 
 def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     link(None, fixture_pair("demo/train_cpu")[1]).write(tmp_path / "plus.json")
-    done = run("etplus", "replay", tmp_path / "plus.json", "--predict-iteration", "all", "--json", tmp_path / "i.json")
+    done = call("replay", tmp_path / "plus.json", "--predict-iteration", "all", "--json", tmp_path / "i.json")
     assert done.returncode == 0, done.stderr
     held = read_json(tmp_path / "i.json")
     assert [one["iteration"] for one in held] == list(range(len(held))) and len(held) >= 3
-    one = run("etplus", "replay", tmp_path / "plus.json", "--predict-iteration", "1", "--json", "-")
+    one = call("replay", tmp_path / "plus.json", "--predict-iteration", "1", "--json", "-")
     assert orjson.loads(one.stdout) == held[1]
-    some = run("etplus", "replay", tmp_path / "plus.json", "--steps", "0-1", "--json", "-")
+    some = call("replay", tmp_path / "plus.json", "--steps", "0-1", "--json", "-")
     assert orjson.loads(some.stdout) == held[:2]
 
 
@@ -88,7 +86,7 @@ def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_ends_in_one_line(plus: Path, arguments: list[str], problem: str) -> None:
-    done = run("etplus", "replay", plus, *arguments)
+    done = call("replay", plus, *arguments)
     assert done.returncode == 2 and not done.stdout
     assert problem in done.stderr.decode() and done.stderr.count(b"\n") == 1
 
@@ -97,12 +95,12 @@ def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
     et, _ = fixture_pair("demo/train_cpu")
     (tmp_path / "empty.json").write_bytes(b'{"schema": "1.0.3", "nodes": []}')
     for file in (et, tmp_path / "empty.json", tmp_path / "none.json"):
-        done = run("etplus", "replay", file)
+        done = call("replay", file)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
 
 
 def test_help_shows_the_grammar_and_an_example() -> None:
-    text = run("etplus", "replay", "--help").stdout.decode()
+    text = call("replay", "--help").stdout.decode()
     assert "kernel:name~gemm*0.5" in text and "etplus replay et_plus.json" in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -111,7 +109,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     """A folder of ranks is one job, without an option that says so; a rank by itself finds the others ready."""
     paths = JOBS["ddp"].write(tmp_path / "job", waits=True)
     spec = ("--network", "bandwidth=2.5,latency=5us")
-    done = run("etplus", "replay", tmp_path / "job", *spec, "--json", "-")
+    done = call("replay", tmp_path / "job", *spec, "--json", "-")
     told = orjson.loads(done.stdout)
     truth = JOBS["ddp"].makespan_ns(Network(2.5, 5000))
     assert done.returncode == 0 and len(told["files"]) == 4
@@ -121,7 +119,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     assert any(note.startswith("36 communications priced") for note in told["notes"])
     slower = orjson.loads(call("replay", tmp_path / "job", *spec, "--what-if", "comm*2", "--json", "-").stdout)
     assert slower["makespan_ns"]["predicted"] > truth and len(slower["what_if"]["changes"]) == 2
-    alone = run("etplus", "replay", paths[0][1], *spec)
+    alone = call("replay", paths[0][1], *spec)
     lines = alone.stdout.decode().splitlines()
     assert alone.returncode == 0 and max(map(len, lines)) <= 80
     assert any("network bandwidth=2.5,latency=5us" in line for line in lines)
@@ -137,6 +135,6 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
 )
 def test_networks_that_say_nothing(options: list[str], says: str, tmp_path: Path) -> None:
     _, kineto = fixture_pair("demo/train_cpu")
-    done = run("etplus", "replay", kineto, *options, "-o", tmp_path / "out.txt")
+    done = call("replay", kineto, *options, "-o", tmp_path / "out.txt")
     errors = done.stderr.decode().splitlines()
     assert done.returncode == 2 and len(errors) == 1 and says in errors[0] and not (tmp_path / "out.txt").exists()

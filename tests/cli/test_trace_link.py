@@ -14,6 +14,7 @@ from etplus import __version__
 from support import (
     Document,
     assert_valid,
+    call,
     et_document,
     fixture_pair,
     kineto_document,
@@ -28,7 +29,7 @@ Done = subprocess.CompletedProcess[bytes]
 
 
 def trace_link(et: Any, kineto: Any, *more: Any, **options: Any) -> Done:
-    return run("trace-link", "--et-file", et, "--kineto-file", kineto, *more, **options)
+    return call("link", "--et-file", et, "--kineto-file", kineto, *more, **options)
 
 
 def document_of(path: Path) -> Document:
@@ -39,7 +40,7 @@ def document_of(path: Path) -> Document:
 
 def test_the_plain_case(tmp_path: Path) -> None:
     out = tmp_path / "plus.json"
-    done = trace_link(ET, KINETO, "--output", out)
+    done = run("trace-link", "--et-file", ET, "--kineto-file", KINETO, "--output", out)
     assert (done.returncode, done.stdout) == (0, b"")
     text = done.stderr.decode()
     assert "136 of 136 ET ops (100.00%)" in text and "136 certain" in text and text.rstrip().endswith(f"wrote   {out}")
@@ -49,8 +50,8 @@ def test_the_plain_case(tmp_path: Path) -> None:
 
 
 def test_both_commands_do_the_same(tmp_path: Path) -> None:
-    done = run("etplus", "link", "--et-file", ET, "--kineto-file", KINETO, "--output", tmp_path / "a.json")
-    other = trace_link(ET, KINETO, "--output", tmp_path / "b.json")
+    words = "--et-file", ET, "--kineto-file", KINETO, "--output"
+    done, other = run("etplus", "link", *words, tmp_path / "a.json"), run("trace-link", *words, tmp_path / "b.json")
     assert done.returncode == other.returncode == 0
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 

@@ -249,7 +249,7 @@ def test_all_files_appear_or_none(tmp_path: Path) -> None:
     linked(NAME).write(tmp_path / "a.json")
     (tmp_path / "b.json").write_bytes(b'{"schema": "1"}')
     before = sorted(tmp_path.iterdir())
-    done = run("etplus", "convert", "a.json", "b.json", "--to", "npz", "-o", "set/below", cwd=tmp_path)
+    done = call("convert", "a.json", "b.json", "--to", "npz", "-o", "set/below", cwd=tmp_path)
     assert done.returncode == 2 and b"b.json" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
 
@@ -292,23 +292,23 @@ def test_nothing_to_convert(tmp_path: Path) -> None:
 def test_the_command_as_in_its_help(tmp_path: Path) -> None:
     for name in DLRM[:2]:
         linked(name).write(tmp_path / f"{name.rpartition('.')[2]}.json.gz")
-    done = run("etplus", "convert", "rank0.json.gz", "rank1.json.gz", "--to", "astra-sim", "--out", "job", cwd=tmp_path)
+    done = call("convert", "rank0.json.gz", "rank1.json.gz", "--to", "astra-sim", "--out", "job", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = done.stderr.decode()
     assert "wrote   job.0.et\nwrote   job.1.et\nwrote   job.comm_groups.json\nnodes   " in told
     assert "note    2 of 8 ranks were given" in told
     assert done.stdout == b""
-    assert run("etplus", "check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
+    assert call("check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
     for arguments in (("trace.perfetto.json",), ("all.graphml", "--max-nodes", "50")):
-        done = run("etplus", "convert", "rank0.json.gz", "rank1.json.gz", "-o", *arguments, cwd=tmp_path)
+        done = call("convert", "rank0.json.gz", "rank1.json.gz", "-o", *arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    done = run("etplus", "convert", "job.0.et", "job.0.json", "--to", "json", cwd=tmp_path)
+    done = call("convert", "job.0.et", "job.0.json", "--to", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "job.0.json").read_bytes())[0]["version"]
 
 
 def test_help_has_a_table_of_formats_and_examples() -> None:
-    text = run("etplus", "convert", "--help").stdout.decode()
+    text = call("convert", "--help").stdout.decode()
     for name, one in exporters().items():
         assert f"  {name:13}  {one.summary}\n" in text
     assert "  dot            .dot[.gz], .svg, .pdf, .png\n" in text
@@ -317,7 +317,7 @@ def test_help_has_a_table_of_formats_and_examples() -> None:
 
 
 def test_standard_output_and_a_folder_without_permission(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    done = run("etplus", "convert", pair[0], "-", "--to", "jsonl")
+    done = call("convert", pair[0], "-", "--to", "jsonl")
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[0])["version"]
     if os.geteuid() == 0:
@@ -325,7 +325,7 @@ def test_standard_output_and_a_folder_without_permission(pair: tuple[Path, Path]
     locked = tmp_path / "locked"
     locked.mkdir()
     locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    done = run("etplus", "convert", pair[0], locked / "t.et")
+    done = call("convert", pair[0], locked / "t.et")
     assert done.returncode == 2
     assert b"cannot be written" in done.stderr
 

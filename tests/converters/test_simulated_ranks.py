@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_files import write_job
 from simulator import read_set, simulate
-from support import Document, run, shared_pair
+from support import Document, call, run, shared_pair
 
 ALL = {"collective": "allreduce", "dtype": "Float", "in_nelems": 256, "pg_name": "0"}
 
@@ -115,10 +115,10 @@ def test_the_command_starts_all_ranks_at_once_if_asked(tmp_path: Path) -> None:
     for rank in (0, 1):
         rank_of(rank, ALL, begin=30.5 * rank, ends=[100], world=2).write(tmp_path / f"rank{rank}.json")
         names.append(f"rank{rank}.json")
-    told = run("etplus", "convert", *names, "--to", "astra-sim", "-o", "as_measured", cwd=tmp_path).stderr.decode()
+    told = call("convert", *names, "--to", "astra-sim", "-o", "as_measured", cwd=tmp_path).stderr.decode()
     assert "note    ranks start as measured, up to 0.030 ms apart (rank 1 last)" in told
     assert first_nodes(tmp_path / "as_measured")[1] == ("start skew", 31)
-    told = run("etplus", "convert", *names, "--to", "astra-sim", "-o", "t", "--no-skew", cwd=tmp_path).stderr.decode()
+    told = call("convert", *names, "--to", "astra-sim", "-o", "t", "--no-skew", cwd=tmp_path).stderr.decode()
     assert "ranks start" not in told
     assert first_nodes(tmp_path / "t") == {0: ("gemm", 5), 1: ("gemm", 5)}
 
@@ -160,7 +160,7 @@ def test_one_trace_for_more_ranks_than_its_job_has(tmp_path: Path) -> None:
 
 def test_the_command_replicates(tmp_path: Path) -> None:
     linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "one.json")
-    done = run("etplus", "convert", "one.json", "--to", "astra-sim", "-o", "t", "--replicate", "4", cwd=tmp_path)
+    done = call("convert", "one.json", "--to", "astra-sim", "-o", "t", "--replicate", "4", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert run("etplus", "check", "t", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
     assert sorted(simulate(read_set(tmp_path / "t"))) == [0, 1, 2, 3]
@@ -202,15 +202,13 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
         for rank in range(first, first + 4):
             pipeline_rank(rank, first, 8).write(tmp_path / f"rank{rank}.json")
         names = [f"rank{rank}.json" for rank in range(first + 3, first - 1, -1)]
-        done = run(
-            "etplus", "convert", *names, "--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", cwd=tmp_path
-        )
+        done = call("convert", *names, "--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert (b"note    ranks renumbered: 4 as 0, 5 as 1, 6 as 2, 7 as 3" in done.stderr) == (folder == "high")
         assert b"count   4 messages with ranks that were not given" in done.stderr
     assert files(tmp_path / "high") == files(tmp_path / "low")
     assert check(tmp_path / "high" / "t", profile="astra-sim").ok
-    refused = run("etplus", "convert", *names, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
+    refused = call("convert", *names, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
     assert refused.returncode == 2 and b"rank 0 is missing, and ASTRA-sim needs all ranks" in refused.stderr
 
 
@@ -223,9 +221,9 @@ def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:
     mesh_rank(1, 2).write(tmp_path / "rank1.json")
     before = sorted(tmp_path.iterdir())
     for arguments in ([one], [one, "--job", report], [one, tmp_path / "rank1.json", "--rank", "0"]):
-        done = run("etplus", "convert", *arguments, "--to", "astra-sim", "-o", tmp_path / "t")
+        done = call("convert", *arguments, "--to", "astra-sim", "-o", tmp_path / "t")
         assert done.returncode == 2 and done.stderr.decode().endswith(f"only rank 0 was given; {ONE_RANK}\n")
     assert sorted(tmp_path.iterdir()) == before
     convert(linked("pairs/gpu_shaped_from_cpu"), tmp_path / "t", to="chakra", as_prefix=True)
-    checked = run("etplus", "check", tmp_path / "t", "--profile", "astra-sim")
+    checked = call("check", tmp_path / "t", "--profile", "astra-sim")
     assert checked.returncode == 1 and ONE_RANK in " ".join(checked.stdout.decode().split())

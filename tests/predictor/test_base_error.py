@@ -16,7 +16,7 @@ from etplus.predictor.replay import build_graph, fit_constants, replay
 from etplus.predictor.summary import summarize
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import UsageError
-from support import kineto_document, read_json, run
+from support import call, kineto_document, read_json, run
 from synthetic import Timeline
 
 STEPS, PER_STEP = 4, 25
@@ -82,7 +82,7 @@ def test_a_trace_without_length_has_no_error() -> None:
 def test_every_replay_shows_it(files: dict[str, Path]) -> None:
     for name, file in files.items():
         done = run("etplus", "replay", file)
-        told = orjson.loads(run("etplus", "replay", file, "--json", "-").stdout)
+        told = orjson.loads(call("replay", file, "--json", "-").stdout)
         assert done.returncode == 0 and b"base error makespan -" in done.stdout and b"kernel starts" in done.stdout
         assert max(map(len, done.stdout.decode().splitlines())) <= 80
         assert (b"UNRELIABLE" in done.stdout) == (name != "reliable") == (not told["base_error"]["reliable"])
@@ -91,11 +91,11 @@ def test_every_replay_shows_it(files: dict[str, Path]) -> None:
 
 
 def test_a_what_if_keeps_the_error_of_its_base(files: dict[str, Path]) -> None:
-    base = orjson.loads(run("etplus", "replay", files["unreliable"], "--json", "-").stdout)["base_error"]
-    told = orjson.loads(run("etplus", "replay", files["unreliable"], "--what-if", "kernel*0.5", "--json", "-").stdout)
+    base = orjson.loads(call("replay", files["unreliable"], "--json", "-").stdout)["base_error"]
+    told = orjson.loads(call("replay", files["unreliable"], "--what-if", "kernel*0.5", "--json", "-").stdout)
     assert told["base_error"] == base and not base["reliable"]
-    assert b"UNRELIABLE" in run("etplus", "replay", files["unreliable"], "--what-if", "kernel*0.5").stdout
-    assert b"UNRELIABLE" not in run("etplus", "replay", files["reliable"], "--what-if", "kernel*0.5").stdout
+    assert b"UNRELIABLE" in call("replay", files["unreliable"], "--what-if", "kernel*0.5").stdout
+    assert b"UNRELIABLE" not in call("replay", files["reliable"], "--what-if", "kernel*0.5").stdout
 
 
 @pytest.mark.parametrize("more", [[], ["--rank-couple"]], ids=["one by one", "coupled"])
@@ -112,27 +112,27 @@ def test_a_what_if_on_a_wrong_base_is_refused(files: dict[str, Path], tmp_path: 
         trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", end + 3, 5, call, stream=20, **comm)
         names.append(write(trace, tmp_path / f"rank{k}.json"))
     outputs = ["--json", tmp_path / "out.json", "--chrome", tmp_path / "t.json"]
-    done = run("etplus", "replay", *names, *more, "--what-if", "kernel*0.5", *outputs)
+    done = call("replay", *names, *more, "--what-if", "kernel*0.5", *outputs)
     assert done.returncode == 2 and not done.stdout and done.stderr.count(b"\n") == 1
     assert b"rank1.json" in done.stderr and b"--force" in done.stderr and b"off by -" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rank0.json", "rank1.json"]
-    forced = run("etplus", "replay", *names, *more, "--what-if", "kernel*0.5", "--force", *outputs)
+    forced = call("replay", *names, *more, "--what-if", "kernel*0.5", "--force", *outputs)
     assert forced.returncode == 0 and b"UNRELIABLE" in forced.stdout
     told = read_json(tmp_path / "out.json")
     assert not (told if more else told[-1])["base_error"]["reliable"]
 
 
 def test_predicted_iterations_show_it(files: dict[str, Path]) -> None:
-    base = orjson.loads(run("etplus", "replay", files["refused"], "--json", "-").stdout)["base_error"]
-    held = orjson.loads(run("etplus", "replay", files["refused"], "--predict-iteration", "all", "--json", "-").stdout)
+    base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
+    held = orjson.loads(call("replay", files["refused"], "--predict-iteration", "all", "--json", "-").stdout)
     assert len(held) == STEPS and all(one["base_error"] == base for one in held)
-    text = run("etplus", "replay", files["refused"], "--predict-iteration", "1").stdout.decode()
+    text = call("replay", files["refused"], "--predict-iteration", "1").stdout.decode()
     assert "base error" in text and "UNRELIABLE" in text and max(map(len, text.splitlines())) <= 80
 
 
 def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
     """Of the graph as it is, and of another device's; both engines."""
-    base = orjson.loads(run("etplus", "replay", files["refused"], "--json", "-").stdout)["base_error"]
+    base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
     model = tmp_path / "m.json"
     assert run("etplus", "fit", "--no-table", files["refused"], "-o", model).returncode == 0
     done = run("etplus", "predict", files["refused"], "--model", model, "--json", tmp_path / "p.json")

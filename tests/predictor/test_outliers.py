@@ -18,7 +18,7 @@ from etplus.predictor.replay import ReplayGraph, build_graph
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import fixture_pair, kineto_document, read_json, run, shared_trace
+from support import call, fixture_pair, kineto_document, read_json, run, shared_trace
 from synthetic import Timeline
 
 WARM_UP = [183, 100, 101, 99, 100]
@@ -122,18 +122,18 @@ def test_the_commands_say_so(tmp_path: Path) -> None:
     done = run("etplus", "replay", plus, "--predict-iteration", "all")
     assert done.returncode == 0 and b"set apart  iteration 0 takes +83.0% against the median" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
-    held = orjson.loads(run("etplus", "replay", plus, "--predict-iteration", "all", "--json", "-").stdout)
+    held = orjson.loads(call("replay", plus, "--predict-iteration", "all", "--json", "-").stdout)
     assert [one["iteration"] for one in held] == [1, 2, 3, 4]
     assert held[0]["set_apart"][0]["iteration"] == 0 and held[0]["outlier"] is None
-    own = orjson.loads(run("etplus", "replay", plus, "--predict-iteration", "0", "--json", "-").stdout)
+    own = orjson.loads(call("replay", plus, "--predict-iteration", "0", "--json", "-").stdout)
     assert own["outlier"] == "takes +83.0% against the median" and own["predicted_ns"] == 100_000
-    every = run("etplus", "replay", plus, "--predict-iteration", "all", "--keep-outliers", "--json", "-").stdout
+    every = call("replay", plus, "--predict-iteration", "all", "--keep-outliers", "--json", "-").stdout
     assert len(orjson.loads(every)) == 5
 
     fitted = run("etplus", "fit", "--no-table", plus, "-o", tmp_path / "m.json")
     assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
     assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
-    kept = run("etplus", "fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
+    kept = call("fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
     assert kept.returncode == 0 and b"set apart" not in kept.stderr
 
     predict_ = ("etplus", "predict", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
@@ -147,7 +147,7 @@ def test_the_commands_say_so(tmp_path: Path) -> None:
 def test_a_model_of_an_earlier_version_has_no_outliers(tmp_path: Path) -> None:
     plus = tmp_path / "plus.json"
     link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(plus)
-    assert run("etplus", "fit", "--no-table", plus, "-o", tmp_path / "m.json").returncode == 0
+    assert call("fit", "--no-table", plus, "-o", tmp_path / "m.json").returncode == 0
     model = read_json(tmp_path / "m.json")
     del model["outliers"]
     assert read_model(orjson.dumps(model)).outliers == ()

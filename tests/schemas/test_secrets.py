@@ -13,7 +13,7 @@ from etplus.schemas import secrets
 from etplus.schemas.secrets import MASK, Masker, mask
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import fixture_pair, plain, read_json, run
+from support import call, fixture_pair, plain, read_json, run
 
 FAKE = "fAk3-vAlu3"
 HIDDEN: list[Any] = [
@@ -142,7 +142,7 @@ def test_the_command_keeps_all_other_bytes(tmp_path: Path) -> None:
         assert done.returncode == 0 and b"masked  0 values" in done.stderr
         assert gzip.decompress(out.read_bytes()) == plain(source)
         secret = with_secrets(source, tmp_path / "secret.json")
-        done = run("etplus", "redact", "-", "-o", out, "--hosts", input=gzip.compress(secret.read_bytes()))
+        done = call("redact", "-", "-o", out, "--hosts", input=gzip.compress(secret.read_bytes()))
         assert done.returncode == 0, done.stderr
         text = gzip.decompress(out.read_bytes()).decode()
         assert FAKE not in text and FAKE.encode() not in done.stderr
@@ -158,7 +158,7 @@ def test_the_command_refuses_its_input_as_output_and_what_is_no_json(tmp_path: P
         (source, source, b"choose another"), (other, tmp_path / "x", b"not JSON"), (cut, tmp_path / "x", b"damaged"),
         (tmp_path / "none", tmp_path / "x", b"no such file"),
     ):  # fmt: skip
-        done = run("etplus", "redact", name, "-o", output)
+        done = call("redact", name, "-o", output)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and message in done.stderr, done.stderr
     assert source.read_bytes() == b'{"nodes": []}' and sorted(tmp_path.iterdir()) == before
 
@@ -166,11 +166,11 @@ def test_the_command_refuses_its_input_as_output_and_what_is_no_json(tmp_path: P
 def test_no_output_carries_secrets_of_a_header_on(tmp_path: Path) -> None:
     et, kineto = (with_secrets(path, tmp_path / path.name[:-3]) for path in fixture_pair("pairs/gpu_shaped_from_cpu"))
     plus = tmp_path / "plus.json"
-    done = run("trace-link", "--et-file", et, "--kineto-file", kineto, "--output-file", plus)
+    done = call("link", "--et-file", et, "--kineto-file", kineto, "--output-file", plus)
     assert done.returncode == 0 and done.stderr.count(b"look like secrets and are masked in the output") == 2
     outputs = [plus]
     alone = tmp_path / "alone.json"
-    assert run("trace-link", "--kineto-file", kineto, "--output-file", alone).returncode == 0
+    assert call("link", "--kineto-file", kineto, "--output-file", alone).returncode == 0
     foreign = with_secrets(plus, tmp_path / "foreign.json")
     commands = [("augment", kineto), ("augment", foreign), ("report", kineto, "-o"), ("report", foreign, "-o")]
     for number, command in enumerate([*commands, ("convert", foreign)]):
