@@ -103,9 +103,14 @@ class _Folding:
         document, rows = self.document, self.rows
         begins = np.maximum.accumulate(np.array([comm.start_ns for comm in self.comms], np.int64)).tolist()
         pending = deque(zip(begins, self.comms, strict=True))
+        begun = {comm.row: (begin, int(document.id[comm.row]) + 1) for begin, comm in pending}
         for row, begin, end in zip(rows.tolist(), document.ts[rows].tolist(), self.ends.tolist(), strict=True):
-            yield from self._communications(begin, int(document.id[row]), row, pending)
-            yield from self._compute(row, self._micros(end))
+            inside = [one for one in self.waits.inside.get(row, []) if one in begun]
+            until = max([(begin, int(document.id[row])), *(begun[one] for one in inside)])
+            yield from self._communications(*until, row, pending)
+            if inside:
+                yield from self._delay(self._micros(begin), [])
+            yield from self._compute(row, self._micros(end), inside)
         yield from self._communications(document.span[1], _LAST, DELAY, pending)
         yield from self._delay(self._micros(document.span[1]), [])
 
@@ -180,15 +185,18 @@ class _Folding:
         """Stream of the last computation, whose slot delays take in a simulator with a slot a stream; −1 for none."""
         return int(self.document.stream[self.last[-1]]) if self.last else -1
 
-    def _compute(self, row: int, until: int) -> Iterator[SimNode]:
+    def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
         """A computation behind what it waits for, after what the host takes to submit it.
 
         What is left of the time up to its start comes after all of them. A communication that had ended before it could
         begin holds back the computation alone.
+
+        Args:
+            inside: rows of the communications that it waits for while it runs.
         """
         begin = int(self._micros(self.document.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
-        waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, [])]
+        waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
         comms = [one for one in waited if one in self.comm_end]
         seen = [one for one in comms if self.comm_end[one] > self.chain_end[-1]]
         ready = max([self.chain_end[-1], *(self.comm_end[one] for one in seen)])

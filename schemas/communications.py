@@ -26,9 +26,9 @@ from .comm_types import (
     message_bytes,
     with_inputs,
 )
-from .host_calls import group_size_of, issuing_calls, named_group, pair_with_calls, remaining_group
+from .host_calls import WAIT, group_size_of, issuing_calls, named_group, pair_with_calls, remaining_group
 
-__all__ = ["FoundComm", "comm_rows", "find_communications", "issue_times"]
+__all__ = ["FoundComm", "blocking_calls", "comm_rows", "find_communications", "issue_times"]
 
 _MAX_SEQ = 2**62
 _FUNCTIONAL = "_c10d_functional::"
@@ -115,6 +115,23 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
         late = on_host[lane] & (latest >= 0)
         issued[calls[lane][late]] = latest[late]
     return issued
+
+
+def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """Collectives on the host and the operators that waited for their end, int64 (n, 2) rows.
+
+    Such an operator is a `wait_tensor`, or the call that issued the collective, during which it ended.
+    """
+    issued_by = _issuing_calls(trace, communicating)
+    runs = communicating[trace.kind[communicating] != GPU]
+    waits = np.flatnonzero((trace.kind == CPU) & trace.timed & matching(trace.name, trace.names, WAIT.fullmatch))
+    waits = waits[np.argsort(trace.ts[waits], kind="stable")]
+    at = np.searchsorted(trace.ts[waits], trace.finish[runs], side="right") - 1
+    by_wait = np.stack([runs[at >= 0], waits[at[at >= 0]]], axis=1)
+    pairs: IntColumn = np.concatenate([by_wait, np.array(list(issued_by.items()), np.int64).reshape(-1, 2)])
+    run, call = pairs.T
+    ended: IntColumn = pairs[(trace.ts[call] <= trace.finish[run]) & (trace.finish[run] <= trace.finish[call])]
+    return ended
 
 
 def _issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:

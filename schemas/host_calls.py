@@ -16,9 +16,12 @@ import numpy.typing as npt
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching
 
-__all__ = ["group_size_of", "issuing_calls", "named_group", "pair_with_calls", "remaining_group"]
+__all__ = ["WAIT", "group_size_of", "issuing_calls", "named_group", "pair_with_calls", "remaining_group"]
 
 _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
+WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
+"""Names of the operators in which the host waits for a functional collective."""
+
 _MESSAGES = ("send", "recv")
 _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")
 """Calls with one tensor of the whole and one of a rank's shard."""
