@@ -96,14 +96,14 @@ def comm_rows(trace: Trace) -> IntColumn:
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """When the host issued each row, ns: start of the launch, else of the calling op, else its own.
+    """When the host issued each row, ns: of a GPU event the start of its launch, else of the calling op; else its own.
 
     Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
     before them in the order of calls (of ids), which all ranks have in common.
     """
     issued: IntColumn = trace.ts.copy()
     parent = trace.parent_row
-    called = (parent >= 0) & trace.timed[parent]
+    called = (trace.kind == GPU) & (parent >= 0) & trace.timed[parent]
     issued[called] = np.minimum(issued[called], trace.ts[parent[called]])
     launches = trace.edges_of("launch")
     issued[launches[:, 1]] = trace.ts[launches[:, 0]]
