@@ -3,6 +3,9 @@
 A collective in which every rank needs data of every other ends everywhere at about the same time, however late each
 rank came to it. So the median distance of a rank's ends from the others' is what its clock is ahead. Drift within a
 recording is not modelled.
+
+Ends scatter by milliseconds where collectives run on the host: each rank's backend has to get a processor first. There
+the clocks count as one if by them no rank leaves a collective before all have come.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.job_report import ClockOffset, Lateness, Wait
@@ -19,7 +23,7 @@ from ..trace.columns import IntColumn
 from .matching import Matched
 from .rank_communications import kind_name
 
-__all__ = ["clock_offsets", "stragglers", "synchronising"]
+__all__ = ["clock_offsets", "stragglers", "synchronises", "synchronising"]
 
 _SYNCHRONISING = (
     CollectiveCommType.ALL_REDUCE,
@@ -31,40 +35,67 @@ _SYNCHRONISING = (
 )
 
 
+def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which kinds of collectives no rank can leave before all have come."""
+    return np.isin(kind, _SYNCHRONISING)
+
+
 def synchronising(matched: Sequence[Matched]) -> list[Matched]:
     """Those collectives of two or more ranks that no rank can leave before all have come."""
     found = []
     for one in matched:
-        rows = np.flatnonzero(np.isin(one.kind, _SYNCHRONISING))
+        rows = np.flatnonzero(synchronises(one.kind))
         if len(rows) and len(one.ranks) > 1:
-            keys = ("position", "kind", "bytes", "node", "start", "end")
+            keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
             columns = {key: getattr(one, key)[rows] for key in keys}
             found.append(replace(one, **columns))
     return found
 
 
-def clock_offsets(matched: Sequence[Matched]) -> list[ClockOffset]:
+def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
     """Estimate what each rank's clock is ahead of the lowest rank's that collectives join it with.
 
     Args:
         matched: see `synchronising`.
+        messages: those on the host join ranks as well, where the clocks count as one.
     """
-    if not matched:
-        return []
-    zero = min(int(one.end.min()) for one in matched)  # small numbers, which doubles hold exactly
+    zero = min((int(one.end.min()) for one in matched), default=0)  # small numbers, which doubles hold exactly
     ends = [one.end - zero for one in matched]
     offset, reference = _along_groups(matched, ends)
+    for ranks in _on_one_clock([*matched, *(one for one in messages if len(one.kind))]):
+        offset |= dict.fromkeys(ranks, 0)
+        reference |= dict.fromkeys(ranks, ranks[0])
     residuals: defaultdict[int, list[IntColumn]] = defaultdict(list)
     for one, end in zip(matched, ends, strict=True):
         own = end - np.array([offset[rank] for rank in one.ranks], np.int64)
         middle = _median(own, axis=1)
         for i, rank in enumerate(one.ranks):
             residuals[rank].append(np.abs(own[:, i] - middle))
-    spread = {rank: np.concatenate(parts) for rank, parts in residuals.items()}
+    spread = {rank: np.concatenate(residuals.get(rank, [np.zeros(0, np.int64)])) for rank in offset}
     return [
-        ClockOffset(rank, reference[rank], offset[rank], int(_median(spread[rank])), len(spread[rank]))
+        ClockOffset(
+            rank, reference[rank], offset[rank], int(_median(spread[rank])) if len(spread[rank]) else 0,
+            len(spread[rank]),
+        )
         for rank in sorted(offset)
-    ]
+    ]  # fmt: skip
+
+
+def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
+    """Ranks that communicate with each other, all of it on the host and none of it against the clocks as they are."""
+    _, reference = _along_groups(joined, [one.end - one.end.min() for one in joined])
+    apart = {reference[one.ranks[0]] for one in joined if not _clocks_agree(one)}
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    for rank in sorted(reference):
+        members[reference[rank]].append(rank)
+    return [ranks for first, ranks in members.items() if first not in apart]
+
+
+def _clocks_agree(one: Matched) -> bool:
+    """Whether it runs on the host, and no rank leaves a collective before all have come or has a message before it is
+    sent."""
+    left, come = (one.end[:, 1], one.start[:, 0]) if one.kind[0] < 0 else (one.end.min(axis=1), one.start.max(axis=1))
+    return bool(one.on_host.all() and (left >= come).all())
 
 
 def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:

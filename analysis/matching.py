@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.comm_types import SEND, WORLD, Group
 from ..schemas.job_report import GroupCounts, Mismatch, Pair
@@ -33,6 +34,7 @@ class Matched:
         kind, bytes: int64 (n,), of the lowest rank.
         node: int64 (n, r), ids.
         start, end: int64 (n, r), wall-clock ns by each rank's own clock.
+        on_host: bool (n,), whether it runs on the host on all ranks.
     """
 
     group: str
@@ -43,6 +45,7 @@ class Matched:
     node: IntColumn
     start: IntColumn
     end: IntColumn
+    on_host: npt.NDArray[np.bool_]
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
@@ -73,9 +76,11 @@ def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntCo
     lowest = ranks[members[0]]
     columns = [
         np.stack([getattr(ranks[rank], key)[rows[:, i]] for i, rank in enumerate(members)], axis=1)
-        for key in ("node", "start", "end")
+        for key in ("node", "start", "end", "on_host")
     ]
-    return Matched(group, members, position, lowest.kind[rows[:, 0]], lowest.bytes[rows[:, 0]], *columns)
+    node, start, end, on_host = columns
+    kind, size = lowest.kind[rows[:, 0]], lowest.bytes[rows[:, 0]]
+    return Matched(group, members, position, kind, size, node, start, end, on_host.min(axis=1) > 0)
 
 
 def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:

@@ -11,11 +11,12 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import RECV, SEND, Group
 from ..schemas.communications import find_communications
 from ..trace.columns import IntColumn
+from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 __all__ = ["COLUMNS", "UNKNOWN", "Communications", "communications", "kind_name"]
 
-COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end")
+COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 UNKNOWN: Final = 1000
 """In place of a CollectiveCommType: a collective of an unknown kind."""
 
@@ -32,7 +33,8 @@ class Communications:
         group: int64, index in `groups`.
         peer: int64, the other rank of a message, −1 for collectives.
         seq: int64, the trace's own number, −1 for none.
-        start, end: int64, wall-clock ns by the rank's clock.
+        start, end: int64, wall-clock ns by the rank's clock; the start is that of `FoundComm.start_ns`.
+        on_host: int64, 1 for one that runs on the host, else 0.
     """
 
     groups: tuple[Group, ...]
@@ -44,6 +46,7 @@ class Communications:
     seq: IntColumn
     start: IntColumn
     end: IntColumn
+    on_host: IntColumn
 
     def __len__(self) -> int:
         return len(self.node)
@@ -68,8 +71,8 @@ def communications(document: Trace, *, unknown: bool = False) -> Communications:
         kind = UNKNOWN if one.kind is None else one.kind
         group = groups.setdefault(one.group, len(groups))
         size = -1 if one.bytes is None else one.bytes
-        start, end = int(document.ts[one.row]), int(document.finish[one.row])
-        rows.append((int(document.id[one.row]), kind, size, group, one.peer, one.seq, start, end))
+        node, end, on_host = int(document.id[one.row]), int(document.finish[one.row]), document.kind[one.row] != GPU
+        rows.append((node, kind, size, group, one.peer, one.seq, one.start_ns, end, int(on_host)))
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
-    table[:, -2:] += document.base_time_ns
+    table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += document.base_time_ns
     return Communications(tuple(groups), *np.ascontiguousarray(table.T))

@@ -13,11 +13,12 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..schemas.comm_types import RECV
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -31,7 +32,9 @@ __all__ = ["fold"]
 _LAST = 2**63
 
 
-def fold(document: Trace, comms: Sequence[Communication]) -> Iterator[SimNode]:
+def fold(
+    document: Trace, comms: Sequence[Communication], transferred: Mapping[int, int] | None = None
+) -> Iterator[SimNode]:
     """The nodes; each comes after all that it waits for.
 
     GPU events that overlap are counted once, with the one that ended first: the simulator cannot run them side by side.
@@ -42,9 +45,11 @@ def fold(document: Trace, comms: Sequence[Communication]) -> Iterator[SimNode]:
 
     Args:
         comms: the communications in the order in which the rank is to issue them.
+        transferred: by id of a communication, when by the trace's clock its data was there, if before its end; see
+            `JobTimes.transferred`. What the rank takes from then on is its own time, not the network's.
     """
     rows, ends = _computations(document, np.array([comm.row for comm in comms], np.int64))
-    return _Folding(document, rows, ends, comms).nodes()
+    return _Folding(document, rows, ends, comms, transferred or {}).nodes()
 
 
 def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -70,15 +75,22 @@ def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn,
 class _Folding:
     """The simulated time line while it grows; times are whole µs since the first start."""
 
-    def __init__(self, document: Trace, rows: IntColumn, ends: IntColumn, comms: Sequence[Communication]) -> None:
-        self.document, self.rows, self.ends, self.comms = document, rows, ends, comms
+    def __init__(
+        self,
+        document: Trace,
+        rows: IntColumn,
+        ends: IntColumn,
+        comms: Sequence[Communication],
+        transferred: Mapping[int, int],
+    ) -> None:
+        self.document, self.rows, self.ends, self.comms, self.transferred = document, rows, ends, comms, transferred
         self.begin = document.span[0]
         self.ids = itertools.count(1)
         self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, behind a start that is none
         self.chain_at: dict[int, int] = {}  # row of a computation to its place in the chain
         self.comm_end: dict[int, int] = {}  # row of a communication to its end
         self.comm_id: dict[int, int] = {}
-        self.last_comm = 0
+        self.last_comm = 0  # row of the last one but receives
         self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
         self.waits = Waits.of(document, rows, comms)
         self.submitted = submitted(document)
@@ -89,11 +101,16 @@ class _Folding:
 
     def nodes(self) -> Iterator[SimNode]:
         document, rows = self.document, self.rows
-        begins = np.maximum.accumulate(document.ts[[comm.row for comm in self.comms]]).tolist()
+        begins = np.maximum.accumulate(np.array([comm.start_ns for comm in self.comms], np.int64)).tolist()
         pending = deque(zip(begins, self.comms, strict=True))
+        begun = {comm.row: (begin, int(document.id[comm.row]) + 1) for begin, comm in pending}
         for row, begin, end in zip(rows.tolist(), document.ts[rows].tolist(), self.ends.tolist(), strict=True):
-            yield from self._communications(begin, int(document.id[row]), row, pending)
-            yield from self._compute(row, self._micros(end))
+            inside = [one for one in self.waits.inside.get(row, []) if one in begun]
+            until = max([(begin, int(document.id[row])), *(begun[one] for one in inside)])
+            yield from self._communications(*until, row, pending)
+            if inside:
+                yield from self._delay(self._micros(begin), [])
+            yield from self._compute(row, self._micros(end), inside)
         yield from self._communications(document.span[1], _LAST, DELAY, pending)
         yield from self._delay(self._micros(document.span[1]), [])
 
@@ -168,15 +185,18 @@ class _Folding:
         """Stream of the last computation, whose slot delays take in a simulator with a slot a stream; −1 for none."""
         return int(self.document.stream[self.last[-1]]) if self.last else -1
 
-    def _compute(self, row: int, until: int) -> Iterator[SimNode]:
+    def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
         """A computation behind what it waits for, after what the host takes to submit it.
 
         What is left of the time up to its start comes after all of them. A communication that had ended before it could
         begin holds back the computation alone.
+
+        Args:
+            inside: rows of the communications that it waits for while it runs.
         """
         begin = int(self._micros(self.document.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
-        waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, [])]
+        waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
         comms = [one for one in waited if one in self.comm_end]
         seen = [one for one in comms if self.comm_end[one] > self.chain_end[-1]]
         ready = max([self.chain_end[-1], *(self.comm_end[one] for one in seen)])
@@ -215,13 +235,16 @@ class _Folding:
         row, stream = comm.row, int(self.document.stream_lane[comm.row])
         at = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
-        needs = {*(self.chain_id[one] for one in (at, *after)), self.comm_id.get(self.last_comm, 0), before} - {0}
-        ready = max([free, self.comm_end.get(self.last_comm, 0), *(self.chain_end[one] for one in (at, *after))])
-        micros = max(int(self._micros(self.document.finish[row])) - ready, 0)
+        turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
+        needs = {*(self.chain_id[one] for one in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
+        ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[one] for one in (at, *after))])
+        until = self.transferred.get(int(self.document.id[row]), self.document.finish[row])
+        micros = max(int(self._micros(until)) - ready, 0)
         node = SimNode(next(self.ids), row, micros, sorted(needs), comm=comm)
         self.comm_end[row] = ready + micros
         self.comm_id[row] = node.id
-        self.last_comm = row
+        if comm.kind != RECV:
+            self.last_comm = row
         if stream >= 0:
             self.on_stream[stream] = node.id, ready + micros
         return node

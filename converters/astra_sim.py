@@ -124,6 +124,7 @@ def write_astra_sim(
     comms: RankComms,
     *,
     skew_ns: int = 0,
+    transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays beside them.
@@ -131,6 +132,7 @@ def write_astra_sim(
     Args:
         comms: from `for_simulator`.
         skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
+        transferred: see `fold`.
         roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
             `tensor_size`, see `roofline_work`.
 
@@ -144,7 +146,7 @@ def write_astra_sim(
         )
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
-    nodes = fold(document, comms.found)
+    nodes = fold(document, comms.found, transferred)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
     return Written(write_nodes(document, path, nodes, comms.rank, roofline), comms.counts)

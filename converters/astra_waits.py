@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.communications import issue_times
+from ..schemas.communications import blocking_calls, issue_times
 from ..trace.columns import IntColumn
 from ..trace.host_waits import ROUNDING_NS
 from ..trace.kinds import GPU
@@ -34,12 +34,15 @@ class Waits:
         on_gpu: row of a computation to the rows of the communications that its stream waits for.
         through_host: row of a computation to the rows of the communications and GPU events that the host waits for
             before it submits the computation.
+        inside: row of an operator to the rows of the communications on the host that it waits for while it runs; what
+            it takes by itself comes after them.
         asked: row of a computation to the time, ns, at which the host began the last of these waits.
         before_comm: row of a communication to the rows of the computations that its stream waits for.
     """
 
     on_gpu: _Rows
     through_host: _Rows
+    inside: _Rows
     asked: dict[int, int]
     before_comm: _Rows
 
@@ -62,6 +65,7 @@ class Waits:
         return Waits(
             _by_target(source[on_gpu & done], target[on_gpu & done]),
             _by_target(waited, row),
+            _by_target(*blocking_calls(document, np.flatnonzero(communicates)).T),
             dict(zip(row[order].tolist(), asked[order].tolist(), strict=True)),
             _by_target(source[before & done], target[before & done]),
         )

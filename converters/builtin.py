@@ -25,12 +25,12 @@ from .collectives import Agreement, RankComms, agree, survey
 from .coupling import Coupling, coupling_of
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
 from .graph import write_graph
+from .job_times import JobTimes, RankTimes, rank_times
 from .jsonize import write_json
 from .lift import lifted
 from .npz import Split, graph_arrays, write_dataset
 from .pftrace import write_pftrace
 from .simulated_ranks import simulated_ranks
-from .start_skew import RankStart, rank_start, start_skew
 from .traces import Traces
 
 __all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"]
@@ -60,7 +60,7 @@ class AstraSimOptions:
 
     Attributes:
         host: "fold", the only mode: the host's time as delays; see `write_astra_sim`.
-        skew: ranks start as far apart as measured, see `start_skew`; else all at once.
+        skew: ranks start as far apart as measured, see `JobTimes`; else all at once.
         renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
         replicate: so many ranks that all run the one trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
@@ -145,18 +145,23 @@ class AstraSim:
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
         found: list[RankComms] = []
-        starts: dict[int, RankStart] = {}
+        times: dict[int, RankTimes] = {}
         for rank, trace in traces.items():
             found.append(survey(trace, rank, traces.unmatched(rank)))
-            if options.skew and len(traces) > 1:
-                starts[rank] = rank_start(trace)
+            if len(traces) > 1:
+                times[rank] = rank_times(trace)
         ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks.comms), options.as_prefix)
-        skew, notes = start_skew(starts)
+        job = JobTimes(times)
+        skew, notes = job.start_skew() if options.skew else ({}, ())
+        transferred = job.transferred()
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
-            late = skew.get(ranks.sources[comms.rank], 0)
-            return write_astra_sim(trace, path, comms, skew_ns=late, roofline=options.roofline)
+            source = ranks.sources[comms.rank]
+            return write_astra_sim(
+                trace, path, comms, skew_ns=skew.get(source, 0), transferred=transferred.get(source),
+                roofline=options.roofline,
+            )  # fmt: skip
 
         agreement = for_simulator(agree(ranks.comms))
         done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)

@@ -37,6 +37,7 @@ class Communication:
         tag: of a message; the n-th from a rank to another has the same on both. (0 until ranks agree.)
         seq: the trace's own number, −1 for none.
         named: the process group as the traces name it.
+        start_ns: from when on its data can move, by the trace's clock; see `FoundComm`.
     """
 
     row: int
@@ -47,6 +48,7 @@ class Communication:
     tag: int = 0
     seq: int = -1
     named: Group = WORLD
+    start_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def survey(document: Trace, rank: int, unmatched: Container[int] = ()) -> RankCo
             counts[_ALONE] += 1
         else:
             comm = Communication(one.row, one.kind, one.bytes or 0, peer=one.peer, seq=one.seq, named=one.group)
-            found.append(comm)
+            found.append(replace(comm, start_ns=one.start_ns))
     return RankComms(rank, document.world_size, tuple(found), counts)
 
 

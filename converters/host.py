@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.host_calls import WAIT
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import GPU
@@ -114,9 +115,9 @@ def waits(document: Trace) -> tuple[IntColumn, IntColumn]:
 def host_work(document: Trace, communicating: IntColumn) -> IntColumn:
     """How long each host row itself works, ns; one entry a row of the document.
 
-    That is its own time without its callees, without the time it waits for the GPU or (a call of c10d) for a collective
-    on the host, and for an annotation also without the time in which another thread is in an op: the thread inside the
-    annotation then waits for that one.
+    That is its own time without its callees, without the time it waits for the GPU or (see `calls_collectives`) for a
+    collective on the host, and for an annotation also without the time in which another thread is in an op: the thread
+    inside the annotation then waits for that one.
 
     Args:
         communicating: rows that communicate, see `comm_rows`; they do not count as work.
@@ -143,8 +144,8 @@ def collective_times(document: Trace, communicating: IntColumn) -> tuple[IntColu
 
 
 def calls_collectives(document: Trace) -> npt.NDArray[np.bool_]:
-    """Rows that are calls of c10d: where a collective runs on the host, their own time is spent waiting for it."""
-    return matching(document.name, document.names, lambda name: name.startswith("c10d::"))
+    """Rows that issue collectives or wait for them: where one runs on the host, their own time is spent waiting."""
+    return matching(document.name, document.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
 @dataclass(frozen=True)

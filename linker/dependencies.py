@@ -175,10 +175,7 @@ def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
 
 def _add_data(linked: LinkedTrace, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
     """Last writer of a tensor → reader, where both are linked."""
-    writer, reader = data
-    start = np.full(len(linked.nodes), -1, np.int64)
-    at = np.flatnonzero(linked.node_of_call >= 0)
-    start[linked.node_of_call[at]] = linked.calls.ts[at]
+    (writer, reader), start = data, linked.node_times[0]
     both = (start[writer] >= 0) & (start[reader] >= 0)
     writer, reader = writer[both], reader[both]
     edges.add("data", (linked.node_id(writer), linked.node_id(reader)), start[writer] < start[reader])
@@ -189,10 +186,7 @@ def _add_host_comm(linked: LinkedTrace, edges: _Edges) -> set[tuple[int, int]]:
 
     They are edges of kind `data`, and inferred: which call issued a collective is known by their order alone.
     """
-    run, reader = find_host_readers(linked)
-    at = np.flatnonzero(linked.node_of_call >= 0)
-    start, end = (np.zeros(len(linked.nodes), np.int64) for _ in range(2))
-    start[linked.node_of_call[at]], end[linked.node_of_call[at]] = linked.calls.ts[at], linked.calls.end[at]
+    (run, reader), (start, end) = find_host_readers(linked), linked.node_times
     ids = linked.node_id(run), linked.node_id(reader)
     in_order = (end[run] <= start[reader] + ROUNDING_NS) & (start[run] < start[reader])
     kept = edges.add("data", ids, in_order)

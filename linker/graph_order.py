@@ -62,6 +62,8 @@ def _arrows(linked: LinkedTrace) -> tuple[IntColumn, int]:
     events, flows = linked.kineto.events, linked.kineto.flows
     category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
     drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
+    if not drawn.any():
+        return np.zeros((0, 2), np.int64), 0
     begin, end = np.flatnonzero(drawn & flows.start), np.flatnonzero(drawn & ~flows.start)
     at = positions(flows.id[end], flows.id[begin])
     begin, end = begin[at >= 0], end[at[at >= 0]]

@@ -6,19 +6,15 @@ call that issues one names the tensors; the operators that read them first wait 
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from ..schemas.comm_types import HOST_COLLECTIVE
+from ..schemas.host_calls import issuing_calls, pair_with_calls
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from .linked import LinkedTrace
 
 __all__ = ["find_host_readers"]
-
-_ISSUES = re.compile(r"c10d::\w+")
-_MESSAGES = ("send", "recv")
 
 
 def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
@@ -26,15 +22,13 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
 
     A reader that starts while the collective runs is part of it: the backend copies its buffers.
     """
-    none = np.zeros(0, np.int64)
-    at = np.flatnonzero(linked.node_of_call >= 0)
-    start, end, thread = (np.full(len(linked.nodes), -1, np.int64) for _ in range(3))
-    calls = linked.calls
-    for column, values in ((start, calls.ts), (end, calls.end), (thread, calls.thread)):
-        column[linked.node_of_call[at]] = values[at]
-    runs, issued = _issued(linked, start)
+    start, end = linked.node_times
+    runs, issued = _issued(linked, start).T
     if not len(runs):
-        return none, none
+        return runs, issued
+    at = np.flatnonzero(linked.node_of_call >= 0)
+    thread = np.full(len(linked.nodes), -1, np.int64)
+    thread[linked.node_of_call[at]] = linked.calls.thread[at]
     issues = np.zeros(len(linked.nodes), np.bool_)
     issues[issued] = True
     of_issue = np.full(len(linked.nodes), -1, np.int64)
@@ -56,32 +50,13 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
     return runs[k[first]], reader[first]
 
 
-def _issued(linked: LinkedTrace, start: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Linked collectives on the host, and of each the call that issued it: in order, messages of each direction apart.
-
-    Where there are not as many of both, the last call before it.
-    """
+def _issued(linked: LinkedTrace, start: IntColumn) -> IntColumn:
+    """Linked collectives on the host, and of each the call that issued it, int64 (n, 2)."""
     et, nodes = linked.et, linked.nodes
-    names = [et.names[code] for code in et.name[nodes.node].tolist()]
-    runs = [i for i, name in enumerate(names) if start[i] >= 0 and HOST_COLLECTIVE.fullmatch(name)]
-    if not runs:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    calls = np.array([_ISSUES.fullmatch(name) is not None for name in names], np.bool_)
-    above = nearest(nodes.parent, nodes.parent, calls)
-    issuing = np.flatnonzero(calls & (above < 0) & (start >= 0)).tolist()
-    pairs = []
-    for kind in (*_MESSAGES, ""):
-        mine = [i for i in runs if _kind(names[i]) == kind]
-        by = [i for i in issuing if _kind(names[i]) == kind]
-        if len(mine) == len(by):
-            pairs += list(zip(mine, by, strict=True))
-        else:
-            before = np.searchsorted(by, mine) - 1
-            pairs += [(i, by[j]) for i, j in zip(mine, before.tolist(), strict=True) if j >= 0]
-    table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
-
-
-def _kind(name: str) -> str:
-    """ "send" or "recv" of a message, "" of a collective."""
-    return next((kind for kind in _MESSAGES if kind in name.rpartition(":")[2]), "")
+    if not any(map(HOST_COLLECTIVE.fullmatch, et.names)):
+        return np.zeros((0, 2), np.int64)
+    codes = et.name[nodes.node]
+    runs = np.flatnonzero(matching(codes, et.names, HOST_COLLECTIVE.fullmatch) & (start >= 0))
+    issuing = issuing_calls(nodes.parent, codes, et.names, start >= 0)
+    names = [[et.names[code] for code in codes[some].tolist()] for some in (runs, issuing)]
+    return pair_with_calls(runs.tolist(), names[0], issuing.tolist(), names[1])

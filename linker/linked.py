@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from ..schemas.etplus import Numbering
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
@@ -45,6 +47,14 @@ class LinkedTrace:
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
         """See `data_dependencies.data_edges`; found when first asked for, which takes as long as matching does."""
         return data_edges(self.et, self.nodes)
+
+    @cached_property
+    def node_times(self) -> IntColumn:
+        """int64 (2, n) ns, start and end of each of `nodes`, −1 for one that is not linked."""
+        times = np.full((2, len(self.nodes)), -1, np.int64)
+        at = np.flatnonzero(self.node_of_call >= 0)
+        times[:, self.node_of_call[at]] = self.calls.ts[at], self.calls.end[at]
+        return times
 
     def node_id(self, position: IntColumn) -> IntColumn:
         """Ids of calls of `nodes`."""

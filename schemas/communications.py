@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from ..trace.columns import IntColumn, matching
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, matching, positions
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
@@ -25,10 +26,12 @@ from .comm_types import (
     message_bytes,
     with_inputs,
 )
+from .host_calls import WAIT, group_size_of, issuing_calls, named_group, pair_with_calls, remaining_group
 
-__all__ = ["FoundComm", "comm_rows", "find_communications", "issue_times"]
+__all__ = ["FoundComm", "blocking_calls", "comm_rows", "find_communications", "issue_times"]
 
 _MAX_SEQ = 2**62
+_FUNCTIONAL = "_c10d_functional::"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class FoundComm:
         bytes: as in `message_bytes`, None if unknown.
         group: the process group as the trace names it.
         seq: the trace's own number, −1 for none.
+        start_ns: from when on its data can move, by the trace's clock: its start; of a message that the host sends
+            that of the call, which writes to the socket before the recorded time begins.
     """
 
     row: int
@@ -50,6 +55,7 @@ class FoundComm:
     bytes: int | None
     group: Group
     seq: int
+    start_ns: int
 
     @property
     def understood(self) -> bool:
@@ -67,13 +73,19 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
     rows = comm_rows(trace)
     rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
     groups, world = trace.process_groups, trace.world_size
-    for row, comm in zip(rows.tolist(), _with_inputs(trace, rows), strict=True):
+    calls = _issuing_calls(trace, rows)
+    host_groups = _host_groups(trace, calls)
+    for row, comm in zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True):
+        if row in host_groups and comm.pg_name is None:
+            comm = msgspec.structs.replace(comm, pg_name=host_groups[row])
         kind = collective_type(comm, trace.name_of(row))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
+        sent = calls[row] if kind == SEND and row in calls else row
         yield FoundComm(
             row=row, kind=kind, peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
             bytes=None if kind is None else message_bytes(comm, kind), group=group_of(comm, groups, world),
             seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
+            start_ns=int(min(trace.ts[row], trace.ts[sent])),
         )  # fmt: skip
 
 
@@ -84,14 +96,14 @@ def comm_rows(trace: Trace) -> IntColumn:
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """When the host issued each row, ns: start of the launch, else of the calling op, else its own.
+    """When the host issued each row, ns: of a GPU event the start of its launch, else of the calling op; else its own.
 
     Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
     before them in the order of calls (of ids), which all ranks have in common.
     """
     issued: IntColumn = trace.ts.copy()
     parent = trace.parent_row
-    called = (parent >= 0) & trace.timed[parent]
+    called = (trace.kind == GPU) & (parent >= 0) & trace.timed[parent]
     issued[called] = np.minimum(issued[called], trace.ts[parent[called]])
     launches = trace.edges_of("launch")
     issued[launches[:, 1]] = trace.ts[launches[:, 0]]
@@ -105,29 +117,94 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     return issued
 
 
-def _with_inputs(trace: Trace, rows: IntColumn) -> Iterator[Comm]:
+def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """Collectives on the host and the operators that waited for their end, int64 (n, 2) rows.
+
+    Such an operator is a `wait_tensor`, or the call that issued the collective, during which it ended.
+    """
+    issued_by = _issuing_calls(trace, communicating)
+    runs = communicating[trace.kind[communicating] != GPU]
+    waits = np.flatnonzero((trace.kind == CPU) & trace.timed & matching(trace.name, trace.names, WAIT.fullmatch))
+    waits = waits[np.argsort(trace.ts[waits], kind="stable")]
+    at = np.searchsorted(trace.ts[waits], trace.finish[runs], side="right") - 1
+    by_wait = np.stack([runs[at >= 0], waits[at[at >= 0]]], axis=1)
+    pairs: IntColumn = np.concatenate([by_wait, np.array(list(issued_by.items()), np.int64).reshape(-1, 2)])
+    run, call = pairs.T
+    ended: IntColumn = pairs[(trace.ts[call] <= trace.finish[run]) & (trace.finish[run] <= trace.finish[call])]
+    return ended
+
+
+def _issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
+    """Row of each collective on the host to that of the `c10d::` call that issued it, see `pair_with_calls`."""
+    runs = communicating[trace.kind[communicating] != GPU]
+    if not len(runs):
+        return {}
+    issuing = issuing_calls(trace.parent_row, trace.name, trace.names, (trace.kind == CPU) & trace.timed)
+    (run_ids, run_names), (call_ids, call_names) = (_by_id(trace, rows) for rows in (runs, issuing))
+    pairs = pair_with_calls(run_ids.tolist(), run_names, call_ids.tolist(), call_names)
+    run, call = (positions(trace.id, side) for side in pairs.T)
+    return dict(zip(run.tolist(), call.tolist(), strict=True))
+
+
+def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
+    """Ids of rows, ascending, and their names."""
+    rows = rows[np.argsort(trace.id[rows], kind="stable")]
+    return trace.id[rows], [trace.name_of(row) for row in rows.tolist()]
+
+
+def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
+    """Row of a collective on the host to the name of its process group, where the trace says which.
+
+    A functional collective names its group. Another call holds it as an object that the trace does not record; there
+    the size of the group, which some tensors show, and that it is none of the named ones has to leave one.
+
+    Args:
+        calls: see `_issuing_calls`.
+    """
+    groups = {name: ranks for name, ranks in trace.process_groups.items() if len(ranks) > 1}
+    if len(groups) < 2:
+        return {}
+    runs, call = np.array(list(calls.items()), np.int64).reshape(-1, 2).T
+    functional = matching(trace.name, trace.names, lambda name: name.startswith(_FUNCTIONAL))
+    around = nearest(call, trace.parent_row, functional)
+    records = trace.records(np.stack([call, np.where(around >= 0, around, call)], axis=1).reshape(-1))
+    named: dict[int, str] = {}
+    sizes: dict[int, int | None] = {}
+    for run, by, above in zip(runs.tolist(), call.tolist(), around.tolist(), strict=True):
+        own, of_above = _inputs(next(records)), _inputs(next(records))
+        name = named_group(of_above, groups) if above >= 0 else None
+        if name is None:
+            sizes[run] = group_size_of(trace.name_of(by), own)
+        else:
+            named[run] = name
+    taken = frozenset(named.values())
+    left = {run: remaining_group(size, groups, taken) for run, size in sizes.items()}
+    return named | {run: name for run, name in left.items() if name is not None}
+
+
+def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
     """Metadata of communications; where the trace has none, what follows from the tensors.
 
-    Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call around it; of a GPU event
-    those that another linker copied to it from its op, else the op's own.
+    Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call that issued it; of a GPU
+    event those that another linker copied to it from its op, else the op's own.
     """
     comms = [trace.comm.get(row, Comm()) for row in rows.tolist()]
     bare = [comm.collective is None and comm.in_nelems is None for comm in comms]
     lacking = rows[np.array(bare, np.bool_)]
-    parent = trace.parent_row[lacking]
-    around = np.where(parent >= 0, parent, lacking)
-    records = trace.records(np.stack([lacking, around], axis=1).reshape(-1))
-    calls = zip(lacking.tolist(), parent.tolist(), records, records, strict=True)
+    on_gpu = trace.kind[lacking] == GPU
+    issued_by = np.array([calls.get(row, -1) for row in lacking.tolist()], np.int64)
+    caller = np.where(on_gpu, trace.parent_row[lacking], issued_by)
+    records = trace.records(np.stack([lacking, np.where(caller >= 0, caller, lacking)], axis=1).reshape(-1))
+    known = zip((caller >= 0).tolist(), on_gpu.tolist(), records, records, strict=True)
     for comm, lacks in zip(comms, bare, strict=True):
         if not lacks:
             yield comm
             continue
-        row, caller, own, called_by = next(calls)
-        inputs, of_caller = _inputs(own), _inputs(called_by) if caller >= 0 else []
-        if trace.kind[row] == GPU:
+        called, gpu, own, called_by = next(known)
+        inputs, of_caller = _inputs(own), _inputs(called_by) if called else []
+        if gpu:
             yield with_inputs(comm, inputs or of_caller, None)
         else:
-            called = caller >= 0 and trace.name_of(caller).startswith("c10d::")
             yield with_inputs(comm, inputs, of_caller if called else None)
 
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, MESSAGE, REDUCE_SCATTER, Network
 from support import Document, et_document, kineto_document, recorded_with
 
-__all__ = ["JOBS", "RECORDED", "Job", "Rank"]
+__all__ = ["JOBS", "RECORDED", "Job", "Play", "Rank", "Ready", "Work", "event", "sides"]
 
 RECORDED = Network(bandwidth=1e6, latency=100)
 """What the traces are recorded on: a transfer takes about a microsecond."""
@@ -47,11 +47,11 @@ _NAMES = {
 """The c10d operator, `Collective name`, the kernel, and the annotation, of each collective."""
 
 Tensor = list[Any]
-Play = Generator["_Ready", int, None]
+Play = Generator["Ready", int, None]
 
 
 @dataclass(frozen=True)
-class _Ready:
+class Ready:
     """A rank's side of a communication: everything before it has ended at a time, in ns."""
 
     key: tuple[Any, ...]
@@ -82,6 +82,8 @@ class Work:
 class Rank:
     """One process: a host clock, its streams, and what the observers write."""
 
+    backend: ClassVar[str] = "nccl"
+
     rank: int
     ranks: int
     now: int = 0
@@ -108,7 +110,7 @@ class Rank:
         scope = 7 if annotation else 0
         self.nodes.append({
             "id": number, "name": name, "parent": self.above[-1] if self.above else 2 + self.thread - MAIN,
-            "rf_id": number, "scope": scope, "tid": 1 + self.thread - MAIN, **_sides(reads, writes),
+            "rf_id": number, "scope": scope, "tid": 1 + self.thread - MAIN, **sides(reads, writes),
         })  # fmt: skip
         self.above.append(number)
         self.now += _PAUSE
@@ -117,7 +119,7 @@ class Rank:
         self.above.pop()
         args = {"External id": number, "Record function id": number, "Ev Idx": number}
         category = "user_annotation" if annotation else "cpu_op"
-        self.events.append(_event(category, name, (70_000 + self.rank, self.thread), begin, self.now, args))
+        self.events.append(event(category, name, (70_000 + self.rank, self.thread), begin, self.now, args))
 
     @contextlib.contextmanager
     def on(self, *, thread: int = 0, stream: int = 0) -> Iterator[None]:
@@ -200,7 +202,7 @@ class Rank:
                 self._wait_event(INTERNAL, self._record(stream))
                 correlation, launched = self._call("cudaLaunchKernelExC")
                 start = self._start(stream, launched)
-                end = yield _Ready((*key, seq), members, kind, size, start)
+                end = yield Ready((*key, seq), members, kind, size, start)
                 self._kernel(f"ncclDevKernel_{kernel}(ncclDevComm*)", stream, start, end, correlation, args)
                 self._wait_event(INTERNAL, self._record(stream))
             return Work(seq, self._record(stream))
@@ -210,7 +212,7 @@ class Rank:
         correlation, begin = next(self.numbers), self.now
         self.now = max(self.now + _CALL, until)
         args = {"correlation": correlation, **({"External id": self.above[-1]} if self.above else {})}
-        self.events.append(_event("cuda_runtime", name, (70_000 + self.rank, self.thread), begin, self.now, args))
+        self.events.append(event("cuda_runtime", name, (70_000 + self.rank, self.thread), begin, self.now, args))
         self.now += 100
         return correlation, begin
 
@@ -225,7 +227,7 @@ class Rank:
             "cuda_sync_kind": "Stream Wait Event", "stream": stream, "correlation": correlation, "device": self.rank,
             "context": 1, "wait_on_stream": event.stream, "wait_on_cuda_event_record_corr_id": event.correlation,
         }  # fmt: skip
-        self.waits.append(_event("cuda_sync", "Stream Wait Event", (self.rank, stream), begin, begin + 100, args))
+        self.waits.append(event("cuda_sync", "Stream Wait Event", (self.rank, stream), begin, begin + 100, args))
 
     def _done(self, stream: int) -> int:
         """When all that a stream has to do so far is done."""
@@ -242,10 +244,10 @@ class Rank:
         self.free[stream] = end
         args = {"External id": self.above[-1], "device": self.rank, "stream": stream, "correlation": correlation,
                 **(args or {})}  # fmt: skip
-        self.events.append(_event("kernel", name, (self.rank, stream), start, end, args))
+        self.events.append(event("kernel", name, (self.rank, stream), start, end, args))
 
 
-def _event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
+def event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
     pid, tid = track
     return {
         "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": start / 1000,
@@ -253,10 +255,10 @@ def _event(category: str, name: str, track: tuple[int, int], start: int, end: in
     }  # fmt: skip
 
 
-_Issue = Generator[_Ready, int, Work]
+_Issue = Generator[Ready, int, Work]
 
 
-def _sides(reads: Sequence[Any], writes: Sequence[Any]) -> Document:
+def sides(reads: Sequence[Any], writes: Sequence[Any]) -> Document:
     """Inputs and outputs of an ET node."""
     return {side: {"values": [*values], "shapes": [[]] * len(values), "types": [_type(one) for one in values]}
             for side, values in (("inputs", reads), ("outputs", writes))}  # fmt: skip
@@ -277,11 +279,13 @@ class Job:
         program: what each rank runs, as a generator.
         ranks: how many.
         skew_ns: by how much each rank starts later than the one before it.
+        of: what its ranks are.
     """
 
     program: Callable[[Rank], Play]
     ranks: int
     skew_ns: int = 0
+    of: type[Rank] = Rank
 
     def makespan_ns(self, network: Network) -> int:
         """From the first start to the last end of anything on any rank, on a network: the truth."""
@@ -292,7 +296,7 @@ class Job:
 
     def play(self, network: Network) -> list[Rank]:
         """Run all ranks together: a communication ends, for all, its transfer after the last one is ready."""
-        ranks = [Rank(rank, self.ranks, now=1_000_000 + rank * self.skew_ns) for rank in range(self.ranks)]
+        ranks = [self.of(rank, self.ranks, now=1_000_000 + rank * self.skew_ns) for rank in range(self.ranks)]
         plays = [self.program(rank) for rank in ranks]
         asks = {rank: ask for rank, play in enumerate(plays) if (ask := next(play, None)) is not None}
         while asks:
@@ -312,11 +316,17 @@ class Job:
         Args:
             waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
         """
-        groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": self.ranks,
+        groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": self.of.backend, "pg_size": self.ranks,
                    "ranks": [*range(self.ranks)]}]  # fmt: skip
         texts = []
         for rank in self.play(RECORDED):
-            info = {"backend": "nccl", "rank": rank.rank, "world_size": self.ranks, "pg_count": 1, "pg_config": groups}
+            info = {
+                "backend": self.of.backend,
+                "rank": rank.rank,
+                "world_size": self.ranks,
+                "pg_count": 1,
+                "pg_config": groups,
+            }
             events = [*rank.events, *(rank.waits if waits else [])]
             kineto = kineto_document(sorted(events, key=lambda event: event["ts"]), distributedInfo=info)
             root = "[pytorch|profiler|execution_trace|thread]"
@@ -434,7 +444,7 @@ def pipeline(rank: Rank, layers: int = 2, microbatches: int = 4) -> Play:
     """
     first, last = rank.rank == 0, rank.rank == rank.ranks - 1
 
-    def receive(peer: int, name: str, wanted: bool) -> Generator[_Ready, int, list[Work]]:
+    def receive(peer: int, name: str, wanted: bool) -> Generator[Ready, int, list[Work]]:
         works = []
         for batch in range(microbatches if wanted else 0):
             work = yield from rank.receive(peer, _BYTES, rank.tensor(f"{name} {batch}"))
@@ -470,7 +480,7 @@ def pipeline(rank: Rank, layers: int = 2, microbatches: int = 4) -> Play:
 def moe(rank: Rank, layers: int = 4) -> Play:
     """Tokens sent to the experts of all ranks and back, beside an expert that all share."""
 
-    def exchange(name: str) -> Generator[_Ready, int, Work]:
+    def exchange(name: str) -> Generator[Ready, int, Work]:
         tensors = [rank.tensor(f"{name} in")], [rank.tensor(f"{name} out")]
         return (yield from rank.collective(ALL_TO_ALL, _BYTES, *tensors))
 

@@ -2,7 +2,8 @@
 
 Independent of the package: `plain_chakra` reads the files, and prices and rules are written anew. A rank issues the
 nodes whose dependencies have ended, lowest id first, as far as their slots are free. There are two sets of slots:
-ASTRA-sim's (one CPU, one GPU computation, one communication) and one with a slot a stream beside the one CPU.
+ASTRA-sim's (one CPU, one GPU computation, one communication; a receive takes none, see `HardwareResource::occupy` in
+astra-sim/workload) and one with a slot a stream beside the one CPU.
 """
 
 from __future__ import annotations
@@ -184,6 +185,8 @@ class _Job:
         """What a node occupies while it runs."""
         if node.value("is_cpu_op"):
             return "cpu"
+        if node.type == RECV:
+            return "receive", node.id
         if self.streams and node.value("stream") is not None:
             return "stream", node.value("stream")
         return "comm" if node.type in (SEND, RECV, COLL) else "gpu"

@@ -12,12 +12,10 @@ from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, linked
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
-from simulator import ChakraSet, Network, job_makespan_ns, read_set
+from simulator import ChakraSet, Network, job_makespan_ns, read_set, simulate
 from support import SHARED, shared_trace
 
 RECORDED_JOBS = [f"block.{name}" for name in ("ddp2", "ddp4", "fsdp2", "fsdp4", "fsdp-tp4", "pp2", "tp2", "tp4")]
-AT_ONCE = pytest.mark.xfail(reason="collectives that ran at once on the host share the simulator's one slot")
-NOT_YET = ("block.ddp2", "block.fsdp4", "block.fsdp-tp4", "block.pp2", "block.tp4")
 SETS = [*PAIRS, "dlrm", *(pytest.param(name, marks=pytest.mark.slow) for name in RECORDED_JOBS), *JOBS]
 
 
@@ -52,18 +50,24 @@ def measured_ns(ranks: list[Trace]) -> int:
     return max(trace.base_time_ns + trace.span[1] for trace in ranks) - begin
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *PAIRS, *JOBS, "dlrm",
-        *(pytest.param(name, marks=[pytest.mark.slow, *[AT_ONCE] * (name in NOT_YET)]) for name in RECORDED_JOBS),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", SETS)
 def test_as_measured_a_set_takes_what_was_measured(name: str, folder: Path) -> None:
     """With ASTRA-sim's slots, and with a slot for each stream."""
     for streams in (False, True):
         simulated = job_makespan_ns(converted(name, folder), streams=streams)
         assert simulated == pytest.approx(measured_ns(traces(name, folder)), rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDED_JOBS)
+def test_every_rank_of_a_recorded_job_ends_as_measured(name: str, folder: Path) -> None:
+    """Its collectives run on the host: what a rank takes after the data has arrived is its own time."""
+    ranks = traces(name, folder)
+    begin = min(trace.base_time_ns + trace.span[0] for trace in ranks)
+    times = simulate(converted(name, folder))
+    for rank, trace in enumerate(ranks):
+        end = max(end for _, end in times[rank].values())
+        assert end == pytest.approx(trace.base_time_ns + trace.span[1] - begin, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from etplus.converters.convert import convert
+from etplus.converters.job_times import JobTimes, rank_times
 from etplus.converters.preflight import check
-from etplus.converters.start_skew import rank_start, start_skew
 from etplus.linker import link
 from etplus.linker.batch import link_many
 from etplus.schemas.job_ranks import ONE_RANK
@@ -81,10 +81,10 @@ def test_the_skew_is_free_of_the_clocks(begins: list[int], ahead: list[int]) -> 
     """Ranks begin at known times and end all collectives together, by clocks that are ahead by known times (µs)."""
     ends = [3100.0, 3200.0, 3300.0]
     ranks = {
-        rank: rank_start(rank_of(rank, ALL, ALL, ALL, begin=begin + off, ends=[end + off for end in ends]))
+        rank: rank_times(rank_of(rank, ALL, ALL, ALL, begin=begin + off, ends=[end + off for end in ends]))
         for rank, (begin, off) in enumerate(zip(begins, ahead, strict=False))
     }
-    skew, notes = start_skew(ranks)
+    skew, notes = JobTimes(ranks).start_skew()
     assert skew == {rank: 1000 * (begin - min(begins)) for rank, begin in enumerate(begins)}
     assert bool(notes) == (len(set(begins)) > 1)
 
@@ -94,7 +94,7 @@ def test_ranks_that_no_collective_joins_start_together() -> None:
     of = [{**pair, "pg_ranks": [0, 1]}, {**pair, "pg_ranks": [2, 3]}]
     traces = [rank_of(rank, of[rank // 2], begin=100 * rank, ends=[500 + 100_000 * (rank // 2)]) for rank in range(4)]
     traces.append(rank_of(4, begin=70, world=5))
-    skew, notes = start_skew({rank: rank_start(trace) for rank, trace in enumerate(traces)})
+    skew, notes = JobTimes({rank: rank_times(trace) for rank, trace in enumerate(traces)}).start_skew()
     assert skew == {0: 0, 1: 100_000, 2: 0, 3: 100_000, 4: 0}
     assert notes[0] == "no collective joins all ranks: 3 sets of them start together, their clocks are not known"
 

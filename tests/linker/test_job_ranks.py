@@ -31,7 +31,8 @@ def rank_of(calls: Calls, groups: list[Group] | None = None, group: list[int] | 
     given_columns = {key: np.array(value, np.int64) for key, value in columns.items()}
     table = {
         "node": np.arange(len(calls)) + 100, "kind": kind, "bytes": size, "peer": none, "seq": none,
-        "group": np.array(group or [0] * len(calls), np.int64), "start": end - 5, "end": end, **given_columns,
+        "group": np.array(group or [0] * len(calls), np.int64), "start": end - 5, "end": end, "on_host": 0 * end,
+        **given_columns,
     }  # fmt: skip
     return Communications(tuple(groups or [WORLD]), **table)
 

@@ -1,0 +1,113 @@
+"""Jobs of CPUs for a simulator: as measured they take as long, and they answer to another network as the jobs do."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus.analysis.clocks import clock_offsets, synchronising
+from etplus.analysis.matching import match_collectives
+from etplus.analysis.rank_communications import communications
+from etplus.analysis.transfers import transfers
+from etplus.converters.convert import convert
+from etplus.linker import link
+from etplus.schemas.communications import blocking_calls, comm_rows, find_communications
+from etplus.schemas.host_calls import remaining_group
+from etplus.trace.trace import Trace
+from made_host_jobs import HOST_JOBS
+from made_jobs import RECORDED
+from simulator import Network, job_makespan_ns, read_set, simulate
+from support import SHARED, shared_trace
+
+
+@cache
+def traces(name: str, folder: Path) -> list[Trace]:
+    return [link(*pair) for pair in HOST_JOBS[name].write(folder / name)]
+
+
+@cache
+def recorded(name: str) -> list[Trace]:
+    shared_trace(f"parallel/{name}/rank0.et.json.gz")
+    ets = sorted((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz"))
+    return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("host-jobs")
+
+
+@pytest.mark.parametrize("name", HOST_JOBS)
+def test_a_simulator_gets_the_jobs_time_and_response(name: str, folder: Path, tmp_path: Path) -> None:
+    """Recorded on a network on which no transfer shows, while each backend's thread begins and ends late by chance."""
+    convert(traces(name, folder), tmp_path / "job", to="astra-sim")
+    job, truth = read_set(tmp_path / "job"), HOST_JOBS[name]
+    assert job_makespan_ns(job) == pytest.approx(truth.makespan_ns(RECORDED), rel=1e-3)
+    before = 0
+    for bandwidth in (25, 2.5, 0.25, 0.025):
+        network = Network(bandwidth, latency=5000)
+        simulated = job_makespan_ns(job, network)
+        assert simulated == pytest.approx(truth.makespan_ns(network), rel=0.02)
+        assert simulated >= before
+        before = simulated
+
+
+@pytest.mark.parametrize("name", HOST_JOBS)
+def test_every_rank_ends_when_it_did(name: str, folder: Path, tmp_path: Path) -> None:
+    ranks = traces(name, folder)
+    convert(ranks, tmp_path / "job", to="astra-sim")
+    begin = min(trace.base_time_ns + trace.span[0] for trace in ranks)
+    for rank, times in simulate(read_set(tmp_path / "job")).items():
+        end = ranks[rank].base_time_ns + ranks[rank].span[1] - begin
+        assert max(end for _, end in times.values()) == pytest.approx(end, rel=1e-3)
+
+
+def test_an_operator_waits_for_the_collective_that_ends_in_it(folder: Path) -> None:
+    trace = traces("tensor parallel", folder)[0]
+    pairs = blocking_calls(trace, comm_rows(trace))
+    waits = [row for row in range(len(trace)) if trace.name_of(row).endswith("wait_tensor")]
+    assert pairs[:, 1].tolist() == waits
+    assert pairs[:, 0].tolist() == [one.row for one in find_communications(trace)]
+
+
+def test_a_transfer_lasts_from_the_last_start_to_the_first_end(folder: Path) -> None:
+    """Brute force over the ranks; ranks on one machine need no correction of their clocks."""
+    ranks = {rank: communications(trace) for rank, trace in enumerate(traces("ddp", folder))}
+    (matched,) = synchronising(match_collectives(ranks)[0])
+    offsets = {one.rank: one.offset_ns for one in clock_offsets([matched])}
+    assert offsets == {0: 0, 1: 0, 2: 0}
+    found = transfers(matched, offsets)
+    for k in range(len(matched.kind)):
+        come, left = max(matched.start[k].tolist()), min(matched.end[k].tolist())
+        assert (found.begin[k], found.duration[k]) == (come, left - come)
+    assert found.seen.all() and (matched.end.max(axis=1) > found.begin + found.duration).any()
+
+
+def test_clocks_that_communications_contradict_are_not_one(folder: Path) -> None:
+    """One rank's clock is ahead by 5 ms: it seems to leave collectives before others came."""
+    ranks = {rank: communications(trace) for rank, trace in enumerate(traces("fsdp", folder))}
+    ranks[1].start[:] -= 5_000_000
+    ranks[1].end[:] -= 5_000_000
+    offsets = clock_offsets(synchronising(match_collectives(ranks)[0]))
+    assert abs(offsets[1].offset_ns + 5_000_000) < 60_000, "ends scatter by 50 us"
+
+
+def test_a_functional_collective_names_its_group_and_sizes_tell_the_others() -> None:
+    """Data parallel groups {0, 2} and {1, 3}, tensor parallel ones {0, 1} and {2, 3}: which is which in all ranks'
+    traces shows in the order of ends, too: no rank of a group leaves before all have come."""
+    for rank, trace in enumerate(recorded("block.fsdp-tp4")):
+        for one in find_communications(trace):
+            functional = "all_reduce" in trace.name_of(one.row) and one.bytes == 131072
+            assert one.group[1] == ((0, 1) if rank < 2 else (2, 3)) if functional else (rank % 2, rank % 2 + 2)
+    ranks = {rank: communications(trace) for rank, trace in enumerate(recorded("block.fsdp-tp4"))}
+    for matched in match_collectives(ranks)[0]:
+        assert np.all(matched.end.min(axis=1) >= matched.start.max(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("size", "named", "group"), [(2, {"tp"}, "dp"), (2, set(), None), (4, set(), "all"), (3, set(), None)]
+)
+def test_only_one_group_may_remain(size: int, named: set[str], group: str | None) -> None:
+    assert remaining_group(size, {"all": [0, 1, 2, 3], "dp": [0, 2], "tp": [0, 1]}, named) == group

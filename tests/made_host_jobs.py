@@ -1,0 +1,168 @@
+"""Made training jobs of CPUs: operators on the host, collectives of Gloo on a thread of the backend.
+
+As in `made_jobs` a program that is played on one network gives traces, on another what the job would really take there.
+A backend's thread gets a processor late, by up to `_LATE` ns, when a collective begins and when it has ended; so ranks
+leave a collective at different times, which is theirs and not the network's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from made_jobs import Job, Play, Rank, Ready, Tensor, event, sides
+from simulator import ALL_GATHER, ALL_REDUCE, MESSAGE
+
+__all__ = ["HOST_JOBS"]
+
+_BACKEND = 300
+"""Thread of the backend."""
+_LATE = 50_000
+_LAYERS, _STEPS, _BYTES = 4, 2, 1 << 20
+_FORWARD, _BACKWARD = 1_000_000, 2_000_000
+
+Issue = Generator[Ready, int, int]
+"""Issues a communication and returns when it has ended, ns."""
+
+
+@dataclass
+class HostRank(Rank):
+    """One process that computes on the host."""
+
+    backend: ClassVar[str] = "gloo"
+
+    idle: int = 0
+    """When the backend has done what it was asked for, but receives, which wait beside it."""
+    calls: int = 0
+
+    def work(self, name: str, ns: int, reads: Any = (), writes: Any = ()) -> None:
+        """An operator that computes, on some ranks longer."""
+        with self.op(name, reads, writes):
+            self.now += ns + self._by_chance(ns // 4)
+
+    def reduce(self, tensor: Tensor) -> Issue:
+        """Issue an all-reduce, as DDP does."""
+        return self._collective("c10d::allreduce_", "gloo:all_reduce", ALL_REDUCE, [[tensor], "<Object>"], tensor)
+
+    def reduce_and_wait(self, tensor: Tensor) -> Play:
+        """A functional all-reduce and the operator that waits for it."""
+        with self.op("_c10d_functional::all_reduce", [tensor, "sum", "0"], [tensor]):
+            end = yield from self.reduce(tensor)
+        with self.op("_c10d_functional::wait_tensor", [tensor], [tensor]):
+            self.wait_for(end)
+
+    def gather_and_wait(self, whole: Tensor, shard: Tensor) -> Play:
+        """An all-gather that Python waits for."""
+        values = [whole, shard, "<Object>", False, -1]
+        self.wait_for(
+            (yield from self._collective("c10d::_allgather_base_", "gloo:all_gather", ALL_GATHER, values, shard))
+        )
+
+    def message(self, tensor: Tensor, source: int, target: int) -> Issue:
+        """Issue a send or a receive."""
+        call, name = ("c10d::send", "gloo:send") if self.rank == source else ("c10d::recv_", "gloo:recv")
+        ask = ((source, target), tuple(sorted((source, target))), MESSAGE, tensor[3] * 4)
+        values = [[tensor], "<Object>", source + target - self.rank, 0]
+        return self._issue_on_host(call, name, ask, values, tensor)
+
+    def wait_for(self, end: int) -> None:
+        """`Work.wait`, which leaves no operator."""
+        self.now = max(self.now, end) + 10_000
+
+    def _collective(self, call: str, name: str, kind: int, values: Any, given: Tensor) -> Issue:
+        return self._issue_on_host(
+            call, name, (("group",), tuple(range(self.ranks)), kind, given[3] * 4), values, given
+        )
+
+    def _issue_on_host(self, call: str, name: str, ask: Any, values: Any, given: Tensor) -> Issue:
+        key, members, kind, size = ask
+        seq = self.issued[key] = self.issued.get(key, 0) + 1
+        target = values[0] if len(values[0]) == 6 else given
+        with self.op(call, values, [target]):
+            pass
+        number, parent = next(self.numbers), self.above[-1] if self.above else 2
+        begin = self.now + 20_000 + self._by_chance(_LATE)
+        if name != "gloo:recv":
+            begin = max(begin, self.idle)
+        end = (yield Ready((*key, seq), members, kind, size, begin)) + self._by_chance(_LATE)
+        if name != "gloo:recv":
+            self.idle = end
+        self.nodes.append({"id": number, "name": name, "parent": parent, "rf_id": number, "scope": 7, "tid": 1,
+                           **sides([given], [])})  # fmt: skip
+        args = {"External id": number, "Record function id": number, "Ev Idx": number}
+        track = 70_000 + self.rank, _BACKEND
+        self.events.append(event("user_annotation", name, track, begin, end, args))
+        return end
+
+    def _by_chance(self, most: int) -> int:
+        """The same numbers in every run, others on every rank."""
+        self.calls += 1
+        return most * ((self.rank * 13 + self.calls * 7) % 11) // 10
+
+
+def _step(rank: HostRank, number: int) -> Any:
+    return rank.op(f"ProfilerStep#{number}", annotation=True)
+
+
+def ddp(rank: HostRank) -> Play:
+    """Gradients reduced while the backward pass goes on, all waited for before the update."""
+    for number in range(_STEPS):
+        with _step(rank, number):
+            for layer in range(_LAYERS):
+                rank.work("aten::mm", _FORWARD, [rank.tensor(f"w{layer}")], [rank.tensor(f"x{layer}")])
+            ends = []
+            for layer in reversed(range(_LAYERS)):
+                gradient = rank.tensor(f"g{layer}", _BYTES // 4)
+                rank.work("aten::mm", _BACKWARD, [rank.tensor(f"x{layer}")], [gradient])
+                ends.append((yield from rank.reduce(gradient)))
+            for end in ends:
+                rank.wait_for(end)
+            for layer in range(_LAYERS):
+                weight, gradient = rank.tensor(f"w{layer}"), rank.tensor(f"g{layer}", _BYTES // 4)
+                rank.work("aten::add_", 50_000, [weight, gradient], [weight])
+
+
+def tensor_parallel(rank: HostRank) -> Play:
+    """Activations reduced after each layer."""
+    for number in range(_STEPS):
+        with _step(rank, number):
+            for layer in range(_LAYERS):
+                x, y = (rank.tensor(f"x{i % _LAYERS}", _BYTES // 4) for i in (layer, layer + 1))
+                rank.work("aten::mm", _FORWARD, [x], [y])
+                yield from rank.reduce_and_wait(y)
+
+
+def fsdp(rank: HostRank) -> Play:
+    """Each layer's parameters gathered before it."""
+    for number in range(_STEPS):
+        with _step(rank, number):
+            for layer in range(_LAYERS):
+                shard = rank.tensor(f"shard{layer}", _BYTES // 4 // rank.ranks)
+                whole = rank.tensor(f"w{layer}", _BYTES // 4)
+                yield from rank.gather_and_wait(whole, shard)
+                rank.work("aten::mm", _FORWARD, [whole], [rank.tensor(f"x{layer}")])
+
+
+def pipeline(rank: HostRank) -> Play:
+    """Microbatches from stage to stage, each received while the one before it is worked on."""
+    x, y = ([rank.tensor(f"{name}{batch}", _BYTES // 4) for batch in range(4)] for name in "xy")
+    for number in range(_STEPS):
+        with _step(rank, number):
+            arrived = [(yield from rank.message(x[0], rank.rank - 1, rank.rank))] if rank.rank else []
+            for batch in range(4):
+                if rank.rank and batch < 3:
+                    arrived.append((yield from rank.message(x[batch + 1], rank.rank - 1, rank.rank)))
+                if rank.rank:
+                    rank.wait_for(arrived[batch])
+                rank.work("aten::mm", _FORWARD, [x[batch]], [y[batch]])
+                if rank.rank < rank.ranks - 1:
+                    yield from rank.message(y[batch], rank.rank, rank.rank + 1)
+
+
+HOST_JOBS = {
+    "ddp": Job(ddp, ranks=3, skew_ns=400_000, of=HostRank),
+    "tensor parallel": Job(tensor_parallel, ranks=4, skew_ns=400_000, of=HostRank),
+    "fsdp": Job(fsdp, ranks=2, skew_ns=400_000, of=HostRank),
+    "pipeline": Job(pipeline, ranks=3, skew_ns=400_000, of=HostRank),
+}
