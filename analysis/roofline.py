@@ -17,6 +17,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
+from .totals import Totals
 
 __all__ = ["KernelRow", "Work", "find_devices", "kernel_table", "work_of_events"]
 
@@ -52,7 +53,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class KernelRow:
+class KernelRow(Totals):
     """All events of one kernel on one device with one element type.
 
     Attributes:
@@ -82,11 +83,6 @@ class KernelRow:
     flops_share: float | None
     bytes_share: float | None
     bound: str
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
     @property
     def flops_per_second(self) -> float | None:

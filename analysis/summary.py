@@ -32,6 +32,7 @@ from .launches import IdleCauses, LaunchRow, QueueUse, idle_causes, launch_stati
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
 from .sequences import KernelSequence, kernel_sequences
+from .totals import Totals
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
@@ -42,18 +43,13 @@ _RATES = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per
 
 
 @dataclass(frozen=True)
-class HostOp:
+class HostOp(Totals):
     """All occurrences of a topmost operator: their number and host time, ns."""
 
     op: str
     shapes: str
     count: int
     total_ns: int
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
 
 @dataclass(frozen=True)
