@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 
+from ..trace.kernel_names import kernel_label
 from ..trace.printable import printable
 from .devices import Device
 from .overheads import Overheads, Statistic
@@ -166,7 +167,7 @@ def _sequences(analysis: Analysis, width: int, top: int) -> str:
         ["", len(one.kernels), one.count, number(one.gpu_ns / _MS, 3), number(one.host_ns / _MS, 3)]
         for one in often[:top]
     ]
-    names = [f"{one.op}: {', '.join(kernel.removeprefix('void ') for kernel in one.kernels)}" for one in often[:top]]
+    names = [f"{one.op}: {', '.join(map(kernel_label, one.kernels))}" for one in often[:top]]
     title = _titled("sequences of kernels that an operator launches", len(often), top)
     return render(title, ["", "kernels", "calls", "GPU ms", "host ms"], rows, width, above=names) if rows else ""
 
@@ -217,7 +218,7 @@ def _kernels(analysis: Analysis, width: int, top: int) -> str:
         ]
         for row in shown
     ]  # fmt: skip
-    names = [" ".join(filter(None, [",".join(row.ops), row.kernel.removeprefix("void ")])) for row in shown]
+    names = [" ".join(filter(None, [",".join(row.ops), kernel_label(row.kernel)])) for row in shown]
     title = _titled("kernels, and what of the device's peaks they reach", len(analysis.kernels), top)
     return render(title, heads, rows, width, above=names)
 

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ..trace.intervals import sums
+from ..trace.kernel_names import kernel_label
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .bandwidth import BandwidthRow, copy_bandwidth
@@ -216,8 +217,15 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
             "samples_per_second": analysis.samples_per_second,
         },
         "overheads": msgspec.to_builtins(analysis.overheads),
+        "kernel_labels": _labels(trace),
         **tables_of(analysis),
     }
+
+
+def _labels(trace: Trace) -> dict[str, str]:
+    """Readable names of the GPU events whose own names are not; see `kernel_label`."""
+    named = ((name, kernel_label(name)) for name in sorted(trace.names[code] for code in np.unique(trace.gpu.name)))
+    return {name: label for name, label in named if label != name}
 
 
 def _peaks(analysis: Analysis, number: int) -> dict[str, float]:
