@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
     from .breakdown import device_use, iterations, stream_use
     from .diff import difference, regressions
+    from .gemms import gemm_table
     from .launches import idle_causes, launch_statistics, queue_lengths, queue_use
+    from .modules import module_table
+    from .operators import operator_table
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
 
@@ -22,12 +25,15 @@ _HOMES = {
     **dict.fromkeys(("device_use", "iterations", "stream_use"), ".breakdown"),
     **dict.fromkeys(("difference", "regressions"), ".diff"),
     **dict.fromkeys(("idle_causes", "launch_statistics", "queue_lengths", "queue_use"), ".launches"),
+    "gemm_table": ".gemms",
     "kernel_sequences": ".sequences",
+    "module_table": ".modules",
+    "operator_table": ".operators",
 }
 __all__ = [  # the keys of _HOMES, written out for type checkers
     "Analysis", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
-    "difference", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "queue_lengths", "queue_use",
-    "regressions", "stream_use",
+    "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
+    "operator_table", "queue_lengths", "queue_use", "regressions", "stream_use",
 ]  # fmt: skip
 
 

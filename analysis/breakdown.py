@@ -28,6 +28,7 @@ __all__ = [
     "host_use",
     "iterations",
     "launched_in",
+    "shape_labels",
     "stream_use",
 ]
 
@@ -182,7 +183,7 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     path[has] = tree.path[owner.call[has]]
     path[top >= 0] = tree.path[top[top >= 0]]
     op = np.where(top >= 0, calls.name[top], -1) if len(calls) else top
-    labels, label_of = _labels(trace)
+    labels, label_of = shape_labels(trace)
     signature = np.where(top >= 0, calls.signature[top], -1) if len(calls) else top
     keys = np.stack(
         [
@@ -313,7 +314,7 @@ def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str,
     return -row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel
 
 
-def _labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
+def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
     """Distinct labels of shapes, and the label of each signature; the last entry is for the signature −1."""
     labels = [""]
     codes = {"": 0}

@@ -147,8 +147,9 @@ def _simple(argument: str) -> str:
 
 def _parts(text: str) -> Iterator[_Part]:
     """The components of a qualified name, up to what follows a space or is not closed."""
-    name, arguments, parameters = "", (), None
-    at = 0
+    name, at = "", 0
+    arguments: tuple[str, ...] = ()
+    parameters: str | None = None
     while at < len(text):
         if text[at] in _OPEN and not (text[at] == "(" and name.endswith(" ")):
             end = _closing(text, at)
