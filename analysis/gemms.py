@@ -67,7 +67,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
     Example:
         >>> [(row.op, row.m, row.n, row.k) for row in gemm_table(trace)][:1]
-        [('aten::addmm', 64, 32, 64)]
+        [('aten::addmm', 4, 8, 8)]
     """
     work = work_of_events(trace) if work is None else work
     devices = find_devices(trace) if devices is None else devices

@@ -65,8 +65,8 @@ def module_table(trace: Trace) -> list[ModuleRow]:
     The operators of the backward pass are outside of the modules, unless the user annotated it.
 
     Example:
-        >>> [row.path for row in module_table(trace)]
-        [('DataLoader',), ('Optimizer.step#SGD.step',)]
+        >>> [row.path for row in module_table(trace)][3:5]
+        [('## optimizer ##',), ('## optimizer ##', 'Optimizer.step#SGD.step')]
     """
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)

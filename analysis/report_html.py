@@ -26,7 +26,7 @@ _LEAST_BLOCKS = 2_000
 _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
-_LONG_TABLES = ("breakdown", "kernels", "communication", "sequences")
+_LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences")
 
 
 def rank_report(analysis: Analysis, files: int = 1) -> RankReport:

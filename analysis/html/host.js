@@ -254,6 +254,7 @@ const SECTIONS = [
   overviewSection,
   timelineSection,
   breakdownSection,
+  operatorsSection,
   kernelsSection,
   overheadsSection,
   idleSection,
