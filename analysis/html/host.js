@@ -255,6 +255,7 @@ const SECTIONS = [
   timelineSection,
   breakdownSection,
   operatorsSection,
+  flameSection,
   kernelsSection,
   overheadsSection,
   idleSection,
