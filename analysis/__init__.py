@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
     from .breakdown import device_use, iterations, stream_use
     from .diff import difference, regressions
+    from .gemms import gemm_table
     from .launches import idle_causes, launch_statistics, queue_lengths, queue_use
+    from .modules import module_table
+    from .operators import operator_table
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
 
 __all__ = [
     "Analysis", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
-    "difference", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "queue_lengths", "queue_use",
-    "regressions", "stream_use",
+    "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
+    "operator_table", "queue_lengths", "queue_use", "regressions", "stream_use",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -31,7 +34,10 @@ __getattr__, __dir__ = lazy_names(
         ".breakdown": "device_use iterations stream_use",
         ".diff": "difference regressions",
         ".launches": "idle_causes launch_statistics queue_lengths queue_use",
+        ".gemms": "gemm_table",
         ".sequences": "kernel_sequences",
+        ".modules": "module_table",
+        ".operators": "operator_table",
     },
     __all__,
 )

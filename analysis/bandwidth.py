@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
-from ..trace.intervals import union
+from ..trace.columns import IntColumn, grouped
+from ..trace.intervals import step_function, union
 from ..trace.trace import Trace
 
 __all__ = ["BandwidthRow", "BandwidthSeries", "bandwidth_series", "copy_bandwidth"]
@@ -87,25 +87,20 @@ def bandwidth_series(trace: Trace) -> list[BandwidthSeries]:
         lasts = np.maximum(gpu.dur[events], 1)
         rate = gpu.bytes[events] / lasts * 1e9
         ts = np.concatenate([gpu.ts[events], gpu.ts[events] + lasts])
-        step, running = np.concatenate([rate, -rate]), np.repeat([1, -1], len(events))
-        order = np.argsort(ts, kind="stable")
-        times, last = np.unique(ts[order][::-1], return_index=True)
-        level = np.where(np.cumsum(running[order]) > 0, np.cumsum(step[order]), 0.0)
-        found.append(BandwidthSeries(device, kind, times, np.maximum(level[::-1][last], 0)))
+        times, running = step_function(ts, np.repeat([1, -1], len(events)))
+        _, level = step_function(ts, np.concatenate([rate, -rate]))
+        found.append(BandwidthSeries(device, kind, times, np.where(running > 0, np.maximum(level, 0), 0.0)))
     return found
 
 
 def _kinds(trace: Trace) -> dict[tuple[int, str], IntColumn]:
     """Copies and memsets by device and kind."""
-    gpu = trace.gpu
-    kind_of = {code: _kind(trace.names[code]) for code in np.unique(gpu.name).tolist()}
-    copies = np.isin(
-        gpu.category, [code for code, name in enumerate(trace.categories) if name in ("gpu_memcpy", "gpu_memset")]
-    )
-    groups: dict[tuple[int, str], list[int]] = {}
-    for event in np.flatnonzero(copies).tolist():
-        groups.setdefault((int(gpu.device[event]), kind_of[int(gpu.name[event])]), []).append(event)
-    return {key: np.array(events, np.int64) for key, events in groups.items()}
+    gpu, copies = trace.gpu, np.flatnonzero(trace.is_copy)
+    names, name = np.unique(gpu.name[copies], return_inverse=True)
+    kinds, kind = np.unique([_kind(trace.names[code]) for code in names.tolist()], return_inverse=True)
+    return {
+        (device, str(kinds[of])): copies[members] for (device, of), members in grouped(gpu.device[copies], kind[name])
+    }
 
 
 def _kind(name: str) -> str:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import UNATTACHED_REASONS
-from ..trace.intervals import Intervals, Span, intersection, sums, union
+from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
+from .totals import Totals
 
 __all__ = [
     "BreakdownRow",
@@ -27,6 +28,7 @@ __all__ = [
     "host_use",
     "iterations",
     "launched_in",
+    "shape_labels",
     "stream_use",
 ]
 
@@ -35,7 +37,7 @@ _FORWARD = re.compile(r"forward", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class BreakdownRow:
+class BreakdownRow(Totals):
     """GPU events that agree in everything but time.
 
     Attributes:
@@ -59,11 +61,6 @@ class BreakdownRow:
     total_ns: int
     share: float
     reason: str = ""
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
     @property
     def label(self) -> str:
@@ -186,7 +183,7 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     path[has] = tree.path[owner.call[has]]
     path[top >= 0] = tree.path[top[top >= 0]]
     op = np.where(top >= 0, calls.name[top], -1) if len(calls) else top
-    labels, label_of = _labels(trace)
+    labels, label_of = shape_labels(trace)
     signature = np.where(top >= 0, calls.signature[top], -1) if len(calls) else top
     keys = np.stack(
         [
@@ -223,12 +220,11 @@ def stream_use(trace: Trace) -> list[StreamUse]:
     """Busy and idle time of every stream that ran something."""
     window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
     found = []
-    for device, stream in np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0).tolist():
-        mine = (gpu.device == device) & (gpu.stream == stream)
-        busy = union(gpu.ts[mine], gpu.end[mine]).length
-        total = int(gpu.dur[mine].sum())
+    for device, stream, events in gpu.by_stream():
+        busy = union(gpu.ts[events], gpu.end[events]).length
+        total = int(gpu.dur[events].sum())
         found.append(
-            StreamUse(device, stream, int(mine.sum()), window.length, spans[device], total, busy, window.length - busy)
+            StreamUse(device, stream, len(events), window.length, spans[device], total, busy, window.length - busy)
         )
     return found
 
@@ -318,7 +314,7 @@ def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str,
     return -row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel
 
 
-def _labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
+def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
     """Distinct labels of shapes, and the label of each signature; the last entry is for the signature −1."""
     labels = [""]
     codes = {"": 0}
@@ -342,9 +338,8 @@ def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
     edges = np.concatenate([one.start for one in of_streams] + [one.end for one in of_streams])
     half = len(edges) // 2
     step = np.repeat([1, -1], [half, half])
-    order = np.lexsort((step, edges))
-    edges, running = edges[order], np.cumsum(step[order])
-    return int(np.diff(edges)[running[:-1] >= 2].sum())
+    times, running = step_function(edges, step)
+    return int(np.diff(times)[running[:-1] >= 2].sum())
 
 
 def _named(trace: Trace, rows: IntColumn, pattern: re.Pattern[str]) -> IntColumn:

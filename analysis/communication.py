@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..trace.comm_kernels import Comm, collective_of
 from ..trace.trace import Trace
+from .totals import Totals
 
 __all__ = ["CommunicationRow", "communication"]
 
@@ -14,7 +15,7 @@ _NO_COMM = Comm()
 
 
 @dataclass(frozen=True)
-class CommunicationRow:
+class CommunicationRow(Totals):
     """Communication kernels that agree in everything but time.
 
     Durations are those of the kernels: a rank that arrives early waits inside its kernel, and the bandwidths show it.
@@ -34,11 +35,6 @@ class CommunicationRow:
     count: int
     total_ns: int
     min_ns: int
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
     @property
     def algorithm_bandwidth(self) -> float | None:

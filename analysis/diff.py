@@ -15,6 +15,7 @@ from .breakdown import BreakdownRow, breakdown, launched_in
 from .roofline import KernelRow, kernel_table
 from .summary import Analysis
 from .tables import number, render
+from .totals import Totals
 
 __all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference", "regressions"]
 
@@ -24,7 +25,7 @@ _BIGGEST = 5
 
 
 @dataclass(frozen=True)
-class Side:
+class Side(Totals):
     """What one trace has of a row: events, their total duration, and of kernels the shares of the device's peaks.
 
     Number and duration are those of an iteration, on average, where iterations are compared.
@@ -34,11 +35,6 @@ class Side:
     total_ns: float
     flops_share: float | None = None
     bytes_share: float | None = None
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import NamedTuple
 
 from ..trace.tensors import Signature, Tensor, total_bytes
 from .attention import ATTENTION
@@ -42,10 +43,19 @@ from .serving import (
     norm_with_add,
 )
 
-__all__ = ["Operator", "bytes_moved", "flops", "operator", "register"]
+__all__ = ["Operator", "Product", "bytes_moved", "flops", "operator", "product", "register"]
 
 Shape = tuple[int, ...]
 _MAX = 2**62
+
+
+class Product(NamedTuple):
+    """Extents of matrix products (m, k) · (k, n), `batch` of them."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,7 @@ class Operator:
         moved: bytes of a call, if they are not the sum of inputs and outputs.
         values: numbers among the arguments matter (strides, padding).
         parts: number of kernels that share the FLOPs: two in a convolution's backward.
+        product: of a matrix product its extents, None where the shapes do not tell.
     """
 
     flops: Callable[[Signature], int | None] | None = None
@@ -66,6 +77,7 @@ class Operator:
     moved: Callable[[Signature], int | None] | None = None
     values: bool = False
     parts: int = 1
+    product: Callable[[Signature], Product | None] | None = None
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -93,6 +105,22 @@ def operator(name: str) -> Operator | None:
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
     return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
+
+
+def product(name: str, signature: Signature) -> Product | None:
+    """Extents of the matrix product that a call computes; None for other operators or shapes that do not tell.
+
+    Example:
+        >>> from etplus.trace.tensors import Argument, Tensor
+        >>> pair = (Tensor((64, 32), "float32"), Tensor((32, 8), "float32"))
+        >>> product("aten::mm", Signature(tuple(Argument((one,)) for one in pair)))
+        Product(batch=1, m=64, n=8, k=32)
+    """
+    entry = operator(name)
+    try:
+        return entry.product(signature) if entry is not None and entry.product is not None else None
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # arguments of another form than the schema's
+        return None
 
 
 def flops(name: str, signature: Signature) -> int | None:
@@ -143,17 +171,18 @@ def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[T
 # Matrix products
 
 
-def _matmul_flops(first: int) -> Callable[[Signature], int | None]:
-    """2·batch·m·n·k of the product of the arguments at `first` and behind it, broadcast as torch.matmul does."""
+def _matmul(first: int) -> Callable[[Signature], Product | None]:
+    """The product of the arguments at `first` and behind it, broadcast as torch.matmul does."""
 
-    def count(signature: Signature) -> int | None:
+    def product(signature: Signature) -> Product | None:
         left, right = signature.shape(first), signature.shape(first + 1)
-        if not left or not right:
+        shape = matmul_shape(left, right) if left and right else None
+        if shape is None or not left or not right:
             return None
-        shape = matmul_shape(left, right)
-        return None if shape is None else 2 * prod(shape) * left[-1]
+        m, n = left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1
+        return Product(prod(shape[: len(shape) - (len(left) > 1) - (len(right) > 1)]), m, n, left[-1])
 
-    return count
+    return product
 
 
 def _matmul_outputs(first: int) -> Callable[[Signature], Returned | None]:
@@ -165,9 +194,21 @@ def _matmul_outputs(first: int) -> Callable[[Signature], Returned | None]:
     return shapes
 
 
-def _linear_flops(signature: Signature) -> int | None:
+def _linear(signature: Signature) -> Product | None:
     inputs, weight = signature.shape(0), signature.shape(1)
-    return 2 * prod(inputs) * prod(weight[:-1]) if inputs and weight and inputs[-1] == weight[-1] else None
+    if not inputs or not weight or inputs[-1] != weight[-1]:
+        return None
+    return Product(1, prod(inputs[:-1]), prod(weight[:-1]), inputs[-1])
+
+
+def _multiplies(
+    product: Callable[[Signature], Product | None], outputs: Callable[[Signature], Returned | None]
+) -> Operator:
+    def count(signature: Signature) -> int | None:
+        found = product(signature)
+        return None if found is None else 2 * prod(found)
+
+    return Operator(count, outputs, product=product)
 
 
 def _linear_outputs(signature: Signature) -> Returned | None:
@@ -175,10 +216,10 @@ def _linear_outputs(signature: Signature) -> Returned | None:
     return [inputs[:-1] + weight[:-1]] if inputs and weight else None
 
 
-register("mm bmm matmul mv dot vdot _int_mm _scaled_mm", Operator(_matmul_flops(0), _matmul_outputs(0)))
-register("addmm baddbmm addmv _addmm_activation", Operator(_matmul_flops(1), _matmul_outputs(1)))
-register("addbmm", Operator(_matmul_flops(1), lambda signature: [signature.shape(0) or ()]))
-register("linear", Operator(_linear_flops, _linear_outputs))
+register("mm bmm matmul mv dot vdot _int_mm _scaled_mm", _multiplies(_matmul(0), _matmul_outputs(0)))
+register("addmm baddbmm addmv _addmm_activation", _multiplies(_matmul(1), _matmul_outputs(1)))
+register("addbmm", _multiplies(_matmul(1), lambda signature: [signature.shape(0) or ()]))
+register("linear", _multiplies(_linear, _linear_outputs))
 
 
 # Attention
@@ -239,7 +280,7 @@ for _name, _gradients in SEVERAL_GRADIENTS.items():
 
 # Serving frameworks
 
-register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", Operator(_linear_flops, _linear_outputs))
+register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", _multiplies(_linear, _linear_outputs))
 register(OUT_FIRST, _BUFFERS)
 register(IN_PLACE, Operator(moved=moved_in_place))
 register(NORM_WITH_ADD, Operator(outputs=norm_with_add))

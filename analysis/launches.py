@@ -5,13 +5,13 @@ The definitions are those of Holistic Trace Analysis (HTA, https://hta.readthedo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
+from ..trace.intervals import step_function
 from ..trace.trace import Trace
 
 __all__ = [
@@ -127,7 +127,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[Id
     """
     gpu, launched = trace.gpu, _launch_start(trace)
     found = []
-    for device, stream, events in _streams(trace):
+    for device, stream, events in gpu.by_stream():
         reach = np.maximum.accumulate(gpu.end[events])[:-1]
         gap = np.maximum(gpu.ts[events[1:]] - reach, 0)
         host = launched[events[1:]] > reach
@@ -174,15 +174,13 @@ def queue_lengths(trace: Trace) -> list[QueueLength]:
     """
     gpu, launched = trace.gpu, _launch_start(trace)
     found = []
-    for device, stream, events in _streams(trace):
+    for device, stream, events in gpu.by_stream():
         events = events[gpu.runtime[events] >= 0]
         if not len(events):
             continue
         ts = np.concatenate([launched[events], gpu.ts[events]])
         step = np.repeat([1, -1], len(events))
-        order = np.lexsort((-step, ts))
-        times, last = np.unique(ts[order][::-1], return_index=True)
-        found.append(QueueLength(device, stream, times, np.cumsum(step[order])[::-1][last]))
+        found.append(QueueLength(device, stream, *step_function(ts, step)))
     return found
 
 
@@ -203,16 +201,6 @@ def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> list[QueueUse]:
             )
         )  # fmt: skip
     return found
-
-
-def _streams(trace: Trace) -> Iterator[tuple[int, int, IntColumn]]:
-    """Device and stream with its events, in order of start."""
-    gpu = trace.gpu
-    pairs, lane = np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0, return_inverse=True)
-    order = np.lexsort((gpu.ts, lane.reshape(-1)))
-    ends = np.cumsum(np.bincount(lane.reshape(-1), minlength=len(pairs))).tolist()
-    for (device, stream), start, end in zip(pairs.tolist(), [0, *ends], ends, strict=False):
-        yield device, stream, order[start:end]
 
 
 def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:

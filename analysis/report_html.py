@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
-from .communication import CommunicationRow, communication
+from .flame import flame_graph
 from .gaps import longest_gaps
 from .html_page import page
 from .summary import Analysis, json_of
@@ -24,10 +24,13 @@ RankReport = dict[str, Any]
 _BLOCKS = 60_000
 _BLOCKS_OF_A_JOB = 120_000
 _LEAST_BLOCKS = 2_000
+_BOXES = 4_000
+_BOXES_OF_A_JOB = 12_000
+_LEAST_BOXES = 200
 _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
-_LONG_TABLES = ("breakdown", "kernels")
+_LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences")
 
 
 def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
@@ -55,7 +58,7 @@ def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
         "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
         "coverage": _coverage(trace.coverage),
         "tree": tree.plain(),
-        "communication": [_communication_row(row) for row in communication(trace)[:rows]],
+        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files))),
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(trace, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files))),
     }
@@ -85,11 +88,6 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
     }
     return page(shown, f"{name} · etplus report")
-
-
-def _communication_row(row: CommunicationRow) -> dict[str, Any]:
-    rates = {name: getattr(row, name) for name in ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")}
-    return asdict(row) | rates
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:

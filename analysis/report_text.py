@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 
+from ..trace.kernel_names import kernel_label
 from ..trace.printable import printable
 from .devices import Device
 from .overheads import Overheads, Statistic
@@ -16,6 +17,8 @@ __all__ = ["overheads_text", "text_of"]
 _MS = 1e6
 _US = 1e3
 _SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
+_SELF = ": host and device time without (self) and with what they contain, ms"
+_SELF_HEADS = ("calls", "host self", "host", "GPU self", "GPU")
 _TYPES = {
     "t2": "T2 to the first launch",
     "t3": "T3 after the last launch",
@@ -27,14 +30,16 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     """Everything of interest, tables of at most `top` rows each."""
     parts = [_head(analysis, width)]
     if analysis.streams:
-        parts += [_streams(analysis, width), _devices(analysis, width), _modules(analysis, width, top)]
+        parts += [_streams(analysis, width), _devices(analysis, width)]
         parts += [_idle(analysis, width), _launches(analysis, width, top), _copies(analysis, width)]
-        parts += [_operators(analysis, width, top, by_shape), _kernels(analysis, width, top)]
+        parts += [_topmost(analysis, width, top, by_shape), _kernels(analysis, width, top)]
+        parts.append(_gemms(analysis, width, top))
         parts += [_communication(analysis, width, top), _sequences(analysis, width, top)]
     if analysis.iterations:
         parts.append(_iterations(analysis, width, top))
-    if analysis.host_ops:
-        parts.append(_host_ops(analysis, width, top))
+    if analysis.operators:
+        parts.append(_operators(analysis, width, top))
+    parts.append(_modules(analysis, width, top))
     if len(analysis.overhead_rows.value):
         parts.append(overheads_text(analysis.overheads, width, top))
     return "\n\n".join(part for part in parts if part)
@@ -166,22 +171,51 @@ def _sequences(analysis: Analysis, width: int, top: int) -> str:
         ["", len(one.kernels), one.count, number(one.gpu_ns / _MS, 3), number(one.host_ns / _MS, 3)]
         for one in often[:top]
     ]
-    names = [f"{one.op}: {', '.join(kernel.removeprefix('void ') for kernel in one.kernels)}" for one in often[:top]]
+    names = [f"{one.op}: {', '.join(map(kernel_label, one.kernels))}" for one in often[:top]]
     title = _titled("sequences of kernels that an operator launches", len(often), top)
     return render(title, ["", "kernels", "calls", "GPU ms", "host ms"], rows, width, above=names) if rows else ""
 
 
 def _modules(analysis: Analysis, width: int, top: int) -> str:
-    """Device time by the two outermost named regions."""
-    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for row in analysis.breakdown:
-        groups[" / ".join(row.modules[:2]) or "(none)"].append((row.count, row.total_ns))
-    if len(groups) < 2:
-        return ""
-    return _grouped("device time by module and annotation", "module", groups, width, top)
+    """The tree of modules, those of one class folded."""
+    rows = [
+        ["  " * (len(one.path) - 1) + one.label, one.count,
+         *(number(ns / _MS, 3) for ns in (one.self_ns, one.total_ns, one.device_self_ns, one.device_total_ns))]
+        for one in analysis.modules[:top]
+    ]  # fmt: skip
+    title = _titled(f"modules by class, and annotations{_SELF}", len(analysis.modules), top)
+    return render(title, ["module", *_SELF_HEADS], rows, width) if rows else ""
 
 
-def _operators(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
+def _operators(analysis: Analysis, width: int, top: int) -> str:
+    rows = [
+        [f"{one.op} {one.shapes}".rstrip(), one.count,
+         *(number(ns / _MS, 3) for ns in (one.self_ns, one.total_ns, one.device_self_ns, one.device_total_ns))]
+        for one in analysis.operators[:top]
+    ]  # fmt: skip
+    title = _titled(f"operators{_SELF}", len(analysis.operators), top)
+    return render(title, ["operator", *_SELF_HEADS], rows, width)
+
+
+def _gemms(analysis: Analysis, width: int, top: int) -> str:
+    """Two lines a product: the operator with the extents, and below it the numbers."""
+    rows = [
+        [f"  {one.dtype or '-'}", one.count, number(one.mean_ns / _US, 2),
+         number(None if one.flops_per_second is None else one.flops_per_second / 1e12, 2), share(one.flops_share),
+         number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9), share(one.bytes_share),
+         one.bound]
+        for one in analysis.gemms[:top]
+    ]  # fmt: skip
+    names = [
+        f"{one.op} {f'{one.batch} × ' if one.batch > 1 else ''}m {one.m}, n {one.n}, k {one.k}"
+        for one in analysis.gemms[:top]
+    ]
+    heads = ["type", "count", "mean µs", "TFLOP/s", "of peak", "GB/s", "memory", "bound"]
+    title = _titled("matrix products, over the time of all their operator's kernels", len(analysis.gemms), top)
+    return render(title, heads, rows, width, above=names) if rows else ""
+
+
+def _topmost(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in analysis.breakdown:
         shapes = f" {row.shapes}" if by_shape and row.shapes else ""
@@ -217,7 +251,7 @@ def _kernels(analysis: Analysis, width: int, top: int) -> str:
         ]
         for row in shown
     ]  # fmt: skip
-    names = [" ".join(filter(None, [",".join(row.ops), row.kernel.removeprefix("void ")])) for row in shown]
+    names = [" ".join(filter(None, [",".join(row.ops), kernel_label(row.kernel)])) for row in shown]
     title = _titled("kernels, and what of the device's peaks they reach", len(analysis.kernels), top)
     return render(title, heads, rows, width, above=names)
 
@@ -234,15 +268,6 @@ def _iterations(analysis: Analysis, width: int, top: int) -> str:
     lines = [f"mean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"]
     lines += [f"speed   {number(speed)} samples/s at batch size {analysis.batch_size}"] if speed is not None else []
     return "\n".join([table, *lines])
-
-
-def _host_ops(analysis: Analysis, width: int, top: int) -> str:
-    rows = [
-        [f"{one.op} {one.shapes}".rstrip(), one.count, number(one.total_ns / _MS, 3), number(one.mean_ns / _US, 2)]
-        for one in analysis.host_ops[:top]
-    ]
-    title = _titled("host time by operator", len(analysis.host_ops), top)
-    return render(title, ["operator", "calls", "total ms", "mean µs"], rows, width)
 
 
 def _titled(title: str, count: int, top: int) -> str:

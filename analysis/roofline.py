@@ -17,8 +17,9 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
+from .totals import Totals
 
-__all__ = ["KernelRow", "Work", "find_devices", "kernel_table", "work_of_events"]
+__all__ = ["KernelRow", "Work", "against_peaks", "find_devices", "kernel_table", "work_of_events"]
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
@@ -52,7 +53,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class KernelRow:
+class KernelRow(Totals):
     """All events of one kernel on one device with one element type.
 
     Attributes:
@@ -82,11 +83,6 @@ class KernelRow:
     flops_share: float | None
     bytes_share: float | None
     bound: str
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
     @property
     def flops_per_second(self) -> float | None:
@@ -252,7 +248,7 @@ def kernel_table(
         (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        rates = _against_peaks(device, peak, done[row], moved[row])
+        rates = against_peaks(device, peak, done[row], moved[row])
         rows.append(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
@@ -262,7 +258,7 @@ def kernel_table(
     return rows
 
 
-def _against_peaks(
+def against_peaks(
     device: Device | None, peak: float | None, done: tuple[int | None, int], moved: tuple[int | None, int]
 ) -> tuple[float | None, float | None, str]:
     """Shares of the peaks, and which of them bounds."""

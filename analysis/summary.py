@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ..trace.intervals import sums
+from ..trace.kernel_names import kernel_label
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .bandwidth import BandwidthRow, copy_bandwidth
@@ -28,10 +29,14 @@ from .breakdown import (
 )
 from .communication import CommunicationRow, communication
 from .devices import Device, why_unknown
+from .gemms import GemmRow, gemm_table
 from .launches import IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
+from .modules import ModuleRow, module_table
+from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
 from .sequences import KernelSequence, kernel_sequences
+from .totals import Totals
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
@@ -42,18 +47,13 @@ _RATES = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per
 
 
 @dataclass(frozen=True)
-class HostOp:
+class HostOp(Totals):
     """All occurrences of a topmost operator: their number and host time, ns."""
 
     op: str
     shapes: str
     count: int
     total_ns: int
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean duration."""
-        return self.total_ns / self.count
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Analysis:
     Attributes:
         devices: device number to its peaks, without unknown devices.
         breakdown, streams, device_use, host, host_ops, iterations, kernels: see the functions of these names.
+        operators: see `operators.operator_table`.
         overhead_rows: of this trace; event_ns: what was taken off for a profiler event.
         batch_size: samples an iteration, None if it was not told.
         notes: what is missing, in sentences.
@@ -76,6 +77,7 @@ class Analysis:
     device_use: list[DeviceUse]
     host: HostUse
     host_ops: list[HostOp]
+    operators: list[OperatorRow]
     iterations: list[Iteration]
     kernels: list[KernelRow]
     overhead_rows: OverheadRows
@@ -118,6 +120,16 @@ class Analysis:
         """See `sequences.kernel_sequences`."""
         return kernel_sequences(self.trace)
 
+    @cached_property
+    def modules(self) -> list[ModuleRow]:
+        """See `modules.module_table`."""
+        return module_table(self.trace)
+
+    @cached_property
+    def gemms(self) -> list[GemmRow]:
+        """See `gemms.gemm_table`."""
+        return gemm_table(self.trace, self.work, self.devices)
+
     @property
     def mean_latency_ns(self) -> float | None:
         """Mean length of the iterations, None without any."""
@@ -145,7 +157,7 @@ def analyse(
         own_devices: devices that come before those of the table.
         annotation: part of the name of the annotations that are the iterations.
         event_ns: the host's cost of one profiler event.
-        by_shape: tell operators with different shapes apart in `host_ops` and overheads.
+        by_shape: tell operators with different shapes apart in `host_ops`, `operators` and overheads.
         batch_size: samples an iteration.
     """
     trace = with_unattached(trace)
@@ -162,7 +174,8 @@ def analyse(
     ]
     return Analysis(
         trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace),
-        host_ops(trace, by_shape=by_shape), iterations(trace, annotation), kernel_table(trace, work, devices),
+        host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
+        kernel_table(trace, work, devices),
         overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
         (*trace.notes, *_missing(trace), *unknown),
     )  # fmt: skip
@@ -220,8 +233,15 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
             "samples_per_second": analysis.samples_per_second,
         },
         "overheads": msgspec.to_builtins(analysis.overheads),
+        "kernel_labels": _labels(trace),
         **tables_of(analysis),
     }
+
+
+def _labels(trace: Trace) -> dict[str, str]:
+    """Readable names of the GPU events whose own names are not; see `kernel_label`."""
+    named = ((name, kernel_label(name)) for name in sorted(trace.names[code] for code in np.unique(trace.gpu.name)))
+    return {name: label for name, label in named if label != name}
 
 
 def _peaks(analysis: Analysis, number: int) -> dict[str, float]:
@@ -238,7 +258,10 @@ def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
         "iteration_list": [asdict(row) | {"latency_ns": row.latency_ns} for row in analysis.iterations],
         "breakdown": [_breakdown_row(row) for row in analysis.breakdown],
         "kernels": [_kernel_row(row) for row in analysis.kernels],
+        "gemms": [_gemm_row(row) for row in analysis.gemms],
         "host_ops": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.host_ops],
+        "operators": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.operators],
+        "modules": [_module_row(row) for row in analysis.modules],
         "idle_causes": [asdict(row) | {"idle_ns": row.idle_ns} for row in analysis.idle_causes],
         "launches": [asdict(row) for row in analysis.launches],
         "queues": [asdict(row) for row in analysis.queues],
@@ -259,6 +282,17 @@ def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
 def _communication_row(row: CommunicationRow) -> dict[str, Any]:
     rates = {name: getattr(row, name) for name in ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")}
     return asdict(row) | rates
+
+
+def _gemm_row(row: GemmRow) -> dict[str, Any]:
+    rates = {name: getattr(row, name) for name in ("mean_ns", "flops_per_second", "bytes_per_second")}
+    return asdict(row) | rates | {"kernels": " | ".join(row.kernels)}
+
+
+def _module_row(row: ModuleRow) -> dict[str, Any]:
+    return asdict(row) | {
+        "path": " / ".join(row.path), "module": row.label, "depth": len(row.path) - 1, "mean_ns": row.mean_ns,
+    }  # fmt: skip
 
 
 def _kernel_row(row: KernelRow) -> dict[str, Any]:

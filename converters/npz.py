@@ -103,7 +103,7 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
     return GraphArrays(
         _ENDING.sub("", Path(document.file).name) if name is None else name, feat, codes,
         _edges(document, node), main, settings, np.array([end - begin], np.int64),
-        np.array([[0, len(rows)]], np.int32), _self_time(document, rows),
+        np.array([[0, len(rows)]], np.int32), np.maximum(document.exclusive[rows], 0),
     )  # fmt: skip
 
 
@@ -130,15 +130,6 @@ def _edges(document: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     unique: npt.NDArray[np.int32] = np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
     return unique
-
-
-def _self_time(document: Trace, rows: IntColumn) -> IntColumn:
-    """ns of each node: on the device, or of an operator without the operators that it calls."""
-    own = document.dur.copy()
-    called = rows[(document.kind[rows] == CPU) & (document.parent_row[rows] >= 0)]
-    np.subtract.at(own, document.parent_row[called], document.dur[called])
-    times: IntColumn = np.maximum(own[rows], 0)
-    return times
 
 
 def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .columns import IntColumn
 from .index import CallIndex, Column, Positions, as_column, as_positions
 
-__all__ = ["CallTree", "Hierarchy", "levels", "nearest", "nesting", "place_calls"]
+__all__ = ["CallTree", "Hierarchy", "levels", "nearest", "nesting", "outermost", "place_calls", "preorder"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -146,6 +146,52 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
         parent[active] = parent[parent[active]]
         active = active[parent[active] >= 0]
     return parent
+
+
+def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Where each call begins and ends when all are written out callers first: what is called lies within its caller.
+
+    Args:
+        parent: int64, position of the caller, −1 for none; smaller than the call's own.
+
+    Returns:
+        int64 first and end (one after the last), from 0 to the number of calls.
+
+    Example:
+        >>> [column.tolist() for column in preorder(np.array([-1, 0, 0, 1]))]
+        [[0, 1, 3, 2], [4, 3, 4, 3]]
+    """
+    first, size = np.zeros(len(parent), np.int64), np.ones(len(parent), np.int64)
+    by_depth = levels(parent)
+    for rows in reversed(by_depth[1:]):
+        np.add.at(size, parent[rows], size[rows])
+    for rows in by_depth:
+        rows = rows[np.argsort(parent[rows], kind="stable")]
+        before = np.cumsum(size[rows]) - size[rows]
+        above = parent[rows]
+        same = np.searchsorted(above, above)  # the first call of the same caller
+        first[rows] = np.where(above >= 0, first[above] + 1, 0) + before - before[same]
+    return first, first + size
+
+
+def outermost(parent: IntColumn, key: IntColumn) -> Mask:
+    """Which calls are not below one of the same key, however far.
+
+    Args:
+        parent: as in `preorder`. key: int64, one entry a call, −1 for calls that do not count, which are never chosen.
+
+    Example:
+        >>> outermost(np.array([-1, 0, 1, 1]), np.array([5, -1, 5, 2])).tolist()
+        [True, False, False, True]
+    """
+    first, end = preorder(parent)
+    rows = np.flatnonzero(key >= 0)
+    rows = rows[np.lexsort((first[rows], key[rows]))]
+    base = key[rows] * (len(parent) + 1)  # so that what one key reaches is before the next one's begin
+    reach = np.maximum.accumulate(base + end[rows])
+    chosen = np.zeros(len(parent), np.bool_)
+    chosen[rows] = np.append(-1, reach[:-1]) <= base + first[rows] if len(rows) else False
+    return chosen
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntColumn", "StringTable", "distinct", "exact_ns", "int_column", "joined_columns", "matching", "positions"]
+__all__ = [
+    "IntColumn", "StringTable", "distinct", "exact_ns", "grouped", "int_column", "joined_columns", "matching",
+    "positions",
+]  # fmt: skip
 
 IntColumn = npt.NDArray[np.int64]
 
@@ -52,6 +55,18 @@ def distinct(values: IntColumn) -> IntColumn:
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
+    """The distinct rows of some columns of one length, ascending, each with the positions that have it, ascending.
+
+    Example:
+        >>> [(key, at.tolist()) for key, at in grouped(np.array([1, 0, 1]), np.array([5, 5, 5]))]
+        [((0, 5), [1]), ((1, 5), [0, 2])]
+    """
+    found, inverse, count = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True, return_counts=True)
+    members = np.split(np.argsort(inverse.reshape(-1), kind="stable"), np.cumsum(count)[:-1])
+    yield from zip(map(tuple, found.tolist()), members, strict=False)  # np.split makes one part of nothing
 
 
 def matching(

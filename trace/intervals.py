@@ -1,14 +1,17 @@
-"""Intervals of time: unions, their lengths and intersections, in ns; and sums without rounding."""
+"""Intervals of time: unions, their lengths and intersections, in ns; step functions; and sums without rounding."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from .columns import IntColumn
 
-__all__ = ["Intervals", "Span", "intersection", "sums", "union"]
+__all__ = ["Intervals", "Span", "intersection", "step_function", "sums", "union"]
+
+_Number = TypeVar("_Number", bound=np.number[Any])
 
 
 class Span(NamedTuple):
@@ -42,6 +45,26 @@ def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
     return total
 
 
+def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
+    """The running sum of changes over time.
+
+    Args:
+        ts: int64 ns, when each change happens, in any order.
+        change: int64 or float64, by how much.
+
+    Returns:
+        the distinct times, ascending, and the sum from each until the next.
+
+    Example:
+        >>> step_function(np.array([5, 0, 5, 9]), np.array([1, 1, -1, -1]))
+        (array([0, 5, 9]), array([1, 1, 0]))
+    """
+    order = np.argsort(ts, kind="stable")
+    ts, level = ts[order], np.cumsum(change[order])
+    last = np.append(ts[1:] != ts[:-1], True)[: len(ts)]
+    return ts[last], level[last]
+
+
 def union(start: IntColumn, end: IntColumn) -> Intervals:
     """The union of intervals in any order; those that touch are joined, empty ones vanish."""
     kept = end > start
@@ -58,7 +81,6 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
     """The time that both cover."""
     edges = np.concatenate([one.start, other.start, one.end, other.end])
     step = np.repeat([1, -1], [len(one.start) + len(other.start), len(one.end) + len(other.end)])
-    order = np.lexsort((step, edges))  # of equal times the ends first: touching is not overlapping
-    edges, open_count = edges[order], np.cumsum(step[order])
+    times, open_count = step_function(edges, step)
     both = np.flatnonzero(open_count[:-1] == 2)
-    return union(edges[both], edges[both + 1])
+    return union(times[both], times[both + 1])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from .columns import IntColumn, grouped
 from .comm_kernels import Comm
 from .conventions import UNATTACHED_REASONS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
@@ -130,6 +131,11 @@ class GpuEvents:
     def end(self) -> Column[GpuIndex, np.int64]:
         """int64 ns, ts + dur."""
         return as_column(self.ts + self.dur)
+
+    def by_stream(self) -> Iterator[tuple[int, int, Positions[int, GpuIndex]]]:
+        """Device and stream, ascending, with the positions of its events in order of start."""
+        for (device, stream), events in grouped(self.device, self.stream):
+            yield device, stream, as_positions(events[np.argsort(self.ts[events], kind="stable")])
 
     def take(self, rows: IntColumn) -> GpuEvents:
         """Those of some positions, in that order."""

@@ -93,7 +93,20 @@ function neat(value, unit) {
     .replace(/\.(?= |$)/, "");
 }
 
-/** Long names with their middle left out; kernels without their return type, modules without "nn.Module". */
+const LONGEST_NAME = 400; // where names of the timeline are cut
+
+/** Readable names of the kernels of the rank that is shown, by their own. */
+const kernelLabels = new Map();
+
+function useKernelLabels(labels) {
+  kernelLabels.clear();
+  for (const [name, label] of Object.entries(labels)) {
+    kernelLabels.set(name, label);
+    if (name.length > LONGEST_NAME) kernelLabels.set(`${name.slice(0, LONGEST_NAME - 1)}…`, label);
+  }
+}
+
+/** Long names with their middle left out; kernels by their readable names, modules without "nn.Module". */
 function short(name, most = 60) {
   name = bare(name);
   return name.length <= most
@@ -102,7 +115,7 @@ function short(name, most = 60) {
 }
 
 function bare(name) {
-  return name.replace(/^(?:void |nn\.Module: )/, "");
+  return kernelLabels.get(name) ?? name.replace(/^(?:void |nn\.Module: )/, "");
 }
 
 const PALETTE = {

@@ -32,8 +32,22 @@ function legend(kinds, side) {
       );
 }
 
-/** Black or white, whichever reads on a colour. */
+const INKS = ["#10151c", "#ffffff"];
+
+/** Dark or light text, whichever has the higher contrast to a colour (WCAG 2: at least 4.6 on all of the palette). */
 function ink(colour) {
-  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#10151c" : "#ffffff";
+  const contrast = (text) => {
+    const [low, high] = [luminance(text), luminance(colour)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  return contrast(INKS[0]) >= contrast(INKS[1]) ? INKS[0] : INKS[1];
+}
+
+/** Relative luminance of "#rrggbb" (WCAG 2), 0 to 1. */
+function luminance(colour) {
+  const [r, g, b] = [1, 3, 5].map((i) => {
+    const part = parseInt(colour.slice(i, i + 2), 16) / 255;
+    return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }

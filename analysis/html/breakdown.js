@@ -156,5 +156,5 @@ function treemapNode(branch, kinds) {
 
 function leftOut(rank, name) {
   const rows = rank.left_out[name];
-  return rows ? `${integers.format(rows)} rows with the least time are left out` : null;
+  return rows ? `${integers.format(rows)} further rows are left out` : null;
 }

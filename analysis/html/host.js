@@ -162,7 +162,7 @@ function overheadBars(bars) {
 }
 
 function communicationSection(report, rank) {
-  const rows = rank.communication;
+  const rows = rank.analysis.communication;
   if (!rows.length) return null;
   const known = rows.filter((row) => row.bytes && row.algorithm_bandwidth),
     node = el("div"),
@@ -227,7 +227,7 @@ function communicationSection(report, rank) {
       : null,
     card(
       "Collectives",
-      null,
+      leftOut(rank, "communication"),
       table(
         [
           { key: "collective", title: "Collective", unit: "text" },
@@ -254,6 +254,8 @@ const SECTIONS = [
   overviewSection,
   timelineSection,
   breakdownSection,
+  operatorsSection,
+  flameSection,
   kernelsSection,
   overheadsSection,
   idleSection,

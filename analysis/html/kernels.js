@@ -64,6 +64,33 @@ function kernelsSection(report, rank) {
         { sort: "total_ns", name: "kernels" },
       ),
     ),
+    rank.analysis.gemms.length ? gemmsCard(rank, several) : null,
+  );
+}
+
+function gemmsCard(rank, several) {
+  return card(
+    "Matrix products",
+    leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n), over the time of all kernels of the operator",
+    table(
+      [
+        { key: "op", title: "Operator", unit: "text", code: true },
+        { key: "dtype", title: "Type", unit: "text" },
+        several ? { key: "device", title: "Device", unit: "count" } : null,
+        ...["batch", "m", "n", "k"].map((key) => ({ key, title: key, unit: "count" })),
+        { key: "count", title: "Count", unit: "count" },
+        { key: "total_ns", title: "Total", unit: "ns" },
+        { key: "mean_ns", title: "Mean", unit: "ns" },
+        { key: "flops_per_second", title: "Rate", unit: "flop/s" },
+        { key: "flops_share", title: "of peak", unit: "share", hint: "The efficiency: FLOP/s against the device's peak" },
+        { key: "bytes_per_second", title: "Memory", unit: "bytes/s", hint: "Inputs and outputs once" },
+        { key: "bytes_share", title: "of bandwidth", unit: "share" },
+        { key: "bound", title: "Bound by", unit: "text" },
+        { key: "kernels", title: "Kernels", unit: "text", code: true },
+      ].filter(Boolean),
+      rank.analysis.gemms,
+      { sort: "total_ns", name: "gemms" },
+    ),
   );
 }
 

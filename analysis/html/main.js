@@ -20,6 +20,7 @@ function section(id, heading, lead, ...content) {
 function draw(rank) {
   for (const one of charts) one.instance?.dispose();
   charts.clear();
+  useKernelLabels(rank.analysis.kernel_labels);
   $("sections").replaceChildren(...SECTIONS.map((make) => make(report, rank)).filter(Boolean));
   $("nav").replaceChildren(
     ...[...document.querySelectorAll("section")].map((node) =>

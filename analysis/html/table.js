@@ -3,92 +3,151 @@
 const ROWS_SHOWN = 100;
 
 /**
- * columns: {key, title, unit, hint, code, like}; unit "text" for names, "share" for fractions of 1, else see SCALES;
- * `like` names a column whose unit this one takes, too.
+ * columns: {key, title, unit, hint, code, like, indent}; unit "text" for names, "share" for fractions of 1, else see
+ * SCALES; `like` names a column whose unit this one takes, too; `indent` one that says how far a name is moved in.
  */
 function table(columns, rows, { sort = null, filter = true, name = "", click = null } = {}) {
   columns = columns.filter((column) =>
     rows.some((row) => row[column.key] !== null && row[column.key] !== undefined && row[column.key] !== ""),
   );
-  const state = { key: sort ?? columns.find((column) => column.unit !== "text")?.key, text: "", most: ROWS_SHOWN };
+  const first = sort === "" ? null : (sort ?? columns.find((column) => column.unit !== "text")?.key);
+  const state = { key: first, text: "", most: ROWS_SHOWN, at: -1, found: rows };
   state.down = columns.find((column) => column.key === state.key)?.unit !== "text";
   const units = Object.fromEntries(columns.map((column) => [column.key, columnUnit(column, rows)]));
   const head = el("tr"),
     body = el("tbody"),
-    said = el("span", { class: "said" });
+    said = el("span", { class: "said", role: "status" }),
+    shown = el("table", { "data-table": name, "aria-label": name.replaceAll("_", " ") }, el("thead", {}, head), body);
   const input = el("input", { type: "search", placeholder: "Filter rows…", "aria-label": `Filter ${name}` });
-  const more = el("button", { type: "button" }, "Show all");
+  const more = el("button", { type: "button" }, "Show all"),
+    copy = el("button", { type: "button", class: "push", title: "The rows shown, with full names and whole numbers" });
+  copy.append("Copy as CSV");
   input.addEventListener("input", () => {
     state.text = input.value.toLowerCase();
+    state.at = -1;
     draw();
+  });
+  input.addEventListener("keydown", (event) => {
+    const step = { Enter: event.shiftKey ? -1 : 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !state.found.length) return;
+    event.preventDefault();
+    go(state.at < 0 && step < 0 ? state.found.length - 1 : state.at + step);
   });
   more.addEventListener("click", () => {
     state.most = Infinity;
     draw();
   });
+  copy.addEventListener("click", async () => {
+    const count = integers.format(state.found.length);
+    said.textContent = (await copied(csvOf(columns, state.found))) ? `${count} rows copied` : "copying is not allowed";
+  });
   for (const column of columns) {
     const [unit] = units[column.key];
-    const heading = el(
-      "th",
-      { class: column.unit === "text" ? "text" : null, title: column.hint, scope: "col", tabindex: 0 },
-      column.title,
-      unit ? el("small", {}, unit) : null,
-    );
     const turn = () => {
       state.down = state.key === column.key ? !state.down : column.unit !== "text";
       state.key = column.key;
+      state.at = -1;
       draw();
     };
-    heading.addEventListener("click", turn);
-    heading.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") turn();
-    });
-    column.heading = heading;
-    head.append(heading);
+    column.heading = el(
+      "th",
+      { class: column.unit === "text" ? "text" : null, scope: "col" },
+      el(
+        "button",
+        { type: "button", title: column.hint, onclick: turn },
+        column.title,
+        unit ? el("small", {}, unit) : null,
+      ),
+    );
+    head.append(column.heading);
+  }
+
+  /** Mark a row of those found, the first after the last, and show it. */
+  function go(at) {
+    state.at = (at + state.found.length) % state.found.length;
+    if (state.at >= state.most) state.most = Infinity;
+    draw();
+    body.children[state.at].scrollIntoView({ block: "nearest" });
+    said.textContent = `row ${integers.format(state.at + 1)} of ${integers.format(state.found.length)}`;
   }
 
   function draw() {
     const texts = columns.filter((column) => column.unit === "text");
-    const found = state.text
-      ? rows.filter((row) =>
-          texts.some((column) =>
-            String(row[column.key] ?? "")
-              .toLowerCase()
-              .includes(state.text),
-          ),
-        )
-      : rows.slice();
-    found.sort((a, b) => compare(a[state.key], b[state.key]) * (state.down ? -1 : 1));
+    state.found = state.text ? rows.filter((row) => texts.some((column) => fits(row[column.key], state.text))) : rows.slice();
+    if (state.key)
+      state.found.sort((a, b) => compare(a[state.key], b[state.key]) * (state.down ? -1 : 1));
     for (const column of columns) {
       if (column.key === state.key) column.heading.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else column.heading.removeAttribute("aria-sort");
     }
     body.replaceChildren(
-      ...found.slice(0, state.most).map((row) =>
+      ...state.found.slice(0, state.most).map((row, at) =>
         el(
           "tr",
-          click ? { class: "go", onclick: () => click(row) } : {},
+          {
+            "aria-current": at === state.at ? "true" : null,
+            ...(click ? { class: "go", tabindex: 0, onclick: () => click(row), onkeydown: entered(() => click(row)) } : {}),
+          },
           columns.map((column) => cell(column, row, units[column.key])),
         ),
       ),
     );
-    more.hidden = found.length <= state.most;
+    more.hidden = state.found.length <= state.most;
     said.textContent =
-      found.length < rows.length
-        ? `${integers.format(found.length)} of ${integers.format(rows.length)} rows`
+      state.found.length < rows.length
+        ? `${integers.format(state.found.length)} of ${integers.format(rows.length)} rows`
         : more.hidden
           ? ""
           : `first ${ROWS_SHOWN} of ${integers.format(rows.length)} rows`;
   }
 
   draw();
-  const tools = filter && rows.length > 8 ? el("div", { class: "tools" }, input, said, more) : null;
+  const searched = filter && rows.length > 8;
   return el(
     "div",
     {},
-    tools,
-    el("div", { class: "table" }, el("table", { "data-table": name }, el("thead", {}, head), body)),
+    el("div", { class: "tools" }, searched ? [input, said, more] : said, copy),
+    el("div", { class: "table", tabindex: 0, role: "region", "aria-label": `${name.replaceAll("_", " ")} table` }, shown),
   );
+}
+
+/** Whether a name, or the readable name of a kernel, has a text in it. */
+function fits(name, text) {
+  const full = String(name ?? "");
+  return full.toLowerCase().includes(text) || bare(full).toLowerCase().includes(text);
+}
+
+/** What a click does, for the key Enter. */
+function entered(action) {
+  return (event) => {
+    if (event.key === "Enter" && event.target === event.currentTarget) action();
+  };
+}
+
+/** Rows as CSV: full names and whole numbers, times in ns; no text that a spreadsheet would take for a formula. */
+function csvOf(columns, rows) {
+  const quoted = (value) => {
+    const text = typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : String(value ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const lines = [columns.map((column) => column.key), ...rows.map((row) => columns.map((column) => row[column.key]))];
+  return lines.map((line) => `${line.map(quoted).join(",")}\n`).join("");
+}
+
+/** Put a text on the clipboard; where the page may not, as a selection that the browser copies. */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = el("textarea", { "aria-hidden": "true", class: "away" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
 }
 
 /** Name and factor of the unit in which a column, or the one it is to look like, reads best: not too large for most. */
@@ -105,11 +164,13 @@ function cell(column, row, [, factor]) {
   if (value === null || value === undefined)
     return el("td", { class: column.unit === "text" ? "text nothing" : "nothing" }, "–");
   if (column.unit === "text") {
-    return el("td", { class: "text", title: value }, column.code ? el("code", {}, bare(String(value))) : String(value));
+    const text = column.code ? el("code", {}, bare(String(value))) : String(value);
+    const indent = column.indent ? `${row[column.indent] * 14}px` : null;
+    return el("td", { class: "text", title: value, "--indent": indent }, text);
   }
   if (column.unit === "share")
     return el("td", { class: "share", "--share": `${Math.min(100, 100 * value)}%` }, percent(value));
-  if (column.unit === "count") return el("td", {}, integers.format(value));
+  if (column.unit === "count" || value === 0) return el("td", {}, integers.format(value));
   if (!(column.unit in SCALES) || factor === 1) return el("td", {}, plain(value));
   return el(
     "td",

@@ -18,6 +18,7 @@ from etplus.analysis.html_page import embedded
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
+from etplus.trace.kernel_names import kernel_label
 from support import ROOT, run
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
 
@@ -135,7 +136,7 @@ def test_tables_hold_the_numbers(name: str, browser: Page, tmp_path: Path) -> No
     column = {re.sub(r"(ns|µs|ms|s|.FLOP/s|.B/s|%)$", "", head): at for at, head in enumerate(heads)}
     assert len(cells) == min(100, len(analysis["kernels"]))
     for row, of in zip(cells, analysis["kernels"], strict=False):
-        assert row[0] == re.sub("^void ", "", of["kernel"])
+        assert row[0] == kernel_label(of["kernel"])
         assert row[column["Count"]] == f"{of['count']:,}"
         assert_time(heads[column["Total"]], row[column["Total"]], of["total_ns"])
         assert_time(heads[column["Mean"]], row[column["Mean"]], of["mean_ns"])

@@ -1,0 +1,120 @@
+"""Host time as a flame graph: calls of one name below one caller together, the largest kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..trace.call_tree import levels, nesting
+from ..trace.columns import IntColumn, StringTable, matching
+from ..trace.conventions import PROFILER_STEP
+from ..trace.intervals import sums
+from ..trace.printable import shortened
+from ..trace.tables import OP
+from ..trace.trace import Trace
+
+__all__ = ["flame_graph"]
+
+_LONGEST_NAME = 400
+STEP = 2**31
+"""In place of the names of the profiler's iterations."""
+OPERATOR, REGION, RUNTIME, THREAD = range(4)
+"""Values of `kind`: operator; annotation or module; runtime call; the calls of one thread that nothing calls."""
+
+
+def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
+    """The call tree of each thread, calls with the same names from the thread down to them as one node.
+
+    The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below their
+    own thread, runtime calls below the call around them.
+
+    Args:
+        most: nodes to keep, those with the longest time.
+
+    Returns:
+        `names`; by node, callers first and of one caller the longest first: `parent` (its place, −1 for a thread),
+        `name` (into `names`), `kind`, `count` of calls, `total` ns; and `left_out`, the number of nodes that are not
+        there. A node's total is at least the sum of those below it, and for threads the sum of the outermost calls;
+        what is left of it after the nodes below is its own time and that of nodes left out.
+
+    Example:
+        >>> tree = flame_graph(trace)
+        >>> [tree["names"][name] for name in tree["name"][:2]]
+        ['CPU thread 1', 'ProfilerStep']
+    """
+    parent, thread, name, kind, dur = _calls(trace)
+    steps = matching(name, trace.names, PROFILER_STEP.fullmatch)
+    name = np.where(steps, STEP, name)
+    threads, of_thread = np.unique(thread, return_inverse=True)
+    node_of, above, key = _merged(parent, of_thread.reshape(-1), name, len(threads))
+    count, total = np.bincount(node_of, minlength=len(key)), sums(node_of, dur, len(key))
+    kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
+    kinds[node_of] = kind
+    by_depth = levels(above)
+    for rows in reversed(by_depth[1:]):  # of a thread the sum; calls that overlap need more than their caller has
+        total = np.maximum(total, sums(above[rows], total[rows], len(key)))
+    for level, rows in enumerate(by_depth):
+        depth[rows] = level
+    kept = np.lexsort((key, depth, -total))[:most]  # callers first: none takes less than what it calls
+    order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
+    place = np.append(np.zeros(len(key), np.int64), -1)
+    place[order] = np.arange(len(order))
+    labels = StringTable()
+    texts = [_text(trace, threads, one) for one in key[order].tolist()]
+    return {
+        "name": labels.codes([shortened(text, _LONGEST_NAME) for text in texts]),
+        "names": labels.values,
+        "parent": place[above[order]],
+        "kind": kinds[order],
+        "count": count[order],
+        "total": total[order],
+        "left_out": len(key) - len(order),
+    }
+
+
+def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
+    """Of all calls, then of all runtime calls: the caller on the same thread (−1 for none), thread, code of the name,
+    kind, duration in ns."""
+    calls, runtime = trace.calls, trace.runtime
+    first = len(calls)
+    order = np.lexsort((-runtime.end, runtime.ts, runtime.thread))
+    inner = nesting(runtime.thread[order], runtime.ts[order], runtime.end[order])
+    around = np.full(len(runtime), -1, np.int64)
+    around[order[inner >= 0]] = first + order[inner[inner >= 0]]
+    parent = np.concatenate([calls.parent, np.where(around >= 0, around, runtime.call)])
+    thread = np.concatenate([calls.thread, runtime.thread])
+    parent = np.where((parent >= 0) & (np.append(thread, 0)[parent] == thread), parent, -1)
+    kind = np.concatenate([np.where(calls.kind == OP, OPERATOR, REGION), np.full(len(runtime), RUNTIME)])
+    dur = np.concatenate([calls.end - calls.ts, runtime.end - runtime.ts])
+    return parent, thread, np.concatenate([calls.name, runtime.name]).astype(np.int64), kind, np.maximum(dur, 0)
+
+
+def _merged(
+    parent: IntColumn, thread: IntColumn, name: IntColumn, threads: int
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Nodes of calls with the same names from their thread down.
+
+    Returns:
+        of each call its node; of each node its parent (−1 for a thread), and its name's code (of a thread −1 − its
+        place).
+    """
+    above, key = [np.full(threads, -1)], [-1 - np.arange(threads)]
+    node, known = np.zeros(len(parent), np.int64), threads
+    for rows in levels(parent):
+        caller = np.where(parent[rows] >= 0, node[parent[rows]], thread[rows])
+        distinct, inverse = np.unique(np.stack([caller, name[rows]], axis=1), axis=0, return_inverse=True)
+        node[rows] = known + inverse.reshape(-1)
+        above.append(distinct[:, 0])
+        key.append(distinct[:, 1])
+        known += len(distinct)
+    return node, np.concatenate(above), np.concatenate(key)
+
+
+def _text(trace: Trace, threads: IntColumn, key: int) -> str:
+    if key == STEP:
+        return "ProfilerStep"
+    if key >= 0:
+        return trace.name_at(key)
+    number = int(threads[-1 - key])
+    return f"CPU thread {number}" if number >= 0 else f"other thread {-number}"

@@ -1,0 +1,130 @@
+"""Time by module class: the equal layers of a model in one row, below the modules that contain them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.call_tree import Hierarchy, nearest
+from ..trace.columns import IntColumn
+from ..trace.intervals import sums
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .totals import Totals
+
+__all__ = ["ModuleRow", "module_class", "module_table"]
+
+_MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
+
+
+@dataclass(frozen=True)
+class ModuleRow(Totals):
+    """All calls of the modules of one class, or of annotations of one name, at one place of the module tree.
+
+    Attributes:
+        path: classes and annotations around it and its own, outermost first.
+        instances: number of distinct modules. count: number of their calls.
+        total_ns: host time of the calls. self_ns: without the modules and annotations inside, on the same thread.
+        device_total_ns: GPU events launched by operators inside. device_self_ns: without those of modules and
+            annotations inside; the sum over all rows is that of all events launched below a module or annotation.
+    """
+
+    path: tuple[str, ...]
+    instances: int
+    count: int
+    self_ns: int
+    total_ns: int
+    device_self_ns: int
+    device_total_ns: int
+
+    @property
+    def label(self) -> str:
+        """The class, with the number of modules if there are several."""
+        return self.path[-1] + (f" ×{self.instances}" if self.instances > 1 else "")
+
+
+def module_class(name: str) -> str:
+    """The class of a module, of other regions the name.
+
+    Example:
+        >>> module_class("nn.Module: BertLayer_23"), module_class("## forward ##")
+        ('BertLayer', '## forward ##')
+    """
+    found = _MODULE.fullmatch(name)
+    return found[1] if found else name
+
+
+def module_table(trace: Trace) -> list[ModuleRow]:
+    """One row a place of the module tree, modules of one class folded; each row before those inside it, of rows at one
+    place the longest device time first, then the longest host time.
+
+    The operators of the backward pass are outside of the modules, unless the user annotated it.
+
+    Example:
+        >>> [row.path for row in module_table(trace)][3:5]
+        [('## optimizer ##',), ('## optimizer ##', 'Optimizer.step#SGD.step')]
+    """
+    owner = trace.attribution
+    paths, of_path = _folded(trace, owner.hierarchy)
+    calls, path = owner.calls, owner.hierarchy.path
+    above = np.where(calls.parent >= 0, path[calls.parent], 0) if len(calls) else path
+    is_region = (calls.kind != OP) & (path != above)
+    regions = np.flatnonzero(is_region)
+    place = of_path[path[regions]]
+    host = (calls.end - calls.ts)[regions]
+    inside = _inside(calls.parent, calls.thread, regions, is_region)
+    at = of_path[path[owner.call[owner.call >= 0]]]
+    own = sums(at, trace.gpu.dur[owner.call >= 0], len(paths))
+    device = own.copy()
+    for row in sorted(range(1, len(paths)), key=lambda row: -len(paths[row][1])):
+        device[paths[row][0]] += device[row]
+    total, self_ns = sums(place, host, len(paths)), sums(place, host, len(paths))
+    np.subtract.at(self_ns, of_path[path[regions[inside[inside >= 0]]]], host[inside >= 0])
+    count = np.bincount(place, minlength=len(paths))
+    instances = np.bincount(of_path[np.unique(path[regions])], minlength=len(paths))
+    columns = (instances, count, np.maximum(self_ns, 0), total, own, device)
+    rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
+    return _in_tree_order(rows, [parent for parent, _ in paths])
+
+
+def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:
+    """Distinct paths of classes as (row of the path without its last, classes), the empty one first, and the one of
+    each path of the hierarchy."""
+    paths: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
+    known: dict[tuple[int, str], int] = {}
+    of_path = np.zeros(len(tree.tree_parent), np.int64)
+    for row, (parent, code) in enumerate(
+        zip(tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:], strict=True), 1
+    ):
+        key = int(of_path[parent]), module_class(trace.names[code])
+        if key not in known:
+            known[key] = len(paths)
+            paths.append((key[0], (*paths[key[0]][1], key[1])))
+        of_path[row] = known[key]
+    return paths, of_path
+
+
+def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region: npt.NDArray[np.bool_]) -> IntColumn:
+    """Of each region the place in `regions` of the one around it on the same thread, −1 for none."""
+    around = nearest(parent[regions], parent, is_region)
+    around = np.where((around >= 0) & (thread[around] == thread[regions]), around, -1)
+    return np.where(around >= 0, np.searchsorted(regions, around), -1)
+
+
+def _in_tree_order(rows: list[ModuleRow], parents: list[int]) -> list[ModuleRow]:
+    """The rows but the first, which is the tree's root, each before its children."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for row in sorted(
+        range(1, len(rows)), key=lambda at: (-rows[at].device_total_ns, -rows[at].total_ns, rows[at].path)
+    ):
+        children[parents[row]].append(row)
+    found, pending = [], children[0][::-1]
+    while pending:
+        row = pending.pop()
+        found.append(rows[row])
+        pending += children[row][::-1]
+    return found

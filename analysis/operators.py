@@ -1,0 +1,83 @@
+"""Every operator by name: how often it ran, its time on the host and on the device, alone and with what it calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..trace.call_tree import CallTree, nearest, outermost
+from ..trace.index import as_column
+from ..trace.intervals import sums
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .breakdown import shape_labels
+from .totals import Totals
+
+__all__ = ["OperatorRow", "operator_table"]
+
+
+@dataclass(frozen=True)
+class OperatorRow(Totals):
+    """All calls of an operator, on whichever thread and at whichever depth; times in ns.
+
+    Attributes:
+        shapes: of its inputs, "" if not recorded or not asked for.
+        count: number of calls.
+        self_ns: host time without the calls inside (`Trace.self_ns`): the sum over all rows is the time that operators
+            alone took. total_ns: host time with them; a call inside one of the same row counts once.
+        device_self_ns: GPU events that it launched itself, with no operator between; the sum over all rows is that of
+            all events launched by operators. device_total_ns: with those launched inside it.
+        launches: number of the events in device_self_ns.
+    """
+
+    op: str
+    shapes: str
+    count: int
+    self_ns: int
+    total_ns: int
+    device_self_ns: int
+    device_total_ns: int
+    launches: int
+
+
+def operator_table(trace: Trace, *, by_shape: bool = False) -> list[OperatorRow]:
+    """One row an operator, the longest device time by itself first, then the longest host time by itself.
+
+    GPU events of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`); calls
+    of captures have no host time and are counted once, as they were captured.
+
+    Args:
+        by_shape: one row an operator and the shapes of its inputs.
+
+    Example:
+        >>> [row.op for row in operator_table(trace)][:2]
+        ['aten::mm', 'aten::addmm']
+    """
+    owner = trace.attribution
+    calls = owner.calls
+    ops = np.flatnonzero(calls.kind == OP)
+    if not len(ops):
+        return []
+    labels, label_of = shape_labels(trace)
+    label = label_of[calls.signature[ops]] if by_shape else np.zeros(len(ops), np.int64)
+    distinct, inverse = np.unique(np.stack([calls.name[ops], label], axis=1), axis=0, return_inverse=True)
+    key = np.full(len(calls), -1, np.int64)
+    key[ops] = inverse.reshape(-1)
+    own = np.append(trace.self_ns, np.zeros(len(calls) - len(trace.calls), np.int64))
+    launcher = nearest(owner.call, calls.parent, calls.kind == OP)
+    outer, launched = np.flatnonzero(outermost(calls.parent, key)), np.flatnonzero(launcher >= 0)
+    device = np.zeros(len(calls), np.int64)
+    np.add.at(device, launcher[launched], trace.gpu.dur[launched])
+    below = CallTree.of(calls.parent).totals(calls.parent, as_column(device))
+    of, count = key[launcher[launched]], len(distinct)
+    columns = (
+        np.bincount(key[ops], minlength=count), sums(key[ops], own[ops], count),
+        sums(key[outer], (calls.end - calls.ts)[outer], count), sums(of, trace.gpu.dur[launched], count),
+        sums(key[outer], below[outer], count), np.bincount(of, minlength=count),
+    )  # fmt: skip
+    rows = [
+        OperatorRow(trace.names[name], labels[shapes], *values)
+        for (name, shapes), *values in zip(distinct.tolist(), *(column.tolist() for column in columns), strict=True)
+    ]
+    return sorted(rows, key=lambda row: (-row.device_self_ns, -row.self_ns, row.op, row.shapes))

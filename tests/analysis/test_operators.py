@@ -1,0 +1,208 @@
+"""Tables by operator, by module class and of matrix products, against walks over the call tree, one call at a time."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.analysis.gemms import gemm_table
+from etplus.analysis.modules import module_class, module_table
+from etplus.analysis.operators import operator_table
+from etplus.analysis.report_text import text_of
+from etplus.analysis.summary import analyse, json_of
+from etplus.converters.open import load as read_trace
+from etplus.trace.call_tree import levels, outermost, preorder
+from etplus.trace.kernel_names import kernel_label
+from etplus.trace.tables import OP
+from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
+from support import run
+from traces import GPU_SHAPED, kernel, kineto_of, launch, op, trace_of
+
+TRACES = (
+    "gpu-kineto/h100_bert", "gpu-kineto/mi250_minitoy", "gpu-pairs/resnet103.kineto", "gpu-pairs/dlrm.rank0.kineto",
+    "cpu-pairs/tf_stack_mem.kineto", "cpu-pairs/conv_stack.kineto", f"linked {GPU_SHAPED}",
+)  # fmt: skip
+TREES = st.lists(st.integers(-1, 30), max_size=30).map(lambda drawn: [min(one, at - 1) for at, one in enumerate(drawn)])
+
+
+def callers(trace: Trace, call: int) -> Iterator[int]:
+    """A call's caller, its caller, …"""
+    while (call := int(trace.calls.parent[call])) >= 0:
+        yield call
+
+
+@given(TREES, st.data())
+def test_outermost_by_walking_up(parents: list[int], data: st.DataObject) -> None:
+    parent = np.array(parents, np.int64)
+    key = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=len(parents), max_size=len(parents))), np.int64)
+    above: list[list[int]] = []
+    for one in parents:
+        above.append([one, *above[one]] if one >= 0 else [])
+    wanted = [key[at] >= 0 and all(key[one] != key[at] for one in above[at]) for at in range(len(parents))]
+    assert outermost(parent, key).tolist() == wanted
+    first, end = preorder(parent)
+    assert sorted(first.tolist()) == list(range(len(parents)))
+    for at, of in enumerate(above):
+        assert [first[one] <= first[at] and end[at] <= end[one] for one in range(len(parents)) if one != at] == [
+            one in of for one in range(len(parents)) if one != at
+        ]
+    assert sum(map(len, levels(parent))) == len(parents)
+
+
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("by_shape", [False, True])
+def test_operators(name: str, by_shape: bool) -> None:
+    trace = trace_of(name)
+    calls, gpu = trace.calls, trace.gpu
+
+    def key(call: int) -> tuple[str, str]:
+        signature = trace.signature_of(call)  # type: ignore[arg-type]
+        return trace.names[calls.name[call]], signature.label if by_shape and signature else ""
+
+    wanted: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    inside = Counter({int(call): int(calls.end[call] - calls.ts[call]) for call in range(len(calls))})
+    for call in range(len(calls)):
+        parent = int(calls.parent[call])
+        if parent >= 0 and calls.thread[parent] == calls.thread[call]:
+            inside[parent] -= int(calls.end[call] - calls.ts[call])
+    for call in np.flatnonzero(calls.kind == OP).tolist():
+        dur = int(calls.end[call] - calls.ts[call])
+        again = any(calls.kind[one] == OP and key(one) == key(call) for one in callers(trace, call))
+        wanted[key(call)].update(count=1, self_ns=max(0, inside[call]), total_ns=0 if again else dur)
+    for event in np.flatnonzero(gpu.call >= 0).tolist():
+        call, dur = int(gpu.call[event]), int(gpu.dur[event])
+        ops = [one for one in (call, *callers(trace, call)) if calls.kind[one] == OP]
+        if ops:
+            wanted[key(ops[0])].update(device_self_ns=dur, launches=1)
+        for one in {key(one) for one in ops}:
+            wanted[one].update(device_total_ns=dur)
+    rows = operator_table(trace, by_shape=by_shape)
+    numbers = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns", "launches")
+    assert {(row.op, row.shapes): tuple(getattr(row, of) for of in numbers) for row in rows} == {
+        one: tuple(of[column] for column in numbers) for one, of in wanted.items()
+    }
+    assert len({(row.op, row.shapes) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_modules(name: str) -> None:
+    """Every region's class path by walking up; times by adding call after call and event after event."""
+    trace = trace_of(name)
+    calls, gpu, path = trace.calls, trace.gpu, trace.hierarchy.path
+
+    def regions(call: int) -> list[int]:
+        """The regions around a call or that it is, innermost first."""
+        line = [call, *callers(trace, call)]
+        return [
+            one for one in line
+            if calls.kind[one] != OP and path[one] != (path[calls.parent[one]] if calls.parent[one] >= 0 else 0)
+        ]  # fmt: skip
+
+    def classes(line: list[int]) -> tuple[str, ...]:
+        return tuple(module_class(trace.names[calls.name[one]]) for one in reversed(line))
+
+    wanted: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    distinct = defaultdict(set)
+    for call in range(len(calls)):
+        line = regions(call)
+        if line[:1] != [call]:
+            continue
+        dur = int(calls.end[call] - calls.ts[call])
+        wanted[classes(line)].update(count=1, total_ns=dur, self_ns=dur)
+        distinct[classes(line)].add(tuple(trace.names[calls.name[one]] for one in line))
+        if len(line) > 1 and calls.thread[line[1]] == calls.thread[call]:
+            wanted[classes(line[1:])].update(self_ns=-dur)
+    for event in np.flatnonzero(gpu.call >= 0).tolist():
+        line = regions(int(gpu.call[event]))
+        for depth in range(len(line)):
+            own = int(gpu.dur[event]) if depth == 0 else 0
+            wanted[classes(line[depth:])].update(device_total_ns=int(gpu.dur[event]), device_self_ns=own)
+    rows = module_table(trace)
+    numbers = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
+    assert {row.path: tuple(getattr(row, of) for of in numbers) for row in rows} == {
+        one: tuple(max(0, of[column]) for column in numbers) for one, of in wanted.items()
+    }
+    assert {row.path: row.instances for row in rows} == {one: len(of) for one, of in distinct.items()}
+    seen: set[tuple[str, ...]] = {()}
+    for row in rows:
+        assert row.path[:-1] in seen, "what contains a module comes before it"
+        seen.add(row.path)
+
+
+def layers(count: int) -> list[dict[str, Any]]:
+    """A model of equal layers, each a module that runs one product."""
+    module = {"cat": "python_function"}
+    events = [op("nn.Module: Model_0", 0, 100 * count + 50, **module)]
+    for layer in range(count):
+        at = 10 + 100 * layer
+        product = op("aten::mm", at + 5, 60, [([64, 32], "float"), ([32, 16], "float")])
+        events += [op(f"nn.Module: Layer_{layer}", at, 80, **module), product, launch(layer + 1, at + 10)]
+        events.append(kernel("sgemm", layer + 1, at + 20, 1 + layer))
+    return events
+
+
+def test_equal_layers_are_one_row() -> None:
+    analysis = analyse(read_trace(kineto_of(layers(24))))
+    whole, layer = analysis.modules
+    assert (whole.path, whole.instances) == (("Model",), 1) and (layer.label, layer.count) == ("Layer ×24", 24)
+    assert (layer.total_ns, layer.self_ns) == (24 * 80_000, 24 * 80_000)
+    assert whole.self_ns == whole.total_ns - layer.total_ns
+    assert layer.device_total_ns == whole.device_total_ns == sum(range(1, 25)) * 1000 and whole.device_self_ns == 0
+    assert "  Layer ×24" in text_of(analysis, 80)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_matrix_products(name: str) -> None:
+    """Each product's FLOPs are those of `Work`, and 2·batch·m·n·k a call; times and rates follow."""
+    trace = trace_of(name)
+    analysis = analyse(trace)
+    rows = gemm_table(trace)
+    named = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear"}
+    events = [
+        event for event in np.flatnonzero(analysis.work.flops >= 0).tolist()
+        if trace.names[trace.calls.name[analysis.work.call[event]]] in named
+    ]  # fmt: skip
+    assert sum(row.flops for row in rows if row.op in named) == sum(analysis.work.flops[events].tolist())
+    assert sum(row.total_ns for row in rows if row.op in named) == sum(analysis.work.operator_ns[events].tolist())
+    for row in rows:
+        assert row.flops == 2 * row.batch * row.m * row.n * row.k * row.count
+        assert row.flops_per_second == row.flops / row.total_ns * 1e9
+        device = analysis.devices.get(row.device)
+        if row.flops_share is not None and device is not None:
+            assert row.flops_share * (device.peak_flops(row.dtype) or 0) == pytest.approx(row.flops_per_second)
+    assert len({(row.device, row.op, row.dtype, row.batch, row.m, row.n, row.k) for row in rows}) == len(rows)
+
+
+def test_the_command_writes_all_of_it(tmp_path: Path) -> None:
+    """Text, JSON and CSV say the same."""
+    (tmp_path / "trace.json").write_bytes(kineto_of(layers(3)))
+    done = run("etplus", "analyze", "trace.json", "--json", "n.json", "--csv", "tables", "-o", "t.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    numbers = orjson.loads((tmp_path / "n.json").read_bytes())["traces"][0]
+    for table in ("operators", "modules", "gemms"):
+        with (tmp_path / "tables" / f"{table}.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in numbers[table]] == [
+            {key: value for key, value in row.items() if key != "file"} for row in rows
+        ]
+        assert len(rows) == {"operators": 1, "modules": 2, "gemms": 1}[table]
+    (gemm,) = numbers["gemms"]
+    assert (gemm["count"], gemm["m"], gemm["n"], gemm["k"], gemm["kernels"]) == (3, 64, 16, 32, "sgemm")
+    assert gemm["flops_share"] == pytest.approx(3 * 2 * 64 * 16 * 32 / 6e-6 / 67e12)
+    text = (tmp_path / "t.txt").read_text()
+    assert "m 64, n 16, k 32" in text and "Layer ×3" in text
+
+
+def test_json_has_the_readable_names() -> None:
+    analysis = analyse(trace_of("gpu-pairs/resnet103.kineto"))
+    labels = json_of(analysis)["kernel_labels"]
+    names = {row.kernel for row in analysis.kernels}
+    assert {name: labels.get(name, name) for name in names} == {n: kernel_label(n) for n in names}

@@ -1,0 +1,79 @@
+"""Readable names of kernels: of all kernels of the real traces, and of whatever else a trace may call one."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import defaultdict
+
+import pytest
+from etplus.trace.kernel_names import kernel_label
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SHARED
+
+GARBAGE = re.compile(r"lambda|operator|\(anonymous|::\(|[{}()#&]|\b(?:at|c10|native|detail)::|_ZN|, *[,>]|<>")
+KERNEL = re.compile(rb'"(?:kernel|gpu_memcpy|gpu_memset)",\s*"name":\s*"((?:[^"\\]|\\.)*)"')
+WORDS = ("reduce_kernel", "elementwise_kernel", "Kernel2", "ReduceOp", "float", "4", "_ZN", "4abcd", "lambda()#1")
+PARTS = st.sampled_from([*WORDS, *"<>(){},", "::", "->", "operator()"])
+
+
+@pytest.fixture(scope="module")
+def names() -> list[str]:
+    """Names of all GPU events of the real Kineto traces."""
+    files = [*(SHARED / "traces").glob("gpu-kineto/*.json.gz"), *(SHARED / "traces").glob("gpu-pairs/*.kineto.json.gz")]
+    if not files:
+        pytest.skip("the shared traces are not at hand")
+    found = {name for file in files for name in KERNEL.findall(gzip.decompress(file.read_bytes()))}
+    return sorted(name.decode() for name in found)
+
+
+def test_every_kernel_of_the_real_traces_has_a_readable_name(names: list[str]) -> None:
+    assert len(names) > 200
+    labels = defaultdict(list)
+    for name in names:
+        label = kernel_label(name)
+        labels[label].append(name)
+        assert 3 <= len(label) <= 80 and label.isprintable()
+        if not name.startswith("Mem"):
+            assert not GARBAGE.search(label), (label, name)
+            assert len(label) <= len(name)
+    assert len(labels) > 0.85 * len(names), "labels tell kernels apart"
+    for label, same in labels.items():  # variants of one kernel: a shared label names nothing else
+        assert len({re.split(r"\W", label)[-2 if ">" in label else -1] in name for name in same}) == 1, same
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
+        ("triton_poi_fused_add_cos_sin_0", "triton_poi_fused_add_cos_sin_0"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+         "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::gelu_kernel(at::TensorIteratorBase&)::{lambda()"
+         "#2}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int)",
+         "elementwise gelu_kernel<BFloat16>"),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
+         "at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, "
+         "unsigned int, float, 4> >(at::native::ReduceOp<float>)", "reduce sum_functor<float>"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2>"
+         "(cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2::Params)",
+         "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2"),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi64ELi8ELb0EEEvPT0_PT_", "aiter::add_rmsnorm_quant_kernel"),
+        ("Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_SN_LDSB0_AFC1",
+         "Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1"),
+    ],
+)  # fmt: skip
+def test_labels(name: str, label: str) -> None:
+    assert kernel_label(name) == label
+
+
+@given(st.lists(PARTS, max_size=20).map("".join) | st.text(max_size=40))
+def test_any_name_has_a_label(name: str) -> None:
+    label = kernel_label(name)
+    assert len(label) <= 80 and bool(label) == bool(name.removeprefix("void "))
+
+
+@pytest.mark.parametrize("text", ["ReduceOp<" * 3000, "<" * 100_000, "f<" * 500 + ">" * 500])
+def test_deep_nesting_ends(text: str) -> None:
+    assert kernel_label(f"void at::native::reduce_kernel<1, {text}>(int)")

@@ -1,0 +1,226 @@
+"""Readable names of kernels: the functor or the library's own name in place of a template's head and arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = ["kernel_label"]
+
+_LONGEST = 80
+_PARSED, _DEEPEST = 4000, 16
+"""Characters of a name and wrappers around a functor that are looked at: names in a trace can be anyone's."""
+_MOST_ARGUMENTS = 6
+_OPEN, _CLOSE = "<({[", ">)}]"
+_ANONYMOUS = "(anonymous namespace)::"
+_PLAIN = frozenset({"at", "native", "c10", "cuda", "detail", "std", "impl", "thrust", "templates", "binary_internal"})
+"""Namespaces that say nothing about a kernel."""
+_SIMPLE = re.compile(r"(?:\w+::)*(?:unsigned |signed )?\w+")
+_NUMBER = re.compile(r"-?\d+(?:u|l|ul|ull)?")
+_BOOLS = frozenset({"true", "false"})
+_LAUNCHERS = frozenset({"Kernel", "Kernel2", "device_kernel", "kentry", "trampoline_kernel"})
+"""Kernels that only run what their first template argument names."""
+_WRAPPERS = frozenset({
+    "AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "ReduceOp", "func_wrapper_t", "gpu_kernel_impl",
+    "gpu_kernel_impl_nocast", "opmath_gpu_kernel_with_scalars", "uniform_and_transform", "normal_and_transform",
+})  # fmt: skip
+"""Functors and functions that only call one of their template arguments."""
+_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})
+"""Wrappers that make one operand a number."""
+_DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
+"""Template arguments that describe tensors and how they are read."""
+_FAMILIES = (
+    (re.compile(r"elementwise"), "elementwise"),
+    (re.compile(r"^reduce_kernel$"), "reduce"),
+    (re.compile(r"multi_tensor_apply_kernel"), "foreach"),
+)
+"""Kernels of PyTorch that apply a functor, by what they do with it."""
+_LIBRARIES = (
+    (re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z_]+?)_(?:Bias|GB|UserArgs|MT).*?_?(MT\d+x\d+x\d+)(_MI\d+x\d+x\d+)?.*"),
+     r"\1_\2\3"),  # Tensile
+    (re.compile(r"(igemm_\w+?)_bx\d+_ex\d+(_bt\d+x\d+x\d+)(_wt\d+x\d+x\d+)?.*"), r"\1\2\3"),  # MIOpen
+    (re.compile(r"(sm\d+_xmma_\w+?)_([a-z0-9]+f\d+)_[a-z0-9]+_\w?f\d+_(\w*?)_tilesize(\d+x\d+x\d+)_.*?(split_k)?_?kernel.*"),
+     r"\1_\2_\3_\4 \5"),  # cuDNN and cuBLAS
+)  # fmt: skip
+_MANGLED = re.compile(r"_Z(?:N|L)?(?=\d)")
+_LENGTH = re.compile(r"\d+")
+_SHAPE = re.compile(r"Shape(?:I|_?)Li(\d+)ELi(\d+)ELi(\d+)E")
+
+
+class _Part(NamedTuple):
+    """A component of a qualified name: `name<arguments>(parameters)`; parameters are None where there are none."""
+
+    name: str
+    arguments: tuple[str, ...]
+    parameters: str | None
+
+
+@lru_cache(maxsize=65536)
+def kernel_label(name: str) -> str:
+    """A short name of a kernel for people; those of copies, and names that are short already, stay as they are.
+
+    Kernels of PyTorch are named after the functor or the function that they apply, with its element type; those of
+    libraries by the library's name without what is the same for all; everything else without namespaces of PyTorch,
+    parameters and nested template arguments. Different kernels may share a label; the full name tells them apart.
+
+    Returns:
+        at most 80 characters, not empty unless the name is; of a name that cannot be parsed its beginning.
+
+    Example:
+        >>> kernel_label("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+        ...     "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3>)")
+        'elementwise CUDAFunctor_add<float>'
+    """
+    text = name.removeprefix("void ")[:_PARSED]
+    mangled = _MANGLED.match(text)
+    label = _of_mangled(text, mangled.end()) if mangled else _of_signature(text.replace(_ANONYMOUS, ""))
+    for pattern, form in _LIBRARIES:
+        label = pattern.sub(form, label).strip()
+    if not label or label.count("<") != label.count(">") or "{" in label:
+        label = text
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+
+
+def _of_signature(text: str) -> str:
+    parts = list(_parts(text))
+    if not parts or " " in parts[-1].name.strip():  # "Memcpy HtoD (Host -> Device)"
+        return text
+    kernel = parts[-1]
+    for pattern, family in _FAMILIES:
+        if kernel.arguments and pattern.search(kernel.name):
+            functors = [_functor(one) for one in kernel.arguments if _applies(one)]
+            return " ".join([family, *functors[:2]]) if functors else f"{family} {kernel.name}"
+    space = [part.name for part in parts[:-1] if part.name not in _PLAIN and not part.name.isupper()][:1]
+    if kernel.name in _LAUNCHERS and kernel.arguments:
+        nested = next((one for one in kernel.arguments if not _NUMBER.fullmatch(one)), kernel.name)
+        return nested if _SIMPLE.fullmatch(nested) else "::".join([*space, _functor(nested)])
+    label = "::".join([*space, kernel.name])
+    arguments = ", ".join(_shown(kernel.arguments))
+    return f"{label}<{arguments}>" if arguments and len(label) + len(arguments) <= _LONGEST - 2 else label
+
+
+def _shown(arguments: Sequence[str]) -> list[str]:
+    """The numbers and types among template arguments, equal types in a row once; of many not the truth values."""
+    found = [_simple(one) for one in arguments if _SIMPLE.fullmatch(one) or _NUMBER.fullmatch(one)]
+    shown = [
+        one for at, one in enumerate(found) if not at or one != found[at - 1] or one in _BOOLS or _NUMBER.fullmatch(one)
+    ]
+    return shown if len(shown) <= _MOST_ARGUMENTS else [one for one in shown if one not in _BOOLS][:_MOST_ARGUMENTS]
+
+
+def _applies(argument: str) -> bool:
+    """Whether a template argument can be a functor: no number, type, or description of tensors."""
+    if argument.endswith("*") or not any(bracket in argument for bracket in "<({"):
+        return False
+    parts = list(_parts(argument))
+    return bool(parts) and not _DATA.search(parts[-1].name)
+
+
+def _functor(text: str) -> str:
+    """A functor, or the function whose lambda it is, with the types of its elements."""
+    scalar = ""
+    for _ in range(_DEEPEST):
+        parts = [part for part in _parts(text) if part.name != "operator"]
+        inner = next((at for at, part in enumerate(parts) if part.name.startswith("{lambda")), len(parts))
+        if not inner:
+            return text
+        owner = parts[inner - 1]
+        nested = [one for one in owner.arguments if _applies(one)] if owner.name in _WRAPPERS else []
+        if not nested:
+            break
+        scalar = "scalar " if owner.name in _SCALAR else scalar
+        text = nested[0]
+    if inner < len(parts):
+        types = _cut(parts[-1].name.partition("(")[2].partition(")")[0])
+    else:
+        types = [one for one in owner.arguments if not _NUMBER.fullmatch(one) and one not in _BOOLS]
+    simple = dict.fromkeys(_simple(one) for one in types if _SIMPLE.fullmatch(one))
+    return scalar + owner.name + (f"<{', '.join(simple)}>" if simple else "")
+
+
+def _simple(argument: str) -> str:
+    """A type without its namespaces, a number without its suffix."""
+    return argument.rstrip("ul") if _NUMBER.fullmatch(argument) else argument.rpartition("::")[2]
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    """The components of a qualified name, up to what follows a space or is not closed."""
+    name, at = "", 0
+    arguments: tuple[str, ...] = ()
+    parameters: str | None = None
+    while at < len(text):
+        if text[at] in _OPEN and not (text[at] == "(" and name.endswith(" ")):
+            end = _closing(text, at)
+            inside = text[at + 1 : end]
+            if text[at] == "<":
+                arguments = tuple(_cut(inside))
+            elif text[at] == "{":
+                name = f"{{{inside}}}"
+            else:
+                parameters = inside
+            at = end + 1
+        elif text.startswith("::", at):
+            yield _Part(name, arguments, parameters)
+            name, arguments, parameters = "", (), None
+            at += 2
+        else:
+            name += text[at] if parameters is None else ""
+            at += 1
+    if name:
+        yield _Part(name.strip(), arguments, parameters)
+
+
+def _closing(text: str, at: int) -> int:
+    """Position of the bracket that closes the one at a position; the text's end if none does."""
+    depth = 0
+    for place in range(at, len(text)):
+        if text[place] in _OPEN:
+            depth += 1
+        elif text[place] in _CLOSE and text[place - 1] != "-":
+            depth -= 1
+            if not depth:
+                return place
+    return len(text)
+
+
+def _cut(text: str) -> list[str]:
+    """The arguments of a list."""
+    found, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in _OPEN) - (character in _CLOSE)
+        if character == "," and not depth:
+            found.append(text[begin:at].strip())
+            begin = at + 1
+    return [one for one in (*found, text[begin:].strip()) if one]
+
+
+def _of_mangled(text: str, at: int) -> str:
+    """The name in a mangled one (Itanium C++ ABI): its path; of a launcher the first class among its arguments."""
+    path: list[str] = []
+    while length := _LENGTH.match(text, at):
+        end = length.end() + int(length[0])
+        path.append(text[length.end() : end])
+        at = end
+    path = [one for one in path if one not in _PLAIN and one != "_GLOBAL__N_1"]
+    if not path:
+        return text
+    if path[-1] not in _LAUNCHERS:
+        return "::".join([*path[:-1][:1], path[-1]])
+    shape = _SHAPE.search(text)
+    classes = [one for one in _identifiers(text, at) if one[0].isupper()]
+    label = "::".join([*path[:-1][:1], *(classes[:1] or path[-1:])])
+    return f"{label} {shape[1]}x{shape[2]}x{shape[3]}" if shape else label
+
+
+def _identifiers(text: str, at: int) -> Iterator[str]:
+    """The source names of a mangled name from a position on."""
+    while length := _LENGTH.search(text, at):
+        size = int(length[0])
+        word = text[length.end() : length.end() + size]
+        if size and len(word) == size and word.isidentifier() and text[length.start() - 1] != "i":
+            yield word
+            at = length.end() + size
+        else:
+            at = length.end()
