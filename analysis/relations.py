@@ -19,7 +19,9 @@ RELATIONS = (*EDGE_KINDS, "caller", "operator", "forward")
 """Kinds of relations: those of the ET+'s edges; the call around a call or runtime call; the innermost call that
 launched a device event; the operator whose backward pass an operator is."""
 _CALLER, _OPERATOR, _FORWARD, _LAUNCH = (RELATIONS.index(kind) for kind in ("caller", "operator", "forward", "launch"))
-_BACKWARD = re.compile(r"autograd::engine::evaluate_function: |.*Backward\d*\Z")
+_AROUND = re.compile(r"autograd::engine::evaluate_function: ")
+"""How the calls begin that autograd's engine records around backward operators, with the same sequence numbers."""
+_BACKWARD = re.compile(r".*Backward\d*\Z")
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     several threads have is ambiguous there and left out.
     """
     calls, row = trace.calls, trace.calls.source
-    numbered = np.flatnonzero((calls.kind == OP) & (trace.seq_id[row] >= 0))
+    around = matching(calls.name, trace.names, _AROUND.match)
+    numbered = np.flatnonzero((calls.kind == OP) & (trace.seq_id[row] >= 0) & ~around)
     numbers, forward_thread = trace.seq_id[row[numbered]], trace.fw_tid[row[numbered]]
     recorded = bool(np.any(forward_thread > 0))
     named: npt.NDArray[np.bool_] = matching(calls.name[numbered], trace.names, _BACKWARD.match)

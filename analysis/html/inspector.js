@@ -39,6 +39,7 @@ class Inspector {
     this.timeline.redraw();
     this.timeline.sayEvent(event);
     if (focus) this.node.focus();
+    this.node.dataset.arrows = JSON.stringify(arrows.map((one) => [one.kind, one.from.number, one.to.number]));
     this.node.dataset.event = number; // all is there
   }
 

@@ -66,7 +66,8 @@ def unpacked_json(text: str) -> Any:
 def press(browser: Page, key: str) -> None:
     """A key in the timeline."""
     browser.evaluate(
-        f"(() => {{ const canvas = {_CANVAS}, key = {orjson.dumps(key).decode()}; canvas.focus({{preventScroll: true}});"
+        f"(() => {{ const canvas = {_CANVAS}, key = {orjson.dumps(key).decode()};"
+        " canvas.focus({preventScroll: true});"
         " canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); })()"
     )
 
@@ -75,7 +76,8 @@ def select(browser: Page, number: int) -> dict[str, Any]:
     """Select an event by the page's address; returns what its details say.
 
     Returns:
-        `name`; `values` by key; `in` and `out`, by kind of relation the numbers of the related events listed.
+        `name`; `values` by key; `in` and `out`, by kind of relation the numbers of the related events listed; `arrows`,
+        [kind, from, to] each.
     """
     browser.evaluate(f"location.hash = '#event-{number}'")
     return details(browser, number)
@@ -92,7 +94,8 @@ def details(browser: Page, number: int) -> dict[str, Any]:
         "  .filter(([[, of]]) => of === name)"
         "  .map(([[kind], one]) =>"
         "    [kind, [...one.querySelectorAll('li button')].map((button) => Number(button.dataset.event))]));"
-        " return {name: panel.querySelector('h3').textContent, in: side('in'), out: side('out'),"
+        " return {in: side('in'), out: side('out'), arrows: JSON.parse(panel.dataset.arrows),"
+        "  name: panel.querySelector('h3').textContent,"
         "  values: Object.fromEntries([...panel.querySelectorAll('dd')]"
         "   .map((one) => [one.dataset.key, JSON.parse(one.dataset.value)]))}; })()"
     )
