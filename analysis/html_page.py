@@ -18,9 +18,11 @@ __all__ = ["page"]
 
 _PARTS = files(__package__) / "html"
 _SCRIPTS = (
-    "base.js", "table.js", "blocks.js", "tiles.js", "timeline.js", "job.js", "overview.js", "breakdown.js",
+    "base.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "inspector.js",
+    "critical.js", "span.js", "overlay.js", "keys.js", "timeline.js", "job.js", "overview.js", "breakdown.js",
     "flame.js", "operators.js", "kernels.js", "idle.js", "host.js", "main.js",
 )  # fmt: skip
+_STYLES = ("style.css", "details.css")
 _LIBRARY = "echarts.min.js.gz"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -40,7 +42,7 @@ def page(report: dict[str, Any], title: str) -> bytes:
         "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
         "generator": f"etplus {__version__}",
         "title": html.escape(title),
-        "style": (_PARTS / "style.css").read_text("utf-8"),
+        "style": "".join((_PARTS / name).read_text("utf-8") for name in _STYLES),
         "data": embedded(report),
         "library": library,
         "script": script,

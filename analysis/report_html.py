@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
+from .critical_chain import CriticalChain
 from .flame import flame_graph
 from .gaps import longest_gaps
 from .html_page import page
@@ -33,11 +34,12 @@ _LEAST_ROWS = 200
 _LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences")
 
 
-def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
+def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
     """What the page is to show of a trace; it holds nothing of the trace itself.
 
     Args:
         files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
+        chain: the critical path, to be drawn in the timeline.
     """
     trace = analysis.trace
     told = json_of(analysis)
@@ -60,7 +62,9 @@ def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
         "tree": tree.plain(),
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files))),
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
-        "timeline": timeline_of(trace, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files))),
+        "timeline": timeline_of(
+            trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain
+        ),
     }
 
 

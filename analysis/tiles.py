@@ -1,64 +1,97 @@
-"""The timeline at full resolution: all calls in compressed tiles, which the page decodes where its view needs them.
+"""The timeline at full resolution: all events in compressed tiles, which the page decodes where its view needs them.
 
-A tile holds consecutive calls of one row of a lane. Its columns stand one after the other, and of each column the least
-significant bytes of all values first, then the next ones, which lets zlib find what repeats.
+A tile holds consecutive events of one row of a lane. An event's number on the page is its position in order of lane,
+row and start, the order of the tiles.
 """
 
 from __future__ import annotations
 
-import base64
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
+from .packed import fields_of, pack
 
-__all__ = ["COLUMNS", "tiles_of"]
+__all__ = ["Layout", "tiles_of"]
 
-COLUMNS = {"ts": 8, "dur": 8, "name": 4, "kind": 1, "op": 4}
-"""Columns of a tile in order, with the bytes of a value: signed, little-endian. `ts` holds the start of the first call
-and of each later one the distance to the start before it, ns."""
 _TILE = 8192
 
 
-def tiles_of(lane: IntColumn, depth: IntColumn, columns: Mapping[str, IntColumn]) -> dict[str, Any]:
-    """All calls as tiles, in order of lane, depth and start.
+@dataclass(frozen=True)
+class Layout:
+    """Where events are on the page.
+
+    Attributes:
+        lane, depth: int64, lane of each event and its row within the lane.
+        order: int64, the events in order of lane, depth and start: by number.
+        starts: int64, the number of the first event of each tile.
+    """
+
+    lane: IntColumn
+    depth: IntColumn
+    order: IntColumn
+    starts: IntColumn
+
+    @staticmethod
+    def of(lane: IntColumn, depth: IntColumn, ts: IntColumn) -> Layout:
+        """Lay out events that start at `ts`, ns."""
+        order = np.lexsort((ts, depth, lane))
+        return Layout(lane, depth, order, _tile_starts(lane[order], depth[order]))
+
+    @cached_property
+    def number(self) -> IntColumn:
+        """int64, the number of each event."""
+        number = np.empty(len(self.order), np.int64)
+        number[self.order] = np.arange(len(self.order))
+        return number
+
+    @property
+    def counts(self) -> IntColumn:
+        """int64, the number of events of each tile."""
+        return np.diff(np.append(self.starts, len(self.order)))
+
+    def parts(self) -> Iterator[IntColumn]:
+        """The events of each tile."""
+        for start, count in zip(self.starts.tolist(), self.counts.tolist(), strict=True):
+            yield self.order[start : start + count]
+
+
+def tiles_of(layout: Layout, columns: Mapping[str, npt.NDArray[np.integer]]) -> dict[str, Any]:
+    """All events as tiles.
 
     Args:
-        lane, depth: int64, row of each call.
-        columns: int64, `COLUMNS` of each call; `ts` is absolute.
+        columns: by name, one entry an event; `ts` and `dur` (ns) are among them.
 
     Returns:
-        By tile `lane`, `depth`, `from` and `to` (ns, of the earliest start and the latest end), `count`, `data` (base64
-        of zlib).
+        `fields`, the form of the columns (see `Field`); by tile `lane`, `depth`, `from` and `to` (ns, of the earliest
+        start and the latest end), `count`, `data` (see `pack`).
+
+    Example:
+        >>> ts, zero = np.array([30, 10]), np.zeros(2, np.int64)
+        >>> tiles = tiles_of(Layout.of(zero, zero, ts), {"ts": ts, "dur": np.array([5, 8])})
+        >>> tiles["from"].tolist(), tiles["to"].tolist(), tiles["count"].tolist()
+        ([10], [35], [2])
     """
-    order = np.lexsort((columns["ts"], depth, lane))
-    lane, depth = lane[order], depth[order]
-    ts, end = columns["ts"][order], (columns["ts"] + columns["dur"])[order]
-    starts = _tile_starts(lane, depth)
-    found: dict[str, Any] = {
-        "lane": lane[starts],
-        "depth": depth[starts],
-        "from": ts[starts],
-        "to": np.maximum.reduceat(end, starts) if len(starts) else starts,
-        "count": np.diff(np.append(starts, len(order))),
-        "data": [],
+    fields = fields_of(columns, ["ts"])
+    first, end = layout.order[layout.starts], (columns["ts"] + columns["dur"])[layout.order]
+    return {
+        "fields": [asdict(field) for field in fields],
+        "lane": layout.lane[first],
+        "depth": layout.depth[first],
+        "from": columns["ts"][first],
+        "to": np.maximum.reduceat(end, layout.starts) if len(first) else first,
+        "count": layout.counts,
+        "data": [pack(fields, {name: column[part] for name, column in columns.items()}) for part in layout.parts()],
     }
-    for start, count in zip(starts.tolist(), found["count"].tolist(), strict=True):
-        part = order[start : start + count]
-        planes = [
-            _planes(np.diff(columns[name][part], prepend=0) if name == "ts" else columns[name][part], size)
-            for name, size in COLUMNS.items()
-        ]
-        found["data"].append(base64.b64encode(zlib.compress(b"".join(planes), 6)).decode())
-    return found
 
 
 def _tile_starts(lane: IntColumn, depth: IntColumn) -> IntColumn:
-    """Positions at which tiles begin: where a row begins, and after every `_TILE` calls of it."""
+    """Positions at which tiles begin: where a row begins, and after every `_TILE` events of it."""
     if not len(lane):
         return np.zeros(0, np.int64)
     new_row = np.ones(len(lane), np.bool_)
@@ -66,9 +99,3 @@ def _tile_starts(lane: IntColumn, depth: IntColumn) -> IntColumn:
     rows = np.flatnonzero(new_row)
     within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
     return np.flatnonzero(within % _TILE == 0)
-
-
-def _planes(values: IntColumn, size: int) -> bytes:
-    """The values' bytes, the least significant ones of all values first."""
-    narrow: npt.NDArray[Any] = values.astype(f"<i{size}")
-    return narrow.view(np.uint8).reshape(-1, size).T.tobytes()

@@ -14,7 +14,10 @@ from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from ..trace.printable import shortened
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .tiles import tiles_of
+from .critical_chain import CriticalChain, chain_of
+from .event_details import details_of
+from .roofline import Work
+from .tiles import Layout, tiles_of
 from .timeline import condense, nest
 
 __all__ = ["KIND_COLOURS", "timeline_of"]
@@ -55,32 +58,37 @@ class _Rows:
         return _Rows(*(getattr(self, field)[chosen] for field in self.__dataclass_fields__))
 
 
-def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
+def timeline_of(trace: Trace, work: Work, budget: int, chain: CriticalChain | None = None) -> dict[str, Any]:
     """Lanes, blocks and a list of names to search in, as plain values and numpy columns.
 
     Args:
+        work: of the trace's GPU events.
         budget: number of blocks that the page is to hold at most; short calls are merged to keep it.
+        chain: the trace's critical path, to be drawn.
 
     Returns:
-        `span` ns; `lanes` {name, note, gpu, rows}; `kinds` {name, colour, gpu}; `names`; by block `lane`, `depth`,
-        `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name and kind the number, total
-        and longest of its calls; `load`, the part of each of many equal slices of the time in which a device was
-        busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left out; `tiles`, all
-        calls of those lanes where some are merged (see `tiles_of`; None where none are, or where they are too many).
+        `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, colour, gpu}; `names`;
+        by block `lane`, `depth`, `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name
+        and kind the number, total and longest of its calls; `load`, the part of each of many equal slices of the time
+        in which a device was busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left
+        out; `tiles`, all events of the lanes (see `tiles_of`), `details` of them (see `details_of`) and `path`, the
+        critical path (see `chain_of`; None without `chain`); None where the events are too many. Events are numbered
+        in order of lane, depth and start, in which blocks follow one another.
     """
     rows, labels = _rows(trace)
-    streams = [of_gpu for _, _, of_gpu in labels].count(True)
+    streams = sum(label["gpu"] for label in labels)
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
     shown = np.concatenate([np.sort(busiest[busiest < streams]), busiest[busiest >= streams]])
-    rows = rows.of(np.isin(rows.lane, shown))
+    events = np.flatnonzero(np.isin(rows.lane, shown))
+    rows = rows.of(events)
     place = np.zeros(len(labels), np.int64)
     place[shown] = np.arange(len(shown))
     lane = place[rows.lane]
     depth = nest(lane, rows.ts, rows.ts + rows.dur)
     blocks = condense(lane, depth, rows.ts, rows.dur, budget)
     found = _found(rows)
-    tiled = blocks.resolution > 0 and len(rows.ts) <= _MOST_IN_TILES
+    tiled = len(rows.ts) <= _MOST_IN_TILES
     named = slice(None) if tiled else blocks.first
     used = np.unique(np.concatenate([rows.name[named], rows.op[named], [one["name"] for one in found]]))
     used = used[used >= 0].astype(np.int64)
@@ -91,19 +99,18 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
     name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
     op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
     columns = {"ts": rows.ts, "dur": rows.dur, "name": name, "kind": kind, "op": op}
+    layout = Layout.of(lane, depth, rows.ts)
+    names = [trace.names[code] for code in used.tolist()]
     return {
         "span": trace.span.length,
         "resolution": blocks.resolution,
         "hidden": len(labels) - len(shown),
-        "lanes": [
-            {"name": labels[code][0], "note": labels[code][1], "gpu": labels[code][2], "rows": int(deepest[at])}
-            for at, code in enumerate(shown.tolist())
-        ],
+        "lanes": [labels[code] | {"rows": int(deepest[at])} for at, code in enumerate(shown.tolist())],
         "kinds": [
             {"name": kinds[code], "colour": KIND_COLOURS[kinds[code]], "gpu": code < len(GPU_KINDS)}
             for code in present.tolist()
         ],
-        "names": [shortened(trace.names[code], _LONGEST_NAME) for code in used.tolist()],
+        "names": [shortened(name, _LONGEST_NAME) for name in names],
         "lane": blocks.lane,
         "depth": blocks.depth,
         "ts": blocks.ts,
@@ -118,12 +125,14 @@ def timeline_of(trace: Trace, budget: int) -> dict[str, Any]:
             for one in found
         ],
         "load": _load(trace),
-        "tiles": tiles_of(lane, depth, columns) if tiled else None,
+        "tiles": tiles_of(layout, columns) if tiled else None,
+        "details": details_of(trace, work, layout, events, names, int(np.sum(shown < streams))) if tiled else None,
+        "path": chain_of(chain, trace, layout, events) if tiled and chain is not None else None,
     }
 
 
-def _rows(trace: Trace) -> tuple[_Rows, list[tuple[str, str, bool]]]:
-    """Every row, and name, note and side (device or not) of each lane."""
+def _rows(trace: Trace) -> tuple[_Rows, list[dict[str, Any]]]:
+    """Every row, and what is known of each lane: name, note, side (device or not), device and stream or thread."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     pairs, stream = np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0, return_inverse=True)
     threads, thread = np.unique(np.concatenate([calls.thread, runtime.thread]), return_inverse=True)
@@ -139,13 +148,16 @@ def _rows(trace: Trace) -> tuple[_Rows, list[tuple[str, str, bool]]]:
     op = np.concatenate([launcher, np.full(len(calls) + len(runtime), -1)])
     count = np.bincount(lane, minlength=len(pairs) + len(threads)).tolist()
     several = len(np.unique(pairs[:, 0])) > 1
-    labels = []
+    labels: list[dict[str, Any]] = []
     for place, (device, number) in enumerate(pairs.tolist()):
         prefix = f"GPU {device} · " if several else ""
-        labels.append((f"{prefix}stream {number}", f"{count[place]:,} events", True))
+        note = f"{count[place]:,} events"
+        labels.append(
+            {"name": f"{prefix}stream {number}", "note": note, "gpu": True, "device": device, "stream": number}
+        )
     for place, number in enumerate(threads.tolist()):
         label = f"CPU thread {number}" if number >= 0 else f"other thread {-number}"
-        labels.append((label, f"{count[len(pairs) + place]:,} calls", False))
+        labels.append({"name": label, "note": f"{count[len(pairs) + place]:,} calls", "gpu": False, "thread": number})
     return _Rows(lane, ts, np.maximum(end - ts, 0), name, kind, op), labels
 
 

@@ -14,7 +14,6 @@ from msgspec.structs import asdict
 from ..analysis.tables import number, render, rewrap, terminal_width
 from ..converters.chrome import write_chrome
 from ..predictor.base_error import BaseError
-from ..predictor.edge_latencies import step_range
 from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
 from ..predictor.network import on_network, parse_network
 from ..predictor.outliers import Outlier, outlier_lines
@@ -26,6 +25,7 @@ from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
+from ..trace.selection import step_range
 from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs

@@ -9,9 +9,11 @@ from ..analysis.devices import read_devices
 from ..analysis.job import check_job, job_trace
 from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
+from ..predictor.critical_chain import critical_chain
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
@@ -23,6 +25,7 @@ examples:
   etplus report et_plus.json.gz -o report.html
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
   etplus report linked -o job.html                        # the folder that etplus batch wrote
+  etplus report et_plus.json.gz --steps 3 -o step3.html   # a smaller page
   etplus report kineto.json.gz -o report.html --iteration-annotation train_step
 
 The page holds all it needs and loads nothing from the network.
@@ -40,6 +43,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_graph_captures(parser)
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
+    add("--steps", metavar="A-B", help="show only these iterations, from 0, such as 3 or 0-19")
+    add(
+        "--window", metavar="A-B", help="show only this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)"
+    )
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
     add("--batch-size", type=int, metavar="N", help="samples an iteration, for the throughput")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
@@ -55,9 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     ranks, job = [], []
     captures = captures_of(arguments)
     for one in read_inputs(inputs):
-        trace = with_captures(one, captures)
+        trace = part_of(with_captures(one, captures), steps=arguments.steps, window=arguments.window)
         analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
-        ranks.append(rank_report(analysis, len(inputs)))
+        ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace)))
         job.append(job_trace(trace))
         warn_of_damage([trace])
     warnings = check_job(job)

@@ -13,7 +13,7 @@ from ..trace.index import Row
 from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 from .replay import Replay
 
-__all__ = ["CriticalPath", "critical_path", "resource_bounds"]
+__all__ = ["CriticalPath", "binding_edges", "critical_path", "resource_bounds"]
 
 BETWEEN = "(between calls)"
 """Host work outside any call."""
@@ -41,18 +41,25 @@ class CriticalPath:
         return sum(self.by_kind.values())
 
 
-def critical_path(replay: Replay) -> CriticalPath:
-    """Walk back from the last end. Of several edges that bind, the one from the lowest point is taken."""
+def binding_edges(replay: Replay) -> IntColumn:
+    """int64, the edges of a longest path in order of time.
+
+    It is followed back from the last end. Of several edges that bind, the one from the lowest point is taken.
+    """
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
     into[edges.target[binding[::-1]]] = binding[::-1]
-    path = []
-    at = into[int(np.argmax(replay.time))]
-    while at >= 0:
-        path.append(at)
-        at = into[edges.source[at]]
-    edge = np.array(path[::-1], np.int64)
+    before = np.append(np.where(into >= 0, edges.source[into], -1), -1).tolist() if len(edges) else [-1]
+    points = [int(np.argmax(replay.time))]
+    while (point := before[points[-1]]) >= 0:
+        points.append(point)
+    return into[points[-2::-1]] if len(points) > 1 else np.zeros(0, np.int64)
+
+
+def critical_path(replay: Replay) -> CriticalPath:
+    """The longest path of a replay; see `binding_edges`."""
+    edges, edge = replay.graph.edges, binding_edges(replay)
     kinds: Counter[str] = Counter()
     ops: Counter[tuple[str, str]] = Counter()
     names = _Names(replay.graph)

@@ -17,6 +17,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import CallIndex
 from ..trace.kinds import GPU
+from ..trace.selection import step_range
 from ..trace.trace import Trace
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations
@@ -29,7 +30,6 @@ __all__ = [
     "fit_edge_latencies",
     "iterations_of",
     "places",
-    "step_range",
     "transfer_key",
 ]
 
@@ -122,24 +122,6 @@ def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -
             "takes them all the same"
         )
     return Chosen(np.where(np.isin(found.of_row, index), found.of_row, -1), index, found, set_apart)
-
-
-def step_range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
-    """First and last iteration of a text such as "0-19".
-
-    Args:
-        count: iterations of the document.
-
-    Raises:
-        UsageError: not such a text, or not such iterations.
-    """
-    first, _, last = wanted.partition("-")
-    if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
-        raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")
-    low, high = int(first), int(last or first)
-    if not low <= high < count:
-        raise UsageError(f"iterations {wanted!r}: {document.file} has {count}, numbered from 0")
-    return low, high
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:

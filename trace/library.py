@@ -78,16 +78,28 @@ class Library:
 
         return critical_path(self.replay(*what_ifs))
 
-    def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write a self-contained HTML page about the trace.
+    def write_report(
+        self, path: str | os.PathLike[str], *, title: str = "", steps: str | None = None, window: str | None = None
+    ) -> None:
+        """Write a self-contained HTML page about the trace, or about a part of it.
+
+        Args:
+            steps: only these iterations, by number from 0, such as "3" or "0-19".
+            window: only this time after the trace's start, such as "10-12.5ms"; see `etplus.trace.selection.part_of`.
 
         Raises:
-            UsageError: the file cannot be written, or is an input.
+            UsageError: the file cannot be written, or is an input; or there is no such part.
+
+        Example:
+            >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
         from ..analysis.report_html import rank_report, report_html
+        from ..predictor.critical_chain import critical_chain
         from ..schemas.files import open_output
+        from .selection import part_of
 
-        page = report_html([rank_report(self.analyze())], title)
+        part = part_of(cast("Trace", self), steps=steps, window=window)
+        page = report_html([rank_report(part.analyze(), chain=critical_chain(part))], title)
         with open_output(path) as out:
             out.write(page)
 

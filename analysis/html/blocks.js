@@ -11,6 +11,12 @@ function rowsOf({ lane, depth, ts }) {
   return rows;
 }
 
+/** Of each block the number of its first event; blocks follow one another as events do. */
+function numbersOf(count) {
+  let next = 0;
+  return count.map((events) => (next += events) - events);
+}
+
 /** First block of a row that ends after a time; ends ascend within a row. */
 function firstEnding(ts, dur, low, high, time) {
   while (low < high) {

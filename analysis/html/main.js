@@ -32,6 +32,7 @@ function draw(rank) {
     ...new Set(Object.values(rank.analysis.devices).map((device) => device.name ?? "unnamed device")),
   ].join(", ");
   watch();
+  selectFromAddress();
 }
 
 let watcher = null;

@@ -230,7 +230,7 @@ let timeline = null;
 
 function timelineSection(report, rank) {
   if (!rank.timeline.ts.length) return null;
-  timeline = new Timeline(rank.timeline);
+  timeline = new Timeline(rank.timeline, rank.analysis.devices);
   timeline.mount();
   const shortest = show(rank.timeline.resolution, "ns");
   const merged = !rank.timeline.resolution

@@ -1,14 +1,7 @@
 /* The timeline at full resolution: compressed tiles of calls, decoded where the view needs them. */
 
-const TILE_COLUMNS = [
-  ["ts", 8],
-  ["dur", 8],
-  ["name", 4],
-  ["kind", 1],
-  ["op", 4],
-];
 const MOST_TILES = 400, // that one view may ask for; with more, merged blocks are drawn
-  KEPT_TILES = 1200;
+  KEPT_TILES = 600;
 
 class Tiles {
   /** `changed` is called when tiles that a view asked for have been decoded. */
@@ -18,11 +11,15 @@ class Tiles {
     this.decoded = new Map(); // tile to its columns, those used last at the end
     this.pending = new Set();
     this.rows = new Map(); // "lane depth" to [first tile, end)
+    this.first = []; // number of each tile's first event
+    this.size = 0; // number of all events
     for (let i = 0; i < (tiles?.lane.length ?? 0); i++) {
       const key = `${tiles.lane[i]} ${tiles.depth[i]}`;
       const row = this.rows.get(key);
       if (row) row[1] = i + 1;
       else this.rows.set(key, [i, i + 1]);
+      this.first.push(this.size);
+      this.size += tiles.count[i];
     }
   }
 
@@ -58,38 +55,50 @@ class Tiles {
     const found = await Promise.all(missing.map((i) => this.decode(i)));
     missing.forEach((i, k) => {
       this.pending.delete(i);
-      this.decoded.set(i, found[k]);
+      this.keep(i, found[k]);
     });
+    this.changed();
+  }
+
+  keep(tile, columns) {
+    this.decoded.set(tile, columns);
     for (const i of this.decoded.keys()) {
       if (this.decoded.size <= KEPT_TILES) break;
       this.decoded.delete(i);
     }
-    this.changed();
   }
 
   async decode(tile) {
-    const bytes = Uint8Array.from(atob(this.tiles.data[tile]), (character) => character.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const plain = new Uint8Array(await new Response(stream).arrayBuffer());
     const count = this.tiles.count[tile],
-      columns = { lane: this.tiles.lane[tile], count };
-    let at = 0;
-    for (const [name, size] of TILE_COLUMNS) {
-      columns[name] = column(plain.subarray(at, (at += count * size)), count, size);
-    }
-    for (let i = 1; i < count; i++) columns.ts[i] += columns.ts[i - 1];
-    return columns;
+      columns = await unpackColumns(this.tiles.data[tile], this.tiles.fields, count);
+    return Object.assign(columns, { lane: this.tiles.lane[tile], depth: this.tiles.depth[tile], first: this.first[tile], count });
   }
-}
 
-/** Signed numbers of `size` bytes, of which the least significant bytes of all come first. */
-function column(planes, count, size) {
-  const values = new Float64Array(count);
-  for (let i = 0; i < count; i++) {
-    let value = 0;
-    for (let k = size - 1; k >= 0; k--) value = value * 256 + planes[k * count + i];
-    const top = planes[(size - 1) * count + i];
-    values[i] = top < 128 ? value : value - 256 ** size;
+  /** The tile of an event. */
+  tileOf(number) {
+    let low = 0,
+      high = this.first.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.first[middle] <= number) low = middle;
+      else high = middle;
+    }
+    return low;
   }
-  return values;
+
+  /** Lane and row of an event. */
+  placeOf(number) {
+    const tile = this.tileOf(number);
+    return { lane: this.tiles.lane[tile], depth: this.tiles.depth[tile] };
+  }
+
+  /** An event by its number, all its columns and its place. */
+  async event(number) {
+    const tile = this.tileOf(number);
+    if (!this.decoded.has(tile)) this.keep(tile, await this.decode(tile));
+    const columns = this.use(tile),
+      event = { number, ...this.placeOf(number) };
+    for (const { name } of this.tiles.fields) event[name] = columns[name][number - columns.first];
+    return event;
+  }
 }

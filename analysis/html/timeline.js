@@ -15,10 +15,12 @@ const FOLDED = 3,
   FOUND_SHOWN = 60;
 
 class Timeline {
-  constructor(data) {
+  /** `data`: `timeline` of the page; `devices`: of the analysis, with their peaks. */
+  constructor(data, devices = {}) {
     this.data = data;
     this.rows = rowsOf(data);
     this.tiles = new Tiles(data.tiles, () => this.redraw());
+    this.numbers = numbersOf(data.count); // of each block's first event
     this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
     this.from = 0;
     this.to = data.span;
@@ -31,12 +33,22 @@ class Timeline {
         if (!lane.gpu && lane.rows > (i === main ? FOLDED_MAIN : FOLDED))
           this.folded.set(i, i === main ? FOLDED_MAIN : FOLDED);
       });
+    this.overlays = [];
     this.build();
+    this.critical = new CriticalPath(data.path, this);
+    if (data.tiles) {
+      this.inspector = new Inspector(this, devices);
+      this.span = new SelectedSpan(this);
+      this.node.append(this.inspector.node, this.span.node);
+    }
+    if (this.critical.size) this.node.append(this.critical.node);
+    this.place();
   }
 
   build() {
     this.lanes = el("div", { class: "lanes" });
-    this.canvas = el("div", { tabindex: 0, "aria-label": "Timeline; keys w and s zoom, a and d move" });
+    this.canvas = el("div", { tabindex: 0, role: "application", "aria-label": "Timeline; press ? for its keys" });
+    this.help = keyHelp();
     this.picked = el("div", { class: "picked" }, "Click a call for its details.");
     this.search = el("input", {
       type: "search",
@@ -59,7 +71,8 @@ class Timeline {
       { class: "tools" },
       el("div", { class: "searching" }, this.search),
       this.said,
-      el("span", { class: "said push" }, "drag to move · Ctrl + wheel to zoom · double-click a call to fill the view"),
+      el("span", { class: "said push" }, "drag to move · Ctrl + wheel to zoom · Shift + drag to select a span"),
+      button("keys", "?", "Keys (?)", () => this.help.showModal()),
       button("zoom-in", "+", "Zoom in (w)", () => this.zoom(0.4)),
       button("zoom-out", "−", "Zoom out (s)", () => this.zoom(2.5)),
       button("zoom-all", "Fit", "The whole trace", () => this.show(0, this.data.span)),
@@ -79,18 +92,19 @@ class Timeline {
       ),
       el("div", { class: "timeline" }, this.lanes, el("div", { class: "frame" }, this.canvas)),
       this.picked,
+      this.help,
     );
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     document.addEventListener("click", (event) => {
       if (!this.found.contains(event.target) && event.target !== this.search) this.found.hidden = true;
     });
-    this.place();
   }
 
   /** Give every lane and row its place, in px below the axis. */
   place() {
-    let y = 0;
+    const above = this.critical.size ? PATH_STRIP : 0;
+    let y = above;
     this.tops = this.data.lanes.map((lane, i) => {
       const top = y,
         rows = this.folded.get(i) ?? lane.rows;
@@ -118,7 +132,7 @@ class Timeline {
         return node;
       }),
     );
-    this.lanes.style.paddingTop = `${AXIS}px`;
+    this.lanes.style.paddingTop = `${AXIS + above}px`;
   }
 
   refold() {
@@ -211,6 +225,7 @@ class Timeline {
           renderItem: (_, api) => this.draw(api),
           data: this.visible(),
         },
+        overlaySeries(this),
       ],
     };
   }
@@ -231,7 +246,47 @@ class Timeline {
   }
 
   redraw() {
-    this.chart.instance?.setOption({ series: [{ id: "calls", data: this.visible() }] });
+    this.chart.instance?.setOption({
+      series: [
+        { id: "calls", data: this.visible() },
+        { id: "overlay", data: overlayData(this) },
+      ],
+    });
+  }
+
+  /** Place of the row of an event or call, px; folded rows are at the last one that is shown. */
+  rowAt({ lane, depth }) {
+    const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW,
+      row = Math.min(depth, (this.folded.get(lane) ?? Infinity) - 1);
+    return { y: AXIS + this.tops[lane] + row * tall + LANE_GAP / 2, tall: tall - 1 };
+  }
+
+  timeAt(clientX) {
+    const left = this.canvas.getBoundingClientRect().left;
+    return Math.round(this.from + ((this.to - this.from) * (clientX - left)) / this.canvas.clientWidth);
+  }
+
+  /** Bring an event into view, at the scale of the view where that shows it. */
+  reveal(event) {
+    const { ts, dur, lane, depth } = event,
+      length = this.to - this.from,
+      px = length / (this.canvas.clientWidth || 1000);
+    if (depth >= (this.folded.get(lane) ?? Infinity)) {
+      this.folded.delete(lane);
+      this.refold();
+    }
+    if (dur < 4 * px || dur > length) this.show(ts - Math.max(200, 4 * dur), ts + Math.max(200, 5 * dur));
+    else if (ts < this.from || ts + dur > this.to) this.show(ts + dur / 2 - length / 2, ts + dur / 2 + length / 2);
+    const y = this.canvas.getBoundingClientRect().top + this.rowAt(event).y;
+    if (y < 70 || y > innerHeight - 40) scrollBy({ top: y - innerHeight / 3, behavior: "instant" });
+  }
+
+  /** Call with the number of the first single event in the view, of the topmost lane that has one. */
+  firstInView(found) {
+    for (const [start, , , i, , , place] of this.visible()) {
+      const { event } = this.at([0, 0, 0, i, 0, 0, place]);
+      if (event !== null && start >= this.from) return found(event);
+    }
   }
 
   /** What is drawn by an item of `visible()`: a call, or several merged into a block. */
@@ -246,6 +301,7 @@ class Timeline {
       op: of.op[i],
       lane: this.data.lanes[merged ? of.lane[i] : of.lane],
       count: merged ? of.count[i] : 1,
+      event: this.data.tiles && (!merged || of.count[i] === 1) ? (merged ? this.numbers[i] : of.first + i) : null,
       busy: merged ? of.busy[i] : of.dur[i],
     };
   }
@@ -362,14 +418,28 @@ class Timeline {
     );
   }
 
-  pick({ name, kind, ts, dur, count, op, lane }) {
+  pick({ name, kind, ts, dur, count, op, lane, event }) {
+    if (event === null) this.inspector?.clear();
+    else this.inspector.select(event);
     Object.assign(this.picked.dataset, { ts, dur, count });
     this.say(name, [
       kind.name,
       lane.name,
       `start ${show(ts, "ns")}`,
       `duration ${show(dur, "ns")}`,
-      count > 1 ? `${integers.format(count)} calls merged` : null,
+      count > 1 ? `${integers.format(count)} calls merged; zoom in for one` : null,
+      op >= 0 ? `launched by ${this.data.names[op]}` : null,
+    ]);
+  }
+
+  /** Tell of the selected event. */
+  sayEvent({ name, kind, ts, dur, op, lane }) {
+    Object.assign(this.picked.dataset, { ts, dur, count: 1 });
+    this.say(name, [
+      this.data.kinds[kind].name,
+      this.data.lanes[lane].name,
+      `start ${show(ts, "ns")}`,
+      `duration ${show(dur, "ns")}`,
       op >= 0 ? `launched by ${this.data.names[op]}` : null,
     ]);
   }
@@ -414,11 +484,17 @@ class Timeline {
       s: () => this.zoom(2),
       a: () => this.show(this.from - step, this.to - step),
       d: () => this.show(this.from + step, this.to + step),
+      n: () => this.critical.walk(1),
+      p: () => this.critical.walk(-1),
+      c: () => this.critical.toggle(),
+      "[": () => this.inspector?.event && this.span.setEnd("from", this.inspector.event.ts),
+      "]": () => this.inspector?.event && this.span.setEnd("to", this.inspector.event.ts + this.inspector.event.dur),
+      "?": () => this.help.showModal(),
     };
-    if (!event.ctrlKey && !event.metaKey && acts[event.key]) {
-      acts[event.key]();
-      event.preventDefault();
-    }
+    const act = acts[event.key] ?? this.inspector?.act(event.key);
+    if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
+    act();
+    event.preventDefault();
   }
 
   /** Show what matches, dim the rest, and list the names. */

@@ -19,13 +19,13 @@ from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.kernel_names import kernel_label
+from pages import data_of, shown
 from support import ROOT, run
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
 
 ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
 """SHA-256 of dist/echarts.min.js in npm's echarts 6.1.0."""
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
-DATA = re.compile(rb'<script id="report" type="application/json">(.*?)</script>', re.DOTALL)
 
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
 
@@ -34,27 +34,6 @@ needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium is in
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=300) as page:
         yield page
-
-
-def shown(browser: Page, page: bytes, folder: Path, theme: str = "light") -> dict[str, Any]:
-    """Open a page; returns the data that stands in it."""
-    path = folder / "report.html"
-    path.write_bytes(page)
-    browser.goto("about:blank")
-    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-    browser.requests.clear()
-    browser.call("Page.navigate", url=path.as_uri())
-    browser.wait_for("document.documentElement.dataset.ready")
-    assert browser.requests == [path.as_uri()], "the page alone is loaded"
-    assert browser.errors == []
-    return data_of(page)
-
-
-def data_of(page: bytes) -> dict[str, Any]:
-    found = DATA.findall(page)
-    assert len(found) == 1
-    data: dict[str, Any] = orjson.loads(found[0])
-    return data
 
 
 def rows_of(browser: Page, table: str) -> list[list[str]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import itertools
-import zlib
-
 import numpy as np
 import pytest
 from etplus.analysis import tiles
 from etplus.analysis.communication import CommunicationRow
 from etplus.analysis.gaps import longest_gaps
+from etplus.analysis.roofline import work_of_events
 from etplus.analysis.time_tree import Branch, time_tree
 from etplus.analysis.timeline import Blocks, condense, nest
 from etplus.analysis.timeline_lanes import timeline_of
@@ -18,6 +15,7 @@ from etplus.converters.open import load as read_trace
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pages import unpacked
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, trace_of
 
 CALLS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 60)), max_size=60)
@@ -73,7 +71,7 @@ def test_many_calls_are_merged_to_the_budget() -> None:
 
 def test_a_timeline_holds_what_the_trace_holds() -> None:
     trace = trace_of(f"linked {GPU_SHAPED}")
-    timeline = timeline_of(trace, 10**6)
+    timeline = timeline_of(trace, work_of_events(trace), 10**6)
     assert sum(timeline["count"]) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
     streams = np.unique(np.stack([trace.gpu.device, trace.gpu.stream]), axis=1).shape[1]
     assert [lane["gpu"] for lane in timeline["lanes"]].count(True) == streams
@@ -87,35 +85,31 @@ def test_a_timeline_holds_what_the_trace_holds() -> None:
 @given(CALLS, st.integers(1, 7))
 def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> None:
     lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
-    ts, dur = ts * 10**10, dur * 10**9
+    ts, dur = ts * 10**10 - 5, dur * 10**9
     depth, number = nest(lane, ts, ts + dur), np.arange(len(ts))
-    columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number - 1}
+    columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number * 70 - 1}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "_TILE", size)
-        found = tiles.tiles_of(lane, depth, columns)
+        layout = tiles.Layout.of(lane, depth, ts)
+        found = tiles.tiles_of(layout, columns)
     held = []
     for k, text in enumerate(found["data"]):
-        plain, count, at, values = zlib.decompress(base64.b64decode(text)), int(found["count"][k]), 0, {}
-        for name, width in tiles.COLUMNS.items():
-            planes = plain[at : at + count * width]
-            values[name] = [
-                int.from_bytes(bytes(planes[i + count * byte] for byte in range(width)), "little", signed=True)
-                for i in range(count)
-            ]
-            at += count * width
-        assert at == len(plain) and count <= size
-        values["ts"] = list(itertools.accumulate(values["ts"]))
+        count = int(found["count"][k])
+        values = unpacked(text, found["fields"], count)
+        assert count <= size
         assert found["from"][k] == min(values["ts"])
         assert found["to"][k] == max(map(sum, zip(values["ts"], values["dur"], strict=True)))
         held += [(int(found["lane"][k]), int(found["depth"][k]), *row) for row in zip(*values.values(), strict=True)]
-    assert sorted(held) == sorted(
-        zip(lane.tolist(), depth.tolist(), *(c.tolist() for c in columns.values()), strict=True)
-    )
+    given = list(zip(lane.tolist(), depth.tolist(), *(c.tolist() for c in columns.values()), strict=True))
+    assert sorted(held) == sorted(given)
+    assert [given[event] for event in layout.order.tolist()] == held
+    assert [held[at] for at in layout.number.tolist()] == given
 
 
 def test_lanes_without_room_are_counted() -> None:
     events = [kernel("k", stream, stream * 10, 5, stream=stream) for stream in range(1, 51)]
-    timeline = timeline_of(read_trace(kineto_of(events)), 1000)
+    trace = read_trace(kineto_of(events))
+    timeline = timeline_of(trace, work_of_events(trace), 1000)
     assert len(timeline["lanes"]) == 40 and timeline["hidden"] == 10
 
 

@@ -1,0 +1,93 @@
+"""The critical path on the timeline: elements that follow one another, each with its part of the makespan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn
+from ..trace.trace import Trace
+from .relations import event_of_rows
+from .tiles import Layout, tiles_of
+
+__all__ = ["CriticalChain", "chain_of"]
+
+
+@dataclass(frozen=True)
+class CriticalChain:
+    """The edges of a critical path in order, as columns of one length.
+
+    Attributes:
+        kinds: names of the kinds of edges.
+        kind: int64, index into `kinds`. ns: int64, the edge's part of the makespan; negative where a kernel overlaps
+            the one before it.
+        row: int64, row of the `Trace` whose work the edge is, else of the row that it leads to; −1 for none.
+        work: bool, the edge is work of its row, not a wait or a latency.
+        start, end: int64 ns on the trace's clock, where the edge begins and ends as measured.
+        makespan_ns: the sum of `ns`.
+    """
+
+    kinds: tuple[str, ...]
+    kind: IntColumn
+    ns: IntColumn
+    row: IntColumn
+    work: npt.NDArray[np.bool_]
+    start: IntColumn
+    end: IntColumn
+    makespan_ns: int
+
+
+def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColumn) -> dict[str, Any]:
+    """The elements of a path that are in the trace's span.
+
+    An element is a run of host work in one topmost operator (outside operators: in one annotation), a kernel, or a
+    wait.
+
+    Args:
+        trace: whose rows the chain's are.
+        layout: of the events on the page. events: int64, which ones these are, see `details_of`.
+
+    Returns:
+        `makespan_ns`; `shown_ns`, the part of it whose elements are here; `kinds`; `work`, kinds that are work of their
+        event; `tiles` of the elements in order (see `tiles_of`) with the columns `ts` and `dur` (ns, as measured),
+        `ns` (the part of the makespan), `kind`, `event` (a number, −1 for none on the page).
+    """
+    unit = _units(trace, chain.row)
+    begins = np.ones(len(unit), np.bool_)
+    begins[1:] = (unit[1:] != unit[:-1]) | (chain.kind[1:] != chain.kind[:-1])
+    starts = np.flatnonzero(begins)
+    if not len(starts):
+        return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "work": [], "tiles": None}
+    ns = np.add.reduceat(chain.ns, starts)
+    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in order of the path
+    end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
+    kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
+    number = np.full(len(trace.gpu) + len(trace.calls) + len(trace.runtime) + 1, -1, np.int64)
+    number[events] = layout.number
+    columns = {
+        "ts": start[kept], "dur": np.maximum(end - start, 0)[kept], "ns": ns[kept], "kind": chain.kind[starts[kept]],
+        "event": number[unit[starts[kept]]],
+    }  # fmt: skip
+    row = np.zeros(len(kept), np.int64)
+    return {
+        "makespan_ns": chain.makespan_ns,
+        "shown_ns": int(columns["ns"].sum()),
+        "kinds": chain.kinds,
+        "work": np.unique(chain.kind[chain.work]),
+        "tiles": tiles_of(Layout.of(row, row, columns["ts"]), columns),
+    }
+
+
+def _units(trace: Trace, row: IntColumn) -> IntColumn:
+    """Of each row the event that an element is drawn at: of calls the topmost operator; −1 for none."""
+    calls, first = trace.calls, len(trace.gpu)
+    top = np.where(trace.hierarchy.top >= 0, trace.hierarchy.top, np.arange(len(calls)))
+    around = trace.runtime.call
+    runtime = first + len(calls) + np.arange(len(trace.runtime))
+    if len(calls):
+        runtime = np.where(around >= 0, first + top[around], runtime)
+    units = np.concatenate([np.arange(first), first + top, runtime, [-1]])
+    return units[event_of_rows(trace)[row]]

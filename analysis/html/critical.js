@@ -1,0 +1,75 @@
+/* The critical path on the timeline: a strip of what it is made of, a chain through its events, and a walk along it. */
+
+const PATH_COLOURS = { "host work": 0, "GPU work": 4, collective: 2 };
+const PATH_WAIT = 1;
+
+class CriticalPath {
+  constructor(path, timeline) {
+    this.path = path;
+    this.timeline = timeline;
+    this.shown = true;
+    this.at = null; // number of the element that was walked to
+    this.tiles = new Tiles(path?.tiles ?? null, () => timeline.redraw());
+    this.node = el("div", { class: "picked", id: "path-said", "aria-live": "polite" });
+    if (path) this.say(null);
+  }
+
+  get size() {
+    return this.tiles.size;
+  }
+
+  isWork(kind) {
+    return this.path.work.includes(kind);
+  }
+
+  colour(kind) {
+    return PATH_COLOURS[this.path.kinds[kind]] ?? PATH_WAIT;
+  }
+
+  /** Elements in the view, [] while they are being decoded. */
+  *within(from, to) {
+    const tiles = this.tiles.of([{ lane: 0, depth: 0 }], from, to)?.[0] ?? [];
+    for (const tile of tiles)
+      for (let i = firstEnding(tile.ts, tile.dur, 0, tile.count, from); i < tile.count && tile.ts[i] <= to; i++)
+        yield { number: tile.first + i, ts: tile.ts[i], dur: tile.dur[i], kind: tile.kind[i], event: tile.event[i] };
+  }
+
+  /** To the next element, or the one before; from the selected event if none was walked to. */
+  async walk(step) {
+    if (!this.size) return;
+    const { from, to, inspector } = this.timeline;
+    let next = this.at === null ? null : this.at + step;
+    if (next === null) {
+      const begin = inspector?.event ? inspector.event.ts : from;
+      for (const element of this.within(begin, to)) {
+        next = element.number;
+        break;
+      }
+    }
+    next = Math.max(0, Math.min(this.size - 1, next ?? 0));
+    const element = await this.tiles.event(next);
+    this.at = next;
+    this.shown = true;
+    this.say(element);
+    if (element.event >= 0) await inspector.select(element.event);
+    this.timeline.reveal({ ...element, ...(element.event >= 0 ? this.timeline.tiles.placeOf(element.event) : { lane: 0, depth: 0 }) });
+    this.timeline.redraw();
+    this.node.dataset.element = next;
+  }
+
+  toggle() {
+    this.shown = !this.shown;
+    this.timeline.redraw();
+  }
+
+  say(element) {
+    const { makespan_ns, shown_ns, kinds } = this.path,
+      part = shown_ns === makespan_ns ? "" : `, of which ${show(shown_ns, "ns")} are on this page`;
+    this.node.replaceChildren(
+      element
+        ? `Critical path, element ${integers.format(element.number + 1)} of ${integers.format(this.size)}: ${kinds[element.kind]}, ${show(element.ns, "ns")} of ${show(makespan_ns, "ns")}`
+        : `Critical path: ${integers.format(this.size)} elements, ${show(makespan_ns, "ns")} by the replay${part}; n and p walk along it, c hides it`,
+    );
+    this.node.dataset.ns = element?.ns ?? "";
+  }
+}

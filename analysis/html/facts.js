@@ -1,0 +1,124 @@
+/* What the details of an event say: rows of label, text, and the plain value that the text is of. */
+
+const RELATION_TEXTS = {
+  // kind of relation: what its source is to the event, what its target is
+  caller: ["Called by", "Calls"],
+  operator: ["Launching operator", "Device work launched"],
+  launch: ["Launch call", "Launches"],
+  forward: ["Forward operator", "Backward operator"],
+  data: ["Reads data of", "Data read by"],
+  thread: ["Operator before it on the thread", "Next operator of the thread"],
+  stream: ["Before it on the stream", "Next on the stream"],
+  event: ["Waits for (event)", "Awaited by (event)"],
+  sync: ["Waits for the device (sync)", "Awaited by the host (sync)"],
+  thread_handoff: ["Handed over by thread", "Hands over to thread"],
+  comm: ["Collective before it", "Next collective of the group"],
+  graph: ["Graph dependency on", "Graph dependency of"],
+};
+
+const fact = (key, label, value, text) => ({ key, label, value, text: text ?? String(value) });
+const known = (facts) => facts.filter((one) => one && one.value !== null && one.value !== undefined && one.value !== -1);
+const time = (key, label, ns) => fact(key, label, ns, show(ns, "ns"));
+const exactMs = (ns) => `${(ns / 1e6).toFixed(6)} ms`;
+
+/** "[8, 4] float32, [4] float32". */
+function shapesText(shapes, dtypes) {
+  return shapes.map((shape, i) => `[${shape.join(", ")}]${dtypes[i] ? ` ${dtypes[i]}` : ""}`).join(", ");
+}
+
+function signatureFacts(signature) {
+  if (!signature) return [];
+  const { shapes, dtypes, outputs, output_dtypes } = signature;
+  return [
+    shapes.length ? fact("shapes", "Inputs", shapes, shapesText(shapes, dtypes)) : null,
+    outputs?.length ? fact("outputs", "Outputs", outputs, shapesText(outputs, output_dtypes)) : null,
+  ];
+}
+
+/** Named regions around a call, outermost first. */
+function regions(texts, path) {
+  const found = [];
+  for (let at = path; at > 0; at = texts.path_parents[at]) found.unshift(texts.path_names[at]);
+  return found;
+}
+
+function linkFacts(texts, link, whose) {
+  if (!(link > 0)) return [];
+  const label = texts.links[link];
+  return [
+    fact("link", `Link of ${whose} to the ET`, label),
+    texts.evidence[label]?.length ? fact("evidence", "Evidence", texts.evidence[label], texts.evidence[label].join(". ")) : null,
+  ];
+}
+
+/** Facts of a call or runtime call. */
+function callFacts(event, texts) {
+  const modules = regions(texts, event.path);
+  return known([
+    time("self_ns", "Self time", event.self_ns),
+    event.device_events > 0 ? fact("device_events", "Device events", event.device_events, show(event.device_events, "count")) : null,
+    event.device_ns > 0 ? time("device_ns", "Device time", event.device_ns) : null,
+    ...signatureFacts(texts.signatures[event.signature]),
+    modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
+    fact("correlation", "Correlation", event.correlation),
+    fact("seq", "Sequence number", event.seq),
+    fact("id", "Node id", event.id),
+    fact("kineto_event", "Kineto event", event.kineto_event),
+    event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
+    ...linkFacts(texts, event.link, "the operator"),
+  ]);
+}
+
+/** Facts of a device event; `operator` are those of the innermost call that launched it, null if it is not known. */
+function deviceFacts(event, texts, lane, operator, devices) {
+  const device = devices[lane.device],
+    dtype = texts.dtypes[event.dtype],
+    rate = event.flops >= 0 && event.dur ? (event.flops / event.dur) * 1e9 : null,
+    moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,
+    peak = device?.peaks?.[dtype] ?? null,
+    wide = device?.memory_gb_s ? device.memory_gb_s * 1e9 : null,
+    modules = operator ? regions(texts, operator.path) : [];
+  return known([
+    fact("category", "Category", texts.categories[event.category]),
+    operator ? fact("operator", "Operator", operator.full) : null,
+    ...(operator ? signatureFacts(texts.signatures[operator.signature]) : []),
+    modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
+    time("delay", "Launch delay", event.delay),
+    fact("device", "Device", lane.device),
+    fact("stream", "Stream", lane.stream),
+    ...Object.entries(texts.configs[event.config] ?? {}).map(([name, value]) =>
+      fact(name, `${name[0].toUpperCase()}${name.slice(1)}`, value, Array.isArray(value) ? value.join(" × ") : undefined),
+    ),
+    event.flops >= 0 ? fact("flops", "FLOPs", event.flops, show(event.flops, "flop")) : null,
+    rate === null ? null : fact("flops_per_second", "Rate", rate, show(rate, "flop/s")),
+    rate === null || !peak ? null : fact("flops_share", `Share of the ${dtype} peak`, rate / peak, show(rate / peak, "share")),
+    event.bytes >= 0 ? fact("bytes", "Bytes", event.bytes, show(event.bytes, "bytes")) : null,
+    moved === null ? null : fact("bytes_per_second", "Bandwidth", moved, show(moved, "bytes/s")),
+    moved === null || !wide ? null : fact("bytes_share", "Share of the bandwidth", moved / wide, show(moved / wide, "share")),
+    ...Object.entries(texts.comms[event.comm] ?? {}).map(([name, value]) => fact(`comm.${name}`, `Comm: ${name}`, value)),
+    fact("correlation", "Correlation", event.correlation),
+    fact("id", "Node id", event.id),
+    fact("kineto_event", "Kineto event", event.kineto_event),
+    event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
+    event.reason > 0 ? fact("reason", "Not attached", texts.reasons[event.reason]) : null,
+    ...linkFacts(texts, event.link, "its operator"),
+    ...capturedFacts(event, texts),
+  ]);
+}
+
+/** Of an event of a replayed graph: the call that launched it when the graph was captured. */
+function capturedFacts(event, texts) {
+  const one = texts.captured[event.captured];
+  if (!one) return [];
+  const replay = texts.replays[event.replay],
+    graph = texts.graphs[replay?.graph];
+  return [
+    fact("captured_by", "Captured by", one.name),
+    one.shapes.length ? fact("captured_shapes", "Captured inputs", one.shapes, shapesText(one.shapes, one.dtypes)) : null,
+    one.modules.length ? fact("captured_modules", "Captured in", one.modules, one.modules.join(" / ")) : null,
+    fact("captured_link", "Link to the capture", texts.links[event.captured_link]),
+    replay?.evidence.length ? fact("captured_evidence", "Evidence", replay.evidence, replay.evidence.join(", ")) : null,
+    replay?.candidates > 1 ? fact("candidates", "Graphs that fit equally", replay.candidates) : null,
+    graph ? fact("graph", "Graph", graph.index, `${graph.index} of ${graph.file}${graph.batch_size === null ? "" : `, batch size ${graph.batch_size}`}`) : null,
+  ];
+}

@@ -1,0 +1,130 @@
+/* A span of time selected in the timeline, and tables of what runs in it. */
+
+class SelectedSpan {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.from = this.to = null;
+    this.asked = 0;
+    this.node = el("div", { class: "in-span", role: "region", hidden: true, "aria-label": "What runs in the selected span" });
+    const frame = timeline.canvas;
+    for (const kind of ["pointerdown", "mousedown"]) frame.addEventListener(kind, (event) => this.press(event, kind), true);
+  }
+
+  /** Shift and drag; the chart does not see it. */
+  press(event, kind) {
+    if (!event.shiftKey || event.button !== 0) return;
+    event.stopPropagation();
+    if (kind !== "pointerdown") return event.preventDefault();
+    const start = this.timeline.timeAt(event.clientX);
+    const move = (moved) => this.preview(start, this.timeline.timeAt(moved.clientX));
+    const up = (last) => {
+      removeEventListener("pointermove", move);
+      removeEventListener("pointerup", up);
+      this.set(start, this.timeline.timeAt(last.clientX));
+    };
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", up);
+  }
+
+  preview(one, other) {
+    const { span } = this.timeline.data;
+    this.from = Math.max(0, Math.min(one, other));
+    this.to = Math.min(span, Math.max(one, other));
+    this.timeline.redraw();
+  }
+
+  clear() {
+    this.asked++;
+    this.from = this.to = null;
+    this.node.hidden = true;
+    this.timeline.redraw();
+  }
+
+  /** One end of the span at a time; the other one at the view's. */
+  setEnd(which, time) {
+    const { from, to } = this.timeline;
+    if (which === "from") this.set(time, this.to > time ? this.to : to);
+    else this.set(this.from !== null && this.from < time ? this.from : from, time);
+  }
+
+  /** Select a span, ns, and list what runs in it. */
+  async set(one, other) {
+    this.preview(one, other);
+    if (this.to <= this.from) return this.clear();
+    const asked = ++this.asked;
+    const totals = await this.totals(this.from, this.to, () => asked === this.asked);
+    if (totals) this.show(totals);
+  }
+
+  /** Number and time within the span, by kind and name, and by launching operator; null if it is not wanted any more. */
+  async totals(from, to, wanted) {
+    const { tiles, rows } = this.timeline,
+      byName = new Map(),
+      byOp = new Map(),
+      lanes = this.timeline.data.lanes;
+    const add = (map, key, first, ns) => {
+      const found = map.get(key);
+      if (found) {
+        found.count += 1;
+        found.total += ns;
+      } else map.set(key, { ...first, count: 1, total: ns });
+    };
+    for (const { lane, depth } of rows)
+      for (const i of tiles.within(lane, depth, from, to)) {
+        const { ts, dur, name, kind, op, count } = tiles.decoded.get(i) ?? (await tiles.decode(i));
+        if (!wanted()) return null;
+        for (let k = firstEnding(ts, dur, 0, count, from); k < count && ts[k] < to; k++) {
+          const ns = Math.min(to, ts[k] + dur[k]) - Math.max(from, ts[k]);
+          if (ns < 0 || (ns === 0 && dur[k] > 0)) continue; // it only touches the span
+          add(byName, kind[k] * 2 ** 32 + name[k], { name: name[k], kind: kind[k], gpu: lanes[lane].gpu }, ns);
+          if (lanes[lane].gpu) add(byOp, op[k], { name: op[k] }, ns);
+        }
+      }
+    return { byName: [...byName.values()], byOp: [...byOp.values()] };
+  }
+
+  show({ byName, byOp }) {
+    const { names, kinds } = this.timeline.data,
+      length = this.to - this.from;
+    const rows = (found) =>
+      found.map(({ name, kind, count, total }) => ({
+        name: name >= 0 ? names[name] : "unknown",
+        kind: kind === undefined ? null : kinds[kind].name,
+        count,
+        total,
+        share: total / length,
+      }));
+    const part = (heading, key, found) =>
+      found.length
+        ? [
+            el("h4", {}, heading),
+            table(
+              [
+                { key: "name", title: "Name", unit: "text", code: true },
+                { key: "kind", title: "Kind", unit: "text" },
+                { key: "count", title: "Count", unit: "count" },
+                { key: "total", title: "Time", unit: "ns", hint: "What lies within the span, callees included" },
+                { key: "share", title: "Share", unit: "share", hint: "Of the span's length; over 100 % where several run at a time" },
+              ],
+              rows(found),
+              { sort: "total", name: `span-${key}` },
+            ),
+          ]
+        : [];
+    const clear = el("button", { type: "button", onclick: () => this.clear() }, "Clear");
+    this.node.hidden = false;
+    this.node.replaceChildren(
+      el(
+        "header",
+        {},
+        el("h3", {}, `${show(length, "ns")} selected`),
+        el("span", { class: "said" }, `${show(this.from, "ns")} to ${show(this.to, "ns")}`),
+        clear,
+      ),
+      ...part("Device work by operator", "op", byOp),
+      ...part("Device work by name", "gpu", byName.filter((one) => one.gpu)),
+      ...part("Host calls", "cpu", byName.filter((one) => !one.gpu)),
+    );
+    this.node.dataset.span = `${this.from} ${this.to}`;
+  }
+}

@@ -1,0 +1,83 @@
+"""Columns of numbers as texts within a page: compressed blocks that the page decodes on demand.
+
+The columns of a block follow one another. Of each column come the least significant bytes of all values, then the next
+ones, which lets zlib find what repeats.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ..trace.columns import IntColumn
+
+__all__ = ["Field", "fields_of", "pack", "pack_json"]
+
+_LEVEL = 6
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column's form.
+
+    Attributes:
+        size: bytes of a value: signed, little-endian.
+        delta: each value but the first of a block is stored as its distance to the one before.
+    """
+
+    name: str
+    size: int
+    delta: bool = False
+
+
+def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[str] = ()) -> list[Field]:
+    """The narrowest form of each column.
+
+    Args:
+        delta: names of the columns whose neighbours are alike.
+
+    Example:
+        >>> fields_of({"kind": np.array([3, 1]), "ts": np.array([0, 20_000])}, ["ts"])
+        [Field(name='kind', size=1, delta=False), Field(name='ts', size=2, delta=True)]
+    """
+    return [Field(name, _width(values, 2 if name in delta else 1), name in delta) for name, values in columns.items()]
+
+
+def _width(values: npt.NDArray[np.integer], factor: int) -> int:
+    """Bytes that hold the values, and their distances where `factor` is 2."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    reach = max(high, -low - 1) if factor == 1 else max(high - low, high, -low - 1)
+    return next(size for size in range(1, 9) if reach < 2 ** (8 * size - 1) or size == 8)
+
+
+def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) -> str:
+    """A block: base64 of zlib of the columns.
+
+    Args:
+        columns: by name, int of one length; |values| and distances below 2**63.
+    """
+    return _text(b"".join(_planes(columns[field.name], field) for field in fields))
+
+
+def pack_json(value: Any) -> str:
+    """A JSON document as such a block."""
+    return _text(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, _LEVEL)).decode()
+
+
+def _planes(values: npt.NDArray[np.integer], field: Field) -> bytes:
+    whole: IntColumn = values.astype("<i8")
+    if field.delta:
+        whole = np.diff(whole, prepend=0)
+    planes: npt.NDArray[np.uint8] = whole.view(np.uint8).reshape(-1, 8)[:, : field.size]
+    return planes.T.tobytes()

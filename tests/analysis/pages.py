@@ -1,0 +1,102 @@
+"""Report pages: what is in the file, and how a browser shows it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from browser import Page
+
+__all__ = ["data_of", "details", "press", "select", "shown", "unpacked", "unpacked_json"]
+
+_DATA = re.compile(rb'<script id="report" type="application/json">(.*?)</script>', re.DOTALL)
+_CANVAS = "document.querySelector('.frame [tabindex]')"
+
+
+def data_of(page: bytes) -> dict[str, Any]:
+    """The data in a page."""
+    found = _DATA.findall(page)
+    assert len(found) == 1
+    data: dict[str, Any] = orjson.loads(found[0])
+    return data
+
+
+def shown(browser: Page, page: bytes, folder: Path, theme: str = "light") -> dict[str, Any]:
+    """Open a page; returns the data in it."""
+    path = folder / "report.html"
+    path.write_bytes(page)
+    browser.goto("about:blank")
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    browser.requests.clear()
+    browser.call("Page.navigate", url=path.as_uri())
+    browser.wait_for("document.documentElement.dataset.ready")
+    assert browser.requests == [path.as_uri()], "the page alone is loaded"
+    assert browser.errors == []
+    return data_of(page)
+
+
+def unpacked(text: str, fields: Sequence[dict[str, Any]], count: int) -> dict[str, list[int]]:
+    """Columns of a block of the page, byte by byte."""
+    plain, at, values = zlib.decompress(base64.b64decode(text)), 0, {}
+    for field in fields:
+        width = field["size"]
+        planes = plain[at : at + count * width]
+        numbers = [
+            int.from_bytes(bytes(planes[i + count * byte] for byte in range(width)), "little", signed=True)
+            for i in range(count)
+        ]
+        for i in range(1, count if field["delta"] else 0):
+            numbers[i] += numbers[i - 1]
+        values[field["name"]] = numbers
+        at += count * width
+    assert at == len(plain)
+    return values
+
+
+def unpacked_json(text: str) -> Any:
+    """A JSON block of the page."""
+    return orjson.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def press(browser: Page, key: str) -> None:
+    """A key in the timeline."""
+    browser.evaluate(
+        f"(() => {{ const canvas = {_CANVAS}, key = {orjson.dumps(key).decode()};"
+        " canvas.focus({preventScroll: true});"
+        " canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); })()"
+    )
+
+
+def select(browser: Page, number: int) -> dict[str, Any]:
+    """Select an event by the page's address; returns what its details say.
+
+    Returns:
+        `name`; `values` by key; `in` and `out`, by kind of relation the numbers of the related events listed; `arrows`,
+        [kind, from, to] each.
+    """
+    browser.evaluate(f"location.hash = '#event-{number}'")
+    return details(browser, number)
+
+
+def details(browser: Page, number: int) -> dict[str, Any]:
+    """What the details of an event say, once they are there."""
+    browser.wait_for(f"document.querySelector('.details').dataset.event === '{number}'")
+    found: dict[str, Any] = browser.evaluate(
+        "(async () => { const panel = document.querySelector('.details');"
+        " const lists = [...panel.querySelectorAll('.relation')];"
+        " while (lists.some((one) => !one.querySelector('li, p'))) await new Promise(requestAnimationFrame);"
+        " const side = (name) => Object.fromEntries(lists.map((one) => [one.dataset.relation.split(' '), one])"
+        "  .filter(([[, of]]) => of === name)"
+        "  .map(([[kind], one]) =>"
+        "    [kind, [...one.querySelectorAll('li button')].map((button) => Number(button.dataset.event))]));"
+        " return {in: side('in'), out: side('out'), arrows: JSON.parse(panel.dataset.arrows),"
+        "  name: panel.querySelector('h3').textContent,"
+        "  values: Object.fromEntries([...panel.querySelectorAll('dd')]"
+        "   .map((one) => [one.dataset.key, JSON.parse(one.dataset.value)]))}; })()"
+    )
+    return found

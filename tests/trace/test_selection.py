@@ -1,0 +1,133 @@
+"""A part of a trace holds what ran or was launched in it, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.analysis.summary import analyse
+from etplus.converters.open import load
+from etplus.linker import link
+from etplus.trace.errors import UsageError
+from etplus.trace.intervals import Span
+from etplus.trace.selection import parse_window, part_of
+from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+from support import fixture_pair, run
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return with_unattached(link(*fixture_pair("pairs/gpu_shaped_from_cpu")))
+
+
+def kept(whole: Trace, part: Trace) -> tuple[set[int], set[int], set[tuple[int, int, int]]]:
+    """Node ids of the part's calls and runtime calls; start, duration and stream of its GPU events."""
+    ids = tuple(set(whole.id[table.source].tolist()) for table in (part.calls, part.runtime))
+    gpu = set(zip(part.gpu.ts.tolist(), part.gpu.dur.tolist(), part.gpu.stream.tolist(), strict=True))
+    return *ids, gpu
+
+
+@pytest.mark.parametrize("window", ["0-3ms", "2500us-6ms", "5-5.1ms", "0-100s"])
+def test_a_window_holds_what_runs_in_it_and_its_launches(trace: Trace, window: str) -> None:
+    after = parse_window(window)
+    start, end = trace.span.start + after.start, trace.span.start + after.end
+    part = part_of(trace, window=window)
+    wanted: tuple[set[int], set[int], set[tuple[int, int, int]]] = (set(), set(), set())
+
+    def add_call(at: int) -> None:
+        while at >= 0:
+            wanted[0].add(int(trace.id[trace.calls.source[at]]))
+            at = int(trace.calls.parent[at])
+
+    def add_runtime(at: int) -> None:
+        wanted[1].add(int(trace.id[trace.runtime.source[at]]))
+        add_call(int(trace.runtime.call[at]))
+
+    for table, add in ((trace.calls, add_call), (trace.runtime, add_runtime)):
+        for at in range(len(table)):
+            if table.ts[at] < end and (table.end[at] > start or table.ts[at] == start):
+                add(at)
+    for event in trace.device_events:
+        if event.start_ns < end and (event.start_ns + event.duration_ns > start or event.start_ns == start):
+            wanted[2].add((event.start_ns, event.duration_ns, event.stream))
+            add_call(int(trace.gpu.call[event.index]))
+            if trace.gpu.runtime[event.index] >= 0:
+                add_runtime(int(trace.gpu.runtime[event.index]))
+    assert kept(trace, part) == wanted
+
+
+def test_references_within_a_part_are_those_of_the_whole(trace: Trace) -> None:
+    part = part_of(trace, window="2500us-6ms")
+    whole = {(e.start_ns, e.duration_ns, e.stream): e for e in trace.device_events}
+    assert 0 < len(part.gpu) < len(trace.gpu)
+    for event in part.device_events:
+        same = whole[event.start_ns, event.duration_ns, event.stream]
+        assert (event.name, event.op and event.op.record, event.op and event.op.modules) == (
+            same.name, same.op and same.op.record, same.op and same.op.modules,
+        )  # fmt: skip
+        mine, theirs = int(part.gpu.runtime[event.index]), int(trace.gpu.runtime[same.index])
+        assert (part.runtime.source[mine] if mine >= 0 else -1) == (trace.runtime.source[theirs] if theirs >= 0 else -1)
+    started = set(part.gpu.runtime[part.gpu.runtime >= 0].tolist())
+    assert set(np.flatnonzero(part.runtime.launches).tolist()) == started
+
+
+def test_the_steps_of_a_trace_are_its_parts(trace: Trace) -> None:
+    """Every GPU event launched in an iteration is in the part of that one, and in no other one's."""
+    steps = len(trace.steps)
+    assert steps > 1
+    parts = [part_of(trace, steps=str(k)) for k in range(steps)]
+    for k, part in enumerate(parts):
+        assert part.steps.names == trace.steps.names[k : k + 1]
+        wanted = np.flatnonzero(trace.step_of_event == k)
+        assert part.gpu.ts.tolist() == trace.gpu.ts[wanted].tolist()
+        assert part.span.start == trace.steps.start[k]
+        assert part.span.end == max(int(trace.steps.end[k]), *trace.gpu.end[wanted].tolist())
+    both = part_of(trace, steps=f"0-{steps - 1}")
+    assert len(both.gpu) == sum(len(part.gpu) for part in parts)
+    analysis = analyse(parts[0])
+    assert sum(row.total_ns for row in analysis.breakdown) == int(parts[0].gpu.dur.sum())
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [("10-12.5ms", Span(10_000_000, 12_500_000)), ("900us-1.2ms", Span(900_000, 1_200_000)),
+     ("0-1s", Span(0, 10**9)), ("5ns-7ns", Span(5, 7)), ("1.5-2.25µs", Span(1500, 2250))],
+)  # fmt: skip
+def test_windows(text: str, span: Span) -> None:
+    assert parse_window(text) == span
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5ms", "5-6", "6-5ms", "5ms-5ms", "-1-2ms", "1e3-2ms", "1ms-1e9s", "0-9e99s", "٣-٤ms"]
+)
+def test_windows_that_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="window"):
+        parse_window(text)
+
+
+def test_parts_that_are_refused(trace: Trace) -> None:
+    for given, said in (
+        ({"steps": "9"}, "numbered from 0"), ({"steps": "one"}, "a number from 0"),
+        ({"window": "5-6s"}, "nothing in it"),
+        ({"steps": "0", "window": "0-1ms"}, "give one of them"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=said):
+            part_of(trace, **given)
+
+
+def test_the_command_writes_smaller_pages_of_parts(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    trace = tmp_path / "et_plus.json"
+    link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(trace)
+    sizes = []
+    for options in ((), ("--steps", "0"), ("--window", "2-3ms")):
+        done = run("etplus", "report", trace, *options, "-o", tmp_path / "page.html")
+        assert done.returncode == 0, done.stderr
+        sizes.append((tmp_path / "page.html").stat().st_size)
+    assert sizes[1] < sizes[0] and sizes[2] < sizes[0]
+    load(trace).write_report(tmp_path / "same.html", window="2-3ms")
+    assert (tmp_path / "same.html").read_bytes() == (tmp_path / "page.html").read_bytes()
+    (tmp_path / "page.html").unlink()
+    for options in (("--steps", "7-8"), ("--window", "3-1ms"), ("--steps", "0", "--window", "0-1ms")):
+        done = run("etplus", "report", trace, *options, "-o", tmp_path / "page.html")
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+        assert not (tmp_path / "page.html").exists()

@@ -1,0 +1,160 @@
+"""A part of a trace by time: some of its iterations, or a window."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .columns import IntColumn
+from .conventions import MAX_NS
+from .errors import UsageError
+from .index import as_column, as_positions
+from .intervals import Span
+from .steps import Steps
+from .tables import Calls, RuntimeCalls, Tables
+from .unattached import with_unattached
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+__all__ = ["parse_window", "part_of", "step_range"]
+
+Mask = npt.NDArray[np.bool_]
+Rows = TypeVar("Rows", Calls, RuntimeCalls)
+_NS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+_WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
+
+
+def step_range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
+    """First and last iteration of a text such as "0-19".
+
+    Args:
+        count: iterations of the document.
+
+    Raises:
+        UsageError: not such a text, or not such iterations.
+    """
+    first, _, last = wanted.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
+        raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")
+    low, high = int(first), int(last or first)
+    if not low <= high < count:
+        raise UsageError(f"iterations {wanted!r}: {document.file} has {count}, numbered from 0")
+    return low, high
+
+
+def parse_window(text: str) -> Span:
+    """A span of time after the trace's start; ns, us, ms or s, and a unit left out is the one that follows.
+
+    Raises:
+        UsageError: not such a text, or an empty span.
+
+    Example:
+        >>> parse_window("10-12.5ms")
+        Span(start=10000000, end=12500000)
+    """
+    found = _WINDOW.fullmatch(text)
+    if found is None:
+        raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
+    low, low_unit, high, high_unit = found.groups()
+    start, end = float(low) * _NS[low_unit or high_unit], float(high) * _NS[high_unit]
+    if not start < end < MAX_NS:
+        raise UsageError(f"window {text[:40]!r}: ends before it starts or later than 146 years; give START-END")
+    return Span(round(start), round(end))
+
+
+def part_of(trace: Trace, *, steps: str | None = None, window: str | None = None) -> Trace:
+    """A trace with the calls and GPU events of some iterations, or of a window; its rows and edges stay as they are.
+
+    Of iterations: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window: what ran in it,
+    in part at least. With the GPU events come the calls that launched them. Nothing is cut off: an operator that began
+    earlier keeps its duration. `span` is the chosen time and what the GPU events and their launches need beyond it.
+
+    Args:
+        steps: iterations by number from 0, such as "3" or "0-19". window: see `parse_window`.
+
+    Raises:
+        UsageError: both are given, or not such a text, no such iterations, or nothing in the window.
+
+    Example:
+        >>> part = part_of(trace, window="0-1ms")
+        >>> 0 < len(part.calls) < len(trace.calls)
+        True
+    """
+    if steps is None and window is None:
+        return trace
+    if steps is not None and window is not None:
+        raise UsageError("--steps and --window both choose a part of the trace; give one of them")
+    trace = with_unattached(trace)
+    gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
+    if steps is not None:
+        low, high = step_range(trace, steps, len(trace.steps))
+        chosen = Span(int(trace.steps.start[low]), int(trace.steps.end[low : high + 1].max()))
+        on_gpu = (trace.launched_ns >= chosen.start) & (trace.launched_ns < chosen.end)
+    else:
+        after = parse_window(window or "")
+        chosen = Span(trace.span.start + after.start, trace.span.start + after.end)
+        on_gpu = _in(chosen, gpu.ts, gpu.end)
+    in_runtime = _in(chosen, runtime.ts, runtime.end)
+    in_runtime[gpu.runtime[on_gpu & (gpu.runtime >= 0)]] = True
+    in_calls = _in(chosen, calls.ts, calls.end)
+    _add_with_callers(in_calls, calls.parent, np.concatenate([gpu.call[on_gpu], runtime.call[in_runtime]]))
+    if not (in_calls.any() or in_runtime.any() or on_gpu.any()):
+        length = trace.span.length / 1e6
+        raise UsageError(f"window {window}: {trace.file} has nothing in it; it is {length:,.3f} ms long")
+    part = trace.with_tables(_tables(trace.tables, in_calls, in_runtime, on_gpu))
+    launched = np.append(trace.launched_ns[on_gpu], chosen.start)
+    part.__dict__["span"] = Span(int(launched.min()), int(np.append(gpu.end[on_gpu], chosen.end).max()))
+    part.__dict__["steps"] = _steps(trace.steps, in_calls)
+    return part
+
+
+def _in(span: Span, start: IntColumn, end: IntColumn) -> Mask:
+    """Which intervals overlap a span; empty ones that are in it do."""
+    inside: Mask = (start < span.end) & ((end > span.start) | (start == span.start))
+    return inside
+
+
+def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None:
+    """Choose further calls (−1 for none) and all calls around them."""
+    at = np.unique(calls)
+    while len(at := at[at >= 0]):
+        chosen[at] = True
+        at = np.unique(parent[at])
+
+
+def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
+    """Some rows of each table; what refers to a row that is left out refers to none."""
+    call, runtime = _new_places(in_calls), _new_places(in_runtime)
+    calls, runtime_calls = _taken(tables.calls, in_calls), _taken(tables.runtime, in_runtime)
+    gpu = tables.gpu.take(np.flatnonzero(in_gpu))
+    launcher = runtime[gpu.runtime]
+    launches = np.zeros(len(runtime_calls), np.bool_)
+    launches[launcher[launcher >= 0]] = True
+    return replace(
+        tables,
+        calls=replace(calls, parent=as_positions(call[calls.parent])),
+        runtime=replace(runtime_calls, call=as_positions(call[runtime_calls.call]), launches=as_column(launches)),
+        gpu=replace(gpu, call=as_positions(call[gpu.call]), runtime=as_positions(launcher)),
+    )
+
+
+def _new_places(kept: Mask) -> IntColumn:
+    """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
+    return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+
+
+def _taken(table: Rows, kept: Mask) -> Rows:
+    columns: dict[str, Any] = {one.name: getattr(table, one.name)[kept] for one in fields(table)}
+    return type(table)(**columns)
+
+
+def _steps(steps: Steps, in_calls: Mask) -> Steps:
+    """The iterations whose marks are among the calls that are kept."""
+    kept = in_calls[steps.call]
+    names = tuple(name for name, keep in zip(steps.names, kept.tolist(), strict=True) if keep)
+    return Steps(as_positions(_new_places(in_calls)[steps.call[kept]]), steps.start[kept], steps.end[kept], names)
