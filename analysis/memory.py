@@ -117,6 +117,11 @@ class DeviceMemory:
     outliving: list[OutlivingRow]
 
     @property
+    def number(self) -> int:
+        """Number of the device, −1 of the host."""
+        return -1 if self.device == "cpu" else int(self.device.rpartition(":")[2] or 0)
+
+    @property
     def peak(self) -> int:
         """See the class."""
         return int(self.allocated.argmax())

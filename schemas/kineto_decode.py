@@ -18,7 +18,16 @@ from ..trace.columns import IntColumn, exact_ns, int_column
 from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
 from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
-__all__ = ["MEMORY_NUMBERS", "MODULE", "NUMBERS", "Decoded", "Instants", "decode_any", "decode_plain"]
+__all__ = [
+    "MEMORY_ARGUMENTS",
+    "MEMORY_NUMBERS",
+    "MODULE",
+    "NUMBERS",
+    "Decoded",
+    "Instants",
+    "decode_any",
+    "decode_plain",
+]
 
 MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
@@ -38,16 +47,10 @@ _WRITTEN = (
 
 _MEMORY = "[memory]"
 """Name of the instant events that say what an allocator did (`profile_memory=True`)."""
-_MEMORY_WRITTEN = {
-    "bytes": "Bytes",
-    "address": "Addr",
-    "allocated": "Total Allocated",
-    "reserved": "Total Reserved",
-    "device_type": "Device Type",
-    "device": "Device Id",
-}
-MEMORY_NUMBERS = tuple(_MEMORY_WRITTEN)
+MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
 """The arguments of memory events, integers; −1 for none."""
+MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
+"""What they are called in a file."""
 
 _EXACT_INTEGER = 2.0**53
 
@@ -152,8 +155,12 @@ class _RawArgs(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+_MEMORY_WRITTEN = dict(zip(MEMORY_NUMBERS, MEMORY_ARGUMENTS, strict=True))
 _MemoryArgs = msgspec.defstruct(
-    "_MemoryArgs", [(name, Any, -1) for name in MEMORY_NUMBERS], rename=_MEMORY_WRITTEN, gc=False
+    "_MemoryArgs",
+    [(name, Any, None if name == "bytes" else -1) for name in MEMORY_NUMBERS],
+    rename=_MEMORY_WRITTEN,
+    gc=False,
 )
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
