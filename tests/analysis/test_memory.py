@@ -197,7 +197,7 @@ def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
         key=str,
     )  # fmt: skip
     (memory,) = device_memory(trace)
-    assert memory.peak_bytes == 1536 + 512 and memory.base == 1024
+    assert memory.peak_bytes == 1536 + 1024 and memory.base == 1024
 
 
 def test_a_thinned_curve_keeps_its_peak() -> None:
