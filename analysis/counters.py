@@ -1,4 +1,4 @@
-"""Counters over time that exporters write beside the timeline: launch queues and memory bandwidth."""
+"""Counters over time that exporters write beside the timeline: launch queues, memory bandwidth, allocated memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .bandwidth import bandwidth_series
 from .launches import queue_lengths
+from .memory import DeviceMemory, device_memory
 
 __all__ = ["Counter", "counters"]
 
@@ -20,7 +21,7 @@ class Counter(NamedTuple):
     """A step function: `values` from each time until the next.
 
     Attributes:
-        device: number of the device. name: what is counted, without the device. unit: of the values.
+        device: number of the device, −1 of the host. name: what is counted, without the device. unit: of the values.
         ts: int64 ns, ascending.
     """
 
@@ -30,9 +31,13 @@ class Counter(NamedTuple):
     ts: IntColumn
     values: npt.NDArray[Any]
 
+    def title(self, number: int) -> str:
+        """The name with the device, whose number may be another one in a file of several ranks."""
+        return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
+
 
 def counters(trace: Trace) -> Iterator[Counter]:
-    """Length of each stream's launch queue, and the bandwidth of each kind of copy.
+    """Length of each stream's launch queue, the bandwidth of each kind of copy, and memory by device.
 
     Example:
         >>> next(counters(trace)).unit
@@ -43,3 +48,14 @@ def counters(trace: Trace) -> Iterator[Counter]:
     for copies in bandwidth_series(trace):
         rate = np.round(copies.bytes_per_second / 1e9, 3)
         yield Counter(copies.device, f"memory bandwidth {copies.kind}", "GB/s", copies.ts, rate)
+    for memory in device_memory(trace):
+        yield from _memory(memory, trace.span.start)
+
+
+def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
+    """Allocated and reserved bytes from the trace's start; what allocators did before it counts there."""
+    first = max(int(np.searchsorted(memory.ts, start, side="right")) - 1, 0)
+    ts = np.maximum(memory.ts[first:], start)
+    for name, values in (("allocated", memory.allocated[first:]), ("reserved", memory.reserved[first:])):
+        if values.min() >= 0:
+            yield Counter(memory.number, f"memory {name}", "MB", ts, values / 1e6)

@@ -32,6 +32,8 @@ _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
 _LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences")
+_NOT_SHOWN = ("memory", "memory_holders", "memory_outliving", "memory_curve")
+"""Of which `memory` has the page's own form."""
 
 
 def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
@@ -42,7 +44,7 @@ def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None 
         chain: the critical path, to be drawn in the timeline.
     """
     trace = analysis.trace
-    told = json_of(analysis)
+    told = {name: value for name, value in json_of(analysis).items() if name not in _NOT_SHOWN}
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     tree = time_tree(analysis.breakdown, comm)
     rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))

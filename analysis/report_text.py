@@ -16,6 +16,9 @@ __all__ = ["overheads_text", "text_of"]
 
 _MS = 1e6
 _US = 1e3
+_MB = 1e6
+_WORTH_A_TABLE = 0.01
+"""Devices with less than this share of the greatest peak have no table of holders of their own."""
 _SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
 _SELF = ": host and device time without (self) and with what they contain, ms"
 _SELF_HEADS = ("calls", "host self", "host", "GPU self", "GPU")
@@ -40,6 +43,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     if analysis.operators:
         parts.append(_operators(analysis, width, top))
     parts.append(_modules(analysis, width, top))
+    parts += [_memory(analysis, width), _holders(analysis, width, top), _outliving(analysis, width, top)]
     if len(analysis.overhead_rows.value):
         parts.append(overheads_text(analysis.overheads, width, top))
     return "\n\n".join(part for part in parts if part)
@@ -268,6 +272,53 @@ def _iterations(analysis: Analysis, width: int, top: int) -> str:
     lines = [f"mean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"]
     lines += [f"speed   {number(speed)} samples/s at batch size {analysis.batch_size}"] if speed is not None else []
     return "\n".join([table, *lines])
+
+
+def _memory(analysis: Analysis, width: int) -> str:
+    rows = [
+        [one.device, number(one.peak_bytes / _MB, 3), number((one.peak_ns - analysis.trace.span.start) / _MS, 3),
+         number(one.base / _MB, 3), number(int(one.allocated[-1]) / _MB, 3),
+         number(int(one.reserved.max()) / _MB, 3) if one.reserved.max(initial=-1) >= 0 else None,
+         len(one.blocks.bytes)]
+        for one in analysis.memory
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    title = f"memory allocated, from {analysis.memory[0].source}"
+    return render(title, ["device", "peak MB", "at ms", "before MB", "end MB", "reserved", "blocks"], rows, width)
+
+
+def _holders(analysis: Analysis, width: int, top: int) -> str:
+    """Who holds memory at the peak: by category, then by operator."""
+    parts = []
+    for one in analysis.memory:
+        if one.peak_bytes < _WORTH_A_TABLE * analysis.memory[0].peak_bytes:
+            continue
+        groups: dict[tuple[str, str], tuple[int, int]] = {}
+        for row in one.holders:
+            blocks, size = groups.get((row.category, row.operator), (0, 0))
+            groups[row.category, row.operator] = blocks + row.blocks, size + row.bytes
+        kinds = ", ".join(f"{kind} {size / _MB:,.3f}" for kind, size in one.by_category.items())
+        found = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
+        rows = [
+            [operator, kind, blocks, number(size / _MB, 3), share(size / one.peak_bytes if one.peak_bytes else None)]
+            for (kind, operator), (blocks, size) in found[:top]
+        ]
+        title = _titled(f"memory held at the peak of {one.device}, MB: {kinds}", len(found), top)
+        parts.append(render(title, ["allocated by", "category", "blocks", "MB", "share"], rows, width))
+    return "\n\n".join(parts)
+
+
+def _outliving(analysis: Analysis, width: int, top: int) -> str:
+    found = sorted((row for one in analysis.memory for row in one.outliving), key=lambda row: -row.bytes)
+    rows = [
+        [f"{row.device} {row.operator}", row.category, row.blocks,
+         *(number(size / _MB, 3) for size in (row.bytes, row.next_bytes, row.kept_bytes))]
+        for row in found[:top]
+    ]  # fmt: skip
+    title = _titled("memory that outlives the iteration it was allocated in", len(found), top)
+    heads = ["allocated by", "category", "blocks", "MB", "freed in next", "never freed"]
+    return render(title, heads, rows, width) if rows else ""
 
 
 def _titled(title: str, count: int, top: int) -> str:

@@ -31,6 +31,7 @@ from .communication import CommunicationRow, communication
 from .devices import Device, why_unknown
 from .gemms import GemmRow, gemm_table
 from .launches import IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
+from .memory import DeviceMemory, device_memory
 from .modules import ModuleRow, module_table
 from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
@@ -114,6 +115,11 @@ class Analysis:
     def communication(self) -> list[CommunicationRow]:
         """See `communication.communication`."""
         return communication(self.trace)
+
+    @cached_property
+    def memory(self) -> list[DeviceMemory]:
+        """See `memory.device_memory`."""
+        return device_memory(self.trace)
 
     @cached_property
     def sequences(self) -> list[KernelSequence]:
@@ -268,7 +274,31 @@ def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
         "copies": [asdict(row) | {"bytes_per_second": row.bytes_per_second} for row in analysis.copies],
         "communication": [_communication_row(row) for row in analysis.communication],
         "sequences": [asdict(row) | {"kernels": " | ".join(row.kernels)} for row in analysis.sequences],
+        "memory": [_memory_row(one) for one in analysis.memory],
+        "memory_holders": [
+            asdict(row) | {"modules": " / ".join(row.modules)} for one in analysis.memory for row in one.holders
+        ],
+        "memory_outliving": [asdict(row) for one in analysis.memory for row in one.outliving],
+        "memory_curve": [row for one in analysis.memory for row in _memory_curve(one)],
     }
+
+
+def _memory_row(one: DeviceMemory) -> dict[str, Any]:
+    reserved = int(one.reserved.max(initial=-1))
+    return {
+        "device": one.device, "source": one.source, "peak_bytes": one.peak_bytes, "peak_ns": one.peak_ns,
+        "reserved_peak_bytes": None if reserved < 0 else reserved, "before_bytes": one.base,
+        "end_bytes": int(one.allocated[-1]), "blocks": len(one.blocks.bytes),
+        "allocated_bytes": int(one.blocks.bytes.sum()),
+    }  # fmt: skip
+
+
+def _memory_curve(one: DeviceMemory) -> list[dict[str, Any]]:
+    columns = (one.ts.tolist(), one.allocated.tolist(), one.reserved.tolist())
+    return [
+        {"device": one.device, "ts_ns": ts, "allocated": allocated, "reserved": None if reserved < 0 else reserved}
+        for ts, allocated, reserved in zip(*columns, strict=True)
+    ]
 
 
 def _use_row(row: StreamUse | DeviceUse) -> dict[str, Any]:

@@ -23,7 +23,8 @@ examples:
 
 Into the args of kernels, copies and memsets, where they are known, are written:
   {arguments}
-All else keeps its bytes, and augmenting twice changes nothing more. A pair or a Chakra trace becomes ET+.
+A Kineto trace also gets counters: launch queues, memory bandwidth, allocated memory. All else keeps its bytes, and
+augmenting twice changes nothing more. A pair or a Chakra trace becomes ET+.
 
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
@@ -53,7 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
     source = b"".join(read_input(one).chunks()) if as_etplus else input_files(inputs)[0]
     done = augment(source, arguments.output, own, progress=True)
     warn_of_damage([done])
-    write_json(arguments.json, {"events": done.events, "with_flops": done.with_flops, "with_bytes": done.with_bytes})
-    print(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes", file=sys.stderr)
+    write_json(
+        arguments.json,
+        {
+            "events": done.events,
+            "with_flops": done.with_flops,
+            "with_bytes": done.with_bytes,
+            "counters": done.counters,
+        },
+    )
+    counted = f"; {done.counters:,} values of counters" if done.counters else ""
+    print(
+        f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}",
+        file=sys.stderr,
+    )
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""Write what kernels compute and move into the trace itself, the rest of the file untouched."""
+"""Write what kernels compute and move, and counters, into the trace itself, the rest of the file untouched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
+import orjson
 
+from ..analysis.counters import counters
 from ..analysis.devices import Device
 from ..analysis.roofline import find_devices, work_of_events
 from ..schemas.collector import gc_disabled
@@ -22,6 +24,7 @@ from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.index import Column, GpuIndex
 from ..trace.trace import Trace
+from .chrome import counter_events, program_of
 from .open import parse_trace
 
 __all__ = ["ARGUMENTS", "Augmented", "augment"]
@@ -35,18 +38,28 @@ _Object = dict[str, msgspec.Raw]
 _decode = msgspec.json.Decoder(_Object).decode
 
 
+class _Named(msgspec.Struct, gc=False):
+    ph: str = ""
+    name: str = ""
+
+
+_decode_counter = msgspec.json.Decoder(_Named).decode
+
+
 @dataclass(frozen=True)
 class Augmented:
     """What was written: number of GPU events, of those with FLOPs and of those with bytes.
 
     Attributes:
         damage: what was wrong with the traces that an ET+ file was made of, in sentences.
+        counters: values of counters; none in ET+, which has no place for them.
     """
 
     events: int
     with_flops: int
     with_bytes: int
     damage: tuple[str, ...] = ()
+    counters: int = 0
 
 
 @transaction()
@@ -56,6 +69,7 @@ def augment(
 ) -> Augmented:
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
+    A Kineto trace also gets the counters of `analysis.counters`, behind its last event.
     Secrets in the file's header are masked, with a warning. Everything else keeps its bytes, and a file that was
     augmented stays as it is.
 
@@ -71,8 +85,10 @@ def augment(
     trace = parse_trace(blob, progress=progress)
     gpu = trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0))  # the others are not nodes
     trace = trace.with_tables(replace(trace.tables, gpu=gpu))
+    added: list[bytes] = []
     if isinstance(trace.texts, FileRecords):
         start, end = trace.texts.start, trace.texts.end
+        body, rest = (int(start.min()), int(end.max())), int(end.max())
         at: Column[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
@@ -81,22 +97,44 @@ def augment(
             _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        start, end = found.start, found.end
+        added, start, end = _counters(trace), found.start, found.end
+        body, rest = (int(start[0]), int(end[_last_recorded(found.texts, trace)])), int(end[-1])
         at = trace.kineto_event[gpu.source]
-    body = int(start.min()), int(end.max())
     start, end = start[at], end[at]
     values = _values(trace, own_devices)
-    (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[body[1] :])
+    (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[rest:])
     warn_of_masks(blob.name, masked + more)
     with open_output(path) as out:
         out.write(before)
         for piece in _pieces(blob.data, start, end, values, *body):
             out.write(piece)
+        for text in added:
+            out.write(b",\n" + text)
         out.write(after)
     return Augmented(
         len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values),
-        trace.damage,
+        trace.damage, len(added),
     )  # fmt: skip
+
+
+def _counters(trace: Trace) -> list[bytes]:
+    """The events of all counters, with the processes of the devices."""
+    program = program_of(trace)
+    return [
+        orjson.dumps(event)
+        for counter in counters(trace)
+        for event in counter_events(counter, program if counter.device < 0 else counter.device, 0)
+    ]
+
+
+def _last_recorded(texts: list[bytes], trace: Trace) -> int:
+    """Position of the last event that is not a counter of ours, which an earlier run has added."""
+    ours = {counter.title(counter.device) for counter in counters(trace)}
+    for position in range(len(texts) - 1, 0, -1):
+        event = _decode_counter(texts[position])
+        if event.ph != "C" or event.name not in ours:
+            return position
+    return 0
 
 
 def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:

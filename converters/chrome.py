@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 import orjson
 
-from ..analysis.counters import counters
+from ..analysis.counters import Counter, counters
 from ..schemas.files import open_output
+from ..schemas.kineto_decode import MEMORY_ARGUMENTS
 from ..trace.columns import IntColumn
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
@@ -81,7 +82,7 @@ def write_chrome(
         names = ", ".join(one.file for one in documents.values())
         raise ConvertError(f"{names}: no node has a time, so there is no timeline to draw; link the ET anew")
     timed = [one for one in documents.values() if one.timed.any()]
-    zero = min(one.base_time_ns + one.span[0] for one in timed)
+    zero = min(one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist()]) for one in timed)
     slices = flows = left_out = 0
     with open_output(path) as file:
         fields = header(timed[0], zero)
@@ -170,14 +171,28 @@ class Process:
                 else:  # a call that waits for what began after it
                     late.append(self._flow(flow, row, max(ts, int(self.document.ts[self.flows[flow, 0]])), "f"))
         yield from late
+        yield from self._memory()
         yield from self._counters()
 
+    def _memory(self) -> Iterator[dict[str, Any]]:
+        """What allocators did, as Kineto has it, on the thread of the operator around it."""
+        memory = self.document.memory
+        columns = (memory.bytes, memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
+        rows = zip(memory.ts.tolist(), memory.row.tolist(), *(column.tolist() for column in columns), strict=True)
+        program = program_of(self.document)
+        for ts, row, *numbers in rows:
+            place = self._place(row) if row >= 0 else {"pid": program if self.alone else self.rank, "tid": 0}
+            yield {
+                "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", **place, "ts": self._us(ts),
+                "args": dict(zip(MEMORY_ARGUMENTS, numbers, strict=True)),
+            }  # fmt: skip
+
     def _counters(self) -> Iterator[dict[str, Any]]:
-        """Queue length of each stream and bandwidth of each kind of copy, with the device's slices."""
+        """With the slices of the device, or of the program."""
+        program = program_of(self.document)
         for counter in counters(self.document):
-            pid, name = counter.device if self.alone else self.rank, f"GPU {counter.device} {counter.name}"
-            for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
-                yield {"ph": "C", "name": name, "pid": pid, "ts": self._us(at), "args": {counter.unit: value}}
+            pid = self.rank if not self.alone else program if counter.device < 0 else counter.device
+            yield from counter_events(counter, pid, self.zero)
 
     def _slice(self, row: Row, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
         document = self.document
@@ -239,6 +254,28 @@ class Process:
             yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(self.tid[row])}}
 
 
+def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:
+    """The events of a counter.
+
+    Args:
+        zero: ns on the trace's clock that are time 0.
+
+    Example:
+        >>> one = Counter(0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
+        >>> next(counter_events(one, 0, 0))
+        {'ph': 'C', 'name': 'GPU 0 memory allocated', 'pid': 0, 'ts': 1.5, 'args': {'MB': 2.5}}
+    """
+    name = counter.title(counter.device)
+    for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
+        yield {"ph": "C", "name": name, "pid": pid, "ts": (at - zero) / 1000, "args": {counter.unit: value}}
+
+
+def program_of(document: Trace) -> int:
+    """Process id of the program, as Kineto has it; a number of ours where it is not known, or a device's."""
+    program = _number(document.header.get("pid"))
+    return _PROGRAM if program is None or program in document.device[document.kind == GPU] else program
+
+
 def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Track, lane and end as shown of each row: slices of a lane nest or follow each other, none is of no length."""
     threads = np.where(document.thread >= 0, document.thread, _FOREVER - document.thread)  # those without ops last
@@ -262,8 +299,7 @@ def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, Int
 def _kineto_threads(document: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Process and thread of each row as Kineto has them; `spare` are the numbers of threads that it does not name."""
     gpu = document.kind == GPU
-    program, devices = _number(document.header.get("pid")), set(document.device[gpu].tolist())
-    pid = np.where(gpu, document.device, _PROGRAM if program is None or program in devices else program)
+    pid = np.where(gpu, document.device, program_of(document))
     tid = np.where(gpu, document.stream, spare)
     calls = np.flatnonzero((document.kind == RUNTIME) & document.timed)
     calls = calls[np.unique(document.thread[calls], return_index=True)[1]]

@@ -262,7 +262,7 @@ class _Writer:
     def _counter(self, track: int, counter: Counter) -> None:
         packet = self._packet()
         packet.track_descriptor.uuid = track
-        packet.track_descriptor.name = f"GPU {self._number(counter.device)} {counter.name}"
+        packet.track_descriptor.name = counter.title(self._number(counter.device))
         packet.track_descriptor.counter.unit_name = counter.unit
         self._put(packet)
         for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):

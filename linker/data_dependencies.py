@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.et_tensors import MAX_STORAGE, Tensors, tensors_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import CpuCalls, EtCalls
-from .tensors import MAX_STORAGE, Tensors, tensors_of
 
 __all__ = ["data_edges", "recorded_data"]
 
@@ -121,7 +121,7 @@ def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
     """What each call reads and writes by its inputs, outputs, name and schema."""
     touching = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
-    tensors = tensors_of(et, nodes.node[touching])
+    tensors = tensors_of(et.texts.of(nodes.node[touching]), flat=et.flat)
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
     key = call * MAX_STORAGE + tensors.storage
     fresh = output & ~_within(key, np.sort(key[given]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
 from ..schemas.etplus_memory import document_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.files import Source
-from ..schemas.kineto import KinetoTrace
+from ..schemas.kineto import KinetoTrace, MemoryTable
 from ..schemas.parallel import processes
 from ..schemas.recover import damage_of
 from ..schemas.secrets import mask, mask_members, warn_of_masks
@@ -235,6 +235,7 @@ def _document(
     at = np.flatnonzero(found.call >= 0)
     node, call = nodes.node[at], found.call[at]
     unattached = (attachment.reason != 0) & (attachment.reason != OUTSIDE_WINDOW)
+    memory, memory_parent = _memory(trace)
     return EtPlus(
         et=trace.et,
         events=events,
@@ -255,6 +256,8 @@ def _document(
         runtime_row=trace.runtime_row,
         runtime_parent=np.where(trace.runtime_parent >= 0, nodes.node[trace.runtime_parent], -1),
         edges=dependencies.edges,
+        memory=memory,
+        memory_parent=np.where(memory_parent >= 0, nodes.node[memory_parent], -1),
     )
 
 
@@ -298,11 +301,28 @@ def _runtime_calls(
         begin, end = calls.ts[linked].min(), calls.end[linked].max()
         rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    op = enclosing_call(calls, events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows])
-    op = nearest(op, calls.parent, linked)
-    parent = np.full(len(rows), -1, np.int64)
+    return rows, _linked_caller(calls, node_of_call, events.thread[rows], events.ts[rows], events.end[rows])
+
+
+def _memory(trace: LinkedTrace) -> tuple[MemoryTable, IntColumn]:
+    """What allocators did, in order of time, and the position in `EtCalls` of the innermost linked call around it.
+
+    All of the trace is kept: what is held in the ET's window may have been allocated before it.
+    """
+    memory = trace.kineto.memory
+    order = np.argsort(memory.ts, kind="stable")
+    memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))
+    return memory, _linked_caller(trace.calls, trace.node_of_call, memory.thread, memory.ts, memory.ts)
+
+
+def _linked_caller(
+    calls: CpuCalls, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
+) -> IntColumn:
+    """Position in `EtCalls` of the innermost linked call around each of some events of threads, −1 for none."""
+    op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
+    parent = np.full(len(op), -1, np.int64)
     parent[op >= 0] = node_of_call[op[op >= 0]]
-    return rows, parent
+    return parent
 
 
 def _summary(

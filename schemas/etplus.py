@@ -21,10 +21,10 @@ from ..trace.errors import UNREADABLE
 from .collector import gc_disabled
 from .execution_trace import ExecutionTrace
 from .files import open_output, write_all
-from .kineto import EventTable
+from .kineto import EventTable, MemoryTable
 from .node_tensors import FlatTensors, Tensors
 from .parallel import parallel_map, processes
-from .rows import Part, choice, integers, joined_rows, microseconds, rows
+from .rows import Part, choice, integers, joined_rows, microseconds, rows, signed
 from .secrets import mask
 
 __all__ = ["FORMAT_VERSION", "EtPlus", "Numbering"]
@@ -118,6 +118,7 @@ class EtPlus:
             the ET's window. unattached_reason: int8, index into UNATTACHED_REASONS.
         runtime_row: int64, event row of each runtime call. runtime_parent: int64, position of its ET node or −1.
         edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
+        memory: allocations and frees, in order of time. memory_parent: int64, position of each one's ET node or −1.
         captured_graphs: value of the root's member of that name, b"" for none.
         gpu_ends, unattached_ends: by position in `gpu_row` and `unattached_row`, further members of a record's text,
             each with a comma before it.
@@ -142,6 +143,8 @@ class EtPlus:
     runtime_row: IntColumn
     runtime_parent: IntColumn
     edges: IntColumn
+    memory: MemoryTable
+    memory_parent: IntColumn
     captured_graphs: bytes = b""
     gpu_ends: dict[int, bytes] = field(default_factory=dict)
     unattached_ends: dict[int, bytes] = field(default_factory=dict)
@@ -203,6 +206,7 @@ class EtPlus:
             *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
             lambda: b"]" + b',\n  "unattached": [',
             *self._unattached_pieces(),
+            *([lambda: b"]" + b',\n  "memory": [', *self._memory_pieces()] if len(self.memory) else []),
             lambda: b"]" + (b',\n  "captured_graphs": ' + self.captured_graphs if self.captured_graphs else b""),
             lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
@@ -284,6 +288,22 @@ class EtPlus:
         names = _texts_of(events.names, events.name[at], b'{"name": ')
         ends = [self.unattached_ends.get(i, b"") + _END for i in range(begin, end)]
         return _joined((names, rows(len(at), self._gpu_times(at, [reason])), events.args_of(at), ends))
+
+    def memory_text(self) -> bytes:
+        """The elements of the root's `memory`."""
+        return b"".join(piece() for piece in self._memory_pieces())
+
+    def _memory_pieces(self) -> list[_Piece]:
+        return _separated([partial(self._memory, *span) for span in _spans(len(self.memory), _ROWS)])
+
+    def _memory(self, begin: int, end: int) -> bytes:
+        memory, of = self.memory, slice(begin, end)
+        parents = np.where(self.memory_parent[of] >= 0, self.numbering.node[self.memory_parent[of]], -1)
+        numbers = (memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
+        parts: list[Part] = [b"[", microseconds(memory.ts[of]), b", ", signed(memory.bytes[of])]
+        parts += [part for column in numbers for part in (b", ", signed(column[of]))]
+        parts += [b", ", integers(parents, b"null"), b", ", integers(memory.index[of]), b"]", _SEPARATOR]
+        return joined_rows(end - begin, parts)
 
     def _gpu_times(self, at: IntColumn, more: list[Part]) -> list[Part]:
         """The fields of GPU events from `cat` to `args`, whose value comes next."""

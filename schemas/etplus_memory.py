@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import msgspec
@@ -15,8 +15,9 @@ import orjson
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, positions
 from ..trace.comm_kernels import Comm
-from ..trace.index import Column, Row, as_column
+from ..trace.index import Column, Row, as_column, as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
+from ..trace.memory_events import MemoryEvents
 from ..trace.relations import parent_rows, threads_of_rows
 from ..trace.trace import Record, Trace
 from ..trace.unattached_events import UnattachedEvents
@@ -94,6 +95,7 @@ def document_of(linked: EtPlus) -> Trace:
         comm={int(gpu_row[k]): msgspec.convert(comm, Comm) for k, comm in sorted(linked.comm.items())},
         edges=edges,
         unattached=unattached,
+        memory=_memory(linked, et_row),
     )  # fmt: skip
 
 
@@ -215,8 +217,16 @@ def _header(linked: EtPlus) -> Record:
     text = mask(linked.et.before)[0] + mask(linked.et.after)[0]
     header = msgspec.json.decode(text, type=Record)
     unattached = msgspec.Raw(b"[%b]" % linked.unattached_text())
-    graphs = {"captured_graphs": msgspec.Raw(linked.captured_graphs)} if linked.captured_graphs else {}
-    return {key: value for key, value in header.items() if key != "nodes"} | {"unattached": unattached} | graphs
+    more = {"memory": msgspec.Raw(b"[%b]" % linked.memory_text())} if len(linked.memory) else {}
+    more |= {"captured_graphs": msgspec.Raw(linked.captured_graphs)} if linked.captured_graphs else {}
+    return {key: value for key, value in header.items() if key != "nodes"} | {"unattached": unattached} | more
+
+
+def _memory(linked: EtPlus, row_of_node: IntColumn) -> MemoryEvents:
+    memory, parent = linked.memory, linked.memory_parent
+    columns = {one.name: getattr(memory, one.name) for one in fields(memory) if one.name not in ("index", "thread")}
+    row = as_positions(np.where(parent >= 0, row_of_node[parent], -1))
+    return MemoryEvents(row=row, kineto_event=memory.index, **columns)
 
 
 def _unattached(linked: EtPlus) -> UnattachedEvents:

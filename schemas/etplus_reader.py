@@ -21,6 +21,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_NS, STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
+from ..trace.memory_events import read_memory
 from ..trace.relations import parent_rows, threads_of_rows
 from ..trace.trace import Record, Trace
 from ..trace.unattached_events import read_unattached
@@ -174,7 +175,8 @@ class _Reader:
             file=self.file, header=header, summary=report, flat=self.flat,
             texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
             names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
-            edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured, **columns,
+            edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured,
+            memory=read_memory(self.file, bytes(header.get("memory", b"[]")), columns["id"]), **columns,
         )  # fmt: skip
         if raw_edges is None:
             return infer_edges(document)

@@ -34,6 +34,7 @@ __all__ = [
     "EventTexts",
     "FlowTable",
     "KinetoTrace",
+    "MemoryTable",
     "is_runtime",
     "parse_kineto",
     "read_kineto",
@@ -141,6 +142,40 @@ class FlowTable:
 
 
 @dataclass(frozen=True)
+class MemoryTable:
+    """What allocators did (instant events "[memory]", recorded with profile_memory=True), in file order.
+
+    Attributes:
+        index: int64, position in the file's `traceEvents`.
+        ts: int64 ns.
+        thread: int32 code into `EventTable.threads`.
+        bytes: int64, allocated, or freed if negative.
+        address: int64, of the block; −1 where it is not recorded.
+        allocated, reserved: int64, bytes of the device's allocator after the event, −1 where they are not recorded.
+        device_type: int64, value of c10::DeviceType. device: int64, −1 of the CPU.
+    """
+
+    index: IntColumn
+    ts: IntColumn
+    thread: Codes
+    bytes: IntColumn
+    address: IntColumn
+    allocated: IntColumn
+    reserved: IntColumn
+    device_type: IntColumn
+    device: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @staticmethod
+    def none() -> MemoryTable:
+        """A table without events."""
+        none = np.zeros(0, np.int64)
+        return MemoryTable(none, none, none.astype(np.int32), none, none, none, none, none, none)
+
+
+@dataclass(frozen=True)
 class KinetoTrace:
     """A Kineto trace.
 
@@ -153,6 +188,7 @@ class KinetoTrace:
         data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
         recorder: what recorded it.
         machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
+        memory: allocations and frees.
     """
 
     file: str
@@ -165,6 +201,7 @@ class KinetoTrace:
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
     machine_pids: tuple[int, ...] = ()
+    memory: MemoryTable = field(default_factory=MemoryTable.none)
 
     def header_value(self, key: str) -> Any:
         """A decoded header field, None if there is none that can be read.
@@ -250,14 +287,16 @@ def _build(
     tables = {kind: StringTable() for kind in ("category", "name", "thread")}
     for part, first in zip(parts, _firsts(parts), strict=True):
         part.events["index"] += first
+        part.memory["index"] += first
         for kind, table in tables.items():
             codes = table.codes(part.values[kind])
-            for columns in (part.events, part.flows):
+            for columns in (part.events, part.flows, part.memory):
                 if kind in columns:
                     columns[kind] = codes[columns[kind]]
-    events, flows = (joined_columns([getattr(part, of) for part in parts]) for of in ("events", "flows"))
+    of_kinds = ("events", "flows", "memory")
+    events, flows, memory = (joined_columns([getattr(part, of) for part in parts]) for of in of_kinds)
     if base == 0 and known and "baseTimeNanoseconds" in header:
-        for columns in (events, flows):
+        for columns in (events, flows, memory):
             columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
     values = {kind: table.values for kind, table in tables.items()}
     return KinetoTrace(
@@ -272,6 +311,7 @@ def _build(
         ),
         flows=FlowTable(**flows),
         losses=(*losses, *([] if known else [_no_base(base)])),
+        memory=MemoryTable(**memory),
     )
 
 

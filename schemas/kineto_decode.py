@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
 from itertools import compress
 from operator import attrgetter, not_, or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,16 @@ from ..trace.columns import IntColumn, exact_ns, int_column
 from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
 from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
-__all__ = ["MODULE", "NUMBERS", "Decoded", "decode_any", "decode_plain"]
+__all__ = [
+    "MEMORY_ARGUMENTS",
+    "MEMORY_NUMBERS",
+    "MODULE",
+    "NUMBERS",
+    "Decoded",
+    "Instants",
+    "decode_any",
+    "decode_plain",
+]
 
 MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
@@ -36,7 +45,36 @@ _WRITTEN = (
 )
 """What they are called in a file."""
 
+_MEMORY = "[memory]"
+"""Name of the instant events that say what an allocator did (`profile_memory=True`)."""
+MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
+"""The arguments of memory events, integers; −1 for none."""
+MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
+"""What they are called in a file."""
+
 _EXACT_INTEGER = 2.0**53
+
+
+class Instants(NamedTuple):
+    """The memory events (ph "i", name "[memory]") of a block, one entry each.
+
+    Attributes:
+        at: int64, positions among all events.
+        ts: int64 ns.
+        thread: (pid, tid), numbers or texts.
+        numbers: int64 columns MEMORY_NUMBERS.
+    """
+
+    at: IntColumn
+    ts: IntColumn
+    thread: list[tuple[int | str, int | str]]
+    numbers: dict[str, IntColumn]
+
+
+def no_instants() -> Instants:
+    """None at all."""
+    none = np.zeros(0, np.int64)
+    return Instants(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
 
 
 @dataclass(frozen=True)
@@ -53,6 +91,7 @@ class Decoded:
         flow_start: for each flow event (ph "s" and "f", but no end of a launch) whether it is a start.
         flow_category, flow_thread: as those of duration events.
         flow_id: int64, −1 for none. flow_ts: int64 ns.
+        memory: what allocators did.
     """
 
     count: int
@@ -68,6 +107,7 @@ class Decoded:
     flow_thread: list[tuple[int | str, int | str]]
     flow_id: IntColumn
     flow_ts: IntColumn
+    memory: Instants = field(default_factory=no_instants)
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
@@ -103,9 +143,31 @@ class _End(_Start, tag_field="ph", tag="f", gc=False):
     pass
 
 
-_OTHER_PHASES = "MiICtBEbnePNODRcSTpFVv"
+class _Instant(msgspec.Struct, tag_field="ph", tag="i", gc=False):
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: float = 0.0
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _RawArgs(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_MEMORY_WRITTEN = dict(zip(MEMORY_NUMBERS, MEMORY_ARGUMENTS, strict=True))
+_MemoryArgs = msgspec.defstruct(
+    "_MemoryArgs",
+    [(name, Any, None if name == "bytes" else -1) for name in MEMORY_NUMBERS],
+    rename=_MEMORY_WRITTEN,
+    gc=False,
+)
+_decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
+_decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
+
+_OTHER_PHASES = "MICtBEbnePNODRcSTpFVv"
 _Others = (msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in _OTHER_PHASES)
-_PlainEvent = reduce(or_, _Others, _Complete | _Start | _End)
+_PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
 
 _CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
 _THREAD = attrgetter("pid", "tid")
@@ -139,15 +201,22 @@ def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
     complete = [type(event) is _Complete for event in decoded]
     events, at = _kept(decoded, complete, modules)
     numbers = _numbers(list(map(_ARGS, events)))
-    others = compress(decoded, map(not_, complete))
+    others = list(compress(decoded, map(not_, complete)))
     flows = [e for e in others if type(e) is _Start or (type(e) is _End and not _ends_launch(e))]
-    times = [
-        np.fromiter(map(get, of), np.float64, len(of)) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))
-    ]
+    memory_at = [k for k, e in enumerate(others) if type(e) is _Instant and e.name == _MEMORY]
+    memory = [others[k] for k in memory_at]
+    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
+    times = [np.fromiter(map(get, of), np.float64, len(of)) for get, of in of_times]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return None
     starts = [type(e) is _Start for e in flows]
-    return _decoded(len(decoded), at, events, list(map(exact_ns, times)), numbers, flows, starts)
+    *exact, memory_ts = map(exact_ns, times)
+    places = np.flatnonzero(~np.array(complete, np.bool_))[memory_at] if memory else np.zeros(0, np.int64)
+    try:
+        instants = _instants(memory, [event.args for event in memory], places, memory_ts)
+    except msgspec.ValidationError:
+        return None
+    return _decoded(len(decoded), at, events, exact, numbers, flows, starts, instants)
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn]:
@@ -223,14 +292,19 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
     args = [_NO_ARGS if event.args is None else event.args for event in events]
     if not all(isinstance(a, _AnyArgs) for a in args):
         raise msgspec.ValidationError("an event whose `args` are not an object")
-    times = [_nanoseconds(of, get) for get, of in ((_TS, events), (_DUR, events), (_TS, flows))]
+    memory_at = [k for k, e in enumerate(decoded) if e.ph == "i" and e.name == _MEMORY]
+    memory = [decoded[k] for k in memory_at]
+    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
+    *times, memory_ts = (_nanoseconds(of, get) for get, of in of_times)
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
-    return _decoded(len(decoded), at, events, times, numbers, flows, [e.ph == "s" for e in flows])
+    texts: list[Any] = _decode_raw_args(array) if memory else []  # decoded again, which files without them need not be
+    instants = _instants(memory, [texts[k].args for k in memory_at], np.array(memory_at, np.int64), memory_ts)
+    return _decoded(len(decoded), at, events, times, numbers, flows, [e.ph == "s" for e in flows], instants)
 
 
 def _decoded(
     count: int, at: IntColumn, events: list[Any], times: list[IntColumn], numbers: dict[str, IntColumn],
-    flows: list[Any], starts: list[bool],
+    flows: list[Any], starts: list[bool], memory: Instants,
 ) -> Decoded:  # fmt: skip
     """What both decoders return; `times` are the events' ts and dur, and the flows' ts."""
     ts, dur, flow_ts = times
@@ -239,8 +313,26 @@ def _decoded(
     return Decoded(
         count, at, list(map(_CATEGORY, events)), list(map(_NAME, events)), list(map(_THREAD, events)), ts, dur, numbers,
         np.array(starts, np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
-        int_column([e.id for e in flows], -1), flow_ts,
+        int_column([e.id for e in flows], -1), flow_ts, memory,
     )  # fmt: skip
+
+
+def _instants(events: list[Any], texts: list[msgspec.Raw], at: IntColumn, ts: IntColumn) -> Instants:
+    """Columns of memory events.
+
+    Args:
+        texts: their undecoded arguments.
+
+    Raises:
+        msgspec.ValidationError: arguments that are not an object, a time before the trace's base, no or absurd sizes.
+    """
+    args: list[Any] = [_decode_memory(text) for text in texts]
+    numbers = {key: int_column(list(map(attrgetter(key), args)), -1) for key in MEMORY_NUMBERS}
+    if ts.min(initial=0) < 0:
+        raise msgspec.ValidationError("a negative time stamp")
+    if any(type(one.bytes) is not int or abs(one.bytes) >= _EXACT_INTEGER for one in args):
+        raise msgspec.ValidationError('a memory event without its number of "Bytes"')
+    return Instants(at, ts, list(map(_THREAD, events)), numbers)
 
 
 def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:

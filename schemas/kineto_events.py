@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..trace.columns import StringTable, joined_columns
 from ..trace.conventions import CPU_CATEGORIES
-from .kineto_decode import Decoded, decode_any, decode_plain
+from .kineto_decode import Decoded, Instants, decode_any, decode_plain
 from .records import Block, check_utf8
 
 __all__ = [
@@ -37,13 +37,15 @@ class EventPart:
 
     Attributes:
         spans: begin, end and number of events of each block.
-        events, flows: columns of `EventTable` and `FlowTable`; `index` counts from the part's first event.
+        events, flows, memory: columns of `EventTable`, `FlowTable` and `MemoryTable`; `index` counts from the part's
+            first event.
         values: the texts of the codes of `category`, `name` and `thread` in this part.
     """
 
     spans: list[tuple[int, int, int]]
     events: _Columns
     flows: _Columns
+    memory: _Columns
     values: dict[str, list[Any]]
 
 
@@ -88,6 +90,7 @@ class _Reader:
         self.spans: list[tuple[int, int, int]] = []
         self.events: list[_Columns] = []
         self.flows: list[_Columns] = []
+        self.memory: list[_Columns] = []
         self.count = 0
 
     def add(self, begin: int, end: int, array: bytes | memoryview) -> None:
@@ -99,12 +102,14 @@ class _Reader:
     def take(self, begin: int, end: int, decoded: Decoded) -> None:
         self.events.append(self._event_columns(decoded))
         self.flows.append(self._flow_columns(decoded))
+        self.memory.append(self._memory_columns(decoded.memory))
         self.spans.append((begin, end, decoded.count))
         self.count += decoded.count
 
     def part(self) -> EventPart:
         values = {"category": self.categories.values, "name": self.names.values, "thread": self.threads.values}
-        return EventPart(self.spans, joined_columns(self.events), joined_columns(self.flows), values)
+        events, flows, memory = map(joined_columns, (self.events, self.flows, self.memory))
+        return EventPart(self.spans, events, flows, memory, values)
 
     def _event_columns(self, events: Decoded) -> _Columns:
         category = self.categories.codes(events.category)
@@ -132,3 +137,7 @@ class _Reader:
             "ts": events.flow_ts,
             "thread": self.threads.codes(events.flow_thread),
         }
+
+    def _memory_columns(self, events: Instants) -> _Columns:
+        thread = self.threads.codes(events.thread)
+        return {"index": events.at + self.count, "ts": events.ts, "thread": thread, **events.numbers}

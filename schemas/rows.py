@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 
-__all__ = ["Part", "choice", "integers", "joined_rows", "microseconds", "rows"]
+__all__ = ["Part", "choice", "integers", "joined_rows", "microseconds", "rows", "signed"]
 
 _Matrix = npt.NDArray[np.uint8]
 Part = bytes | _Matrix
 """Constant text, or one text a row as a matrix of characters."""
 
-_SPACE, _POINT = b" ."
+_SPACE, _POINT, _MINUS = b" .-"
 _QUADS = np.frombuffer(b"".join(b"%04d" % i for i in range(10_000)), np.uint32)
 """The four digits of each number below 10,000, as one value."""
 _POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))
@@ -59,6 +59,21 @@ def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
         digits = np.concatenate([blank, digits], axis=1)
     digits[negative] = np.frombuffer(none.rjust(digits.shape[1]), np.uint8)
     return digits
+
+
+def signed(values: IntColumn) -> _Matrix:
+    """Decimal digits of any numbers, a minus before those of negative ones, padded with spaces on the left.
+
+    Example:
+        >>> [text.decode() for text in rows(2, [signed(np.array([-5, 1234]))])]
+        ['   -5', ' 1234']
+    """
+    digits = _digits(np.abs(values), 1)
+    text = np.concatenate([np.full((len(values), 1), _SPACE, np.uint8), digits], axis=1)
+    negative = np.flatnonzero(values < 0)
+    before = np.argmax(text[negative] != _SPACE, axis=1) - 1
+    text[negative, before] = _MINUS
+    return text
 
 
 def microseconds(ns: IntColumn) -> _Matrix:

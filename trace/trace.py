@@ -27,6 +27,7 @@ from .intervals import Span
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
+from .memory_events import MemoryEvents
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables
 from .tensors import Signature
@@ -86,6 +87,7 @@ class Trace(Library):
         comm: row to what is communicated.
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
+        memory: what allocators did, where it was recorded.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
     """
@@ -123,6 +125,7 @@ class Trace(Library):
     comm: dict[int, Comm]
     edges: IntColumn
     unattached: UnattachedEvents
+    memory: MemoryEvents
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
 

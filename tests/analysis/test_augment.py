@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus.analysis.counters import counters
 from etplus.analysis.roofline import kernel_table, work_of_events
 from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.open import load as read_trace
@@ -41,8 +42,18 @@ def test_kineto_traces(name: str, tmp_path: Path) -> None:
     assert list(after) == list(before)
     header = {key: value for key, value in before.items() if key != "traceEvents"}
     masked = json.loads(mask(json.dumps(header).encode())[0])
-    assert {**after, "traceEvents": [without(e) for e in after["traceEvents"]]} == {**before, **masked}
+    recorded = [without(event) for event in after["traceEvents"][: len(before["traceEvents"])]]
+    assert {**after, "traceEvents": recorded} == {**before, **masked}
     trace = trace_of(name)
+    values = [
+        (one.title(one.device), at, value)
+        for one in counters(trace)
+        for at, value in zip(one.ts, one.values, strict=True)
+    ]
+    added = after["traceEvents"][len(before["traceEvents"]) :]
+    assert all(event["ph"] == "C" for event in added) and done.counters == len(added) == len(values)
+    for event, (title, at, value) in zip(added, values, strict=True):
+        assert (event["name"], event["ts"], *event["args"].values()) == (title, at / 1000, value)
     work = work_of_events(trace)
     told = [after["traceEvents"][index]["args"] for index in trace.kineto_event[trace.gpu.source].tolist()]
     assert [args.get("kernel_flop", -1) for args in told] == work.flops.tolist()

@@ -121,7 +121,7 @@ def test_counters_are_the_lengths_of_queues(tmp_path: Path) -> None:
         on = (gpu.device == device) & (gpu.stream == stream)
         for ts, value in values[name].items():
             assert value == np.count_nonzero(on & (launched <= ts) & (gpu.ts > ts))
-    assert all(list(samples.values())[-1] == 0 for samples in values.values())
+    assert all(list(samples.values())[-1] == 0 for name, samples in values.items() if "memory allocated" not in name)
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

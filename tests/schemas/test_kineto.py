@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.schemas.kineto import KinetoTrace, is_runtime, read_kineto
-from etplus.schemas.kineto_decode import Decoded, decode_any, decode_plain
+from etplus.schemas.kineto_decode import Decoded, Instants, decode_any, decode_plain
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -200,12 +200,17 @@ def test_both_decoders_find_the_same(name: str, modules: bool) -> None:
         assert name in GPU_FILES
         return
     for field in fields(Decoded):
-        one, other = getattr(fast, field.name), getattr(slow, field.name)
-        if isinstance(one, np.ndarray):
-            one, other = one.tolist(), other.tolist()
-        elif isinstance(one, dict):
-            one, other = ({key: column.tolist() for key, column in numbers.items()} for numbers in (one, other))
+        one, other = (_lists(getattr(decoded, field.name)) for decoded in (fast, slow))
         assert one == other, field.name
+
+
+def _lists(value: Any) -> Any:
+    """A value with the arrays in it as lists."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _lists(one) for key, one in value.items()}
+    return tuple(map(_lists, value)) if isinstance(value, Instants) else value
 
 
 def test_missing_args_and_fields() -> None:

@@ -7,13 +7,13 @@ A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace import ExecutionTrace
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE
 
@@ -59,6 +59,7 @@ class Tensors(NamedTuple):
         argument: int64, which of the node's inputs (or outputs) it is or is in.
         storage: int64, storage id, 1 to MAX_STORAGE − 1.
         begin, end: int64, its bytes in the storage, as if it were contiguous; at least one.
+        text: what they were found in. device_at: int64 (n, 2), where in it each one's device is written.
     """
 
     node: IntColumn
@@ -67,18 +68,31 @@ class Tensors(NamedTuple):
     storage: IntColumn
     begin: IntColumn
     end: IntColumn
+    text: bytes
+    device_at: IntColumn
+
+    def device(self, tensor: int) -> str:
+        """The device of one of them, as in `str(torch.device)`."""
+        begin, end = self.device_at[tensor].tolist()
+        return self.text[begin:end].decode(errors="replace")
 
 
-def tensors_of(et: ExecutionTrace, nodes: IntColumn) -> Tensors:
+def tensors_of(records: Sequence[bytes], *, flat: bool) -> Tensors:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
     its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
 
     Args:
-        nodes: int64, positions in the `ExecutionTrace`.
+        records: texts of ET nodes. flat: their layout is that of schema 1.0.1.
+
+    Example:
+        >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
+        >>> found = tensors_of([b"{%b}" % values], flat=False)
+        >>> found.storage.tolist(), found.end.tolist(), found.device(0)
+        ([8], [192], 'cpu')
     """
-    text = b"[" + b"][".join(_values(et, nodes)) + b"]"
+    text = b"[" + b"][".join(_values(records, flat)) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
     kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
     at = np.flatnonzero(kinds.astype(np.bool_))
@@ -99,26 +113,26 @@ def tensors_of(et: ExecutionTrace, nodes: IntColumn) -> Tensors:
     )
     good = (tensor >= 0) & (storage > 0) & (storage < MAX_STORAGE) & (offset >= 0) & (numel > 0)
     good &= (itemsize > 0) & (itemsize <= _MAX_ITEMSIZE)
-    section, argument, storage, offset, numel, itemsize = (
-        column[good] for column in (section, argument, storage, offset, numel, itemsize)
+    first, section, argument, storage, offset, numel, itemsize = (
+        column[good] for column in (first, section, argument, storage, offset, numel, itemsize)
     )
     begin = offset * itemsize
-    return Tensors(section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize)
+    quotes = np.stack([at[first + 6] + 1, at[first + 7]], axis=1)
+    return Tensors(section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, text, quotes)
 
 
-def _values(et: ExecutionTrace, nodes: IntColumn) -> list[msgspec.Raw]:
+def _values(texts: Sequence[bytes], flat: bool) -> list[msgspec.Raw]:
     """The undecoded values of each node's inputs and outputs, in turn."""
-    texts = et.texts.of(nodes)
     try:
-        if et.flat:
+        if flat:
             decode_flat = msgspec.json.Decoder(_FlatNode).decode
             return [side for node in map(decode_flat, texts) for side in (node.inputs, node.outputs)]
         decode = msgspec.json.Decoder(_Node).decode
         return [side.values for node in map(decode, texts) for side in (node.inputs, node.outputs)]
     except UNREADABLE:
-        flat = [_decoded(text, _FlatNode) for text in texts]
-        sides = [side for node in flat for side in (node.inputs, node.outputs)]
-        return sides if et.flat else [_decoded(side, _Values).values for side in sides]
+        nodes = [_decoded(text, _FlatNode) for text in texts]
+        sides = [side for node in nodes for side in (node.inputs, node.outputs)]
+        return sides if flat else [_decoded(side, _Values).values for side in sides]
 
 
 def _decoded(text: bytes | msgspec.Raw, kind: type[_S]) -> _S:

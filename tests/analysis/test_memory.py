@@ -1,0 +1,244 @@
+"""Memory over time: against the recorded totals, against a program of known allocations, ET-only against recorded."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.analysis.memory import device_memory, thinned
+from etplus.analysis.storages import storages_of
+from etplus.analysis.summary import analyse, tables_of
+from etplus.converters.open import load
+from etplus.linker import link
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.memory_events import MemoryEvents, device_label
+from etplus.trace.trace import Trace
+from support import Document, assert_valid, et_document, kineto_document, read_json, run, shared_pair, shared_trace
+from traces import op
+
+PAIR = "cpu-pairs/tf_stack_mem"
+RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "cuspy/h100_bert",
+            "graph-capture/sglang_decode.capture", "graph-capture/vllm_piecewise.capture")  # fmt: skip
+
+
+def memory_event(ts: float, size: int, address: int, allocated: int, **more: Any) -> Document:
+    args = {"Bytes": size, "Addr": address, "Total Allocated": allocated, "Total Reserved": 1 << 20,
+            "Device Type": 1, "Device Id": 0}  # fmt: skip
+    return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": ts, "args": {**args, **more}}
+
+
+def recorded(path: Path) -> dict[str, list[tuple[int, int, int, int]]]:
+    """By device, time in ns, bytes, address and total of each event of a file, in order of time."""
+    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    events = [event for event in read_json(path)["traceEvents"] if event.get("name") == "[memory]"]
+    for event in sorted(events, key=lambda event: event["ts"]):
+        args = event["args"]
+        device = device_label(args["Device Type"], args["Device Id"])
+        row = (round(event["ts"] * 1000), args["Bytes"], args["Addr"], args["Total Allocated"])
+        found.setdefault(device, []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_curve_is_the_recorded_total_and_holders_are_what_was_not_freed(name: str) -> None:
+    path = shared_trace(f"{name}.json.gz")
+    found = {one.device: one for one in device_memory(load(path))}
+    expected = recorded(path)
+    assert found.keys() == expected.keys()
+    for device, events in expected.items():
+        one = found[device]
+        assert one.ts.tolist() == [ts for ts, *_ in events]
+        assert one.allocated.tolist() == [total for *_, total in events]
+        held: dict[int, int] = {}
+        for _, size, address, _ in events[: one.peak + 1]:
+            if size > 0:
+                held[address] = size
+            else:
+                held.pop(address, None)
+        known = [row for row in one.holders if row.blocks]
+        assert sum(row.bytes for row in known) == sum(held.values()) and sum(row.blocks for row in known) == len(held)
+        assert sum(row.bytes for row in one.holders) == one.peak_bytes == max(total for *_, total in events)
+
+
+def test_tensors_alone_give_the_peak_within_a_tenth() -> None:
+    """CPU totals count what was allocated since the profiler began, tensors also what was there before."""
+    trace = link(*shared_pair(PAIR))
+    (events,), (tensors,) = device_memory(trace), device_memory(replace(trace, memory=MemoryEvents.none()))
+    assert (events.source, tensors.source) == ("allocator events", "tensors of the ET")
+    error = (tensors.peak_bytes - tensors.base) / events.peak_bytes - 1
+    assert abs(error) < 0.1, error
+    kinds = events.by_category
+    alike = tensors.by_category
+    assert abs(alike["activation"] / kinds["activation"] - 1) < 0.1
+    gradients = sum(row.bytes for row in events.outliving if row.category == "gradient") / len(trace.steps)
+    assert alike["parameter"] == pytest.approx(gradients, rel=0.01), "each parameter has a gradient"
+    assert alike["optimizer state"] == pytest.approx(2 * gradients, rel=0.02), "of Adam: two moments, and counts"
+
+
+def columns_of(memory: MemoryEvents, trace: Trace) -> dict[str, list[int]]:
+    """The columns; rows as ids, since routes differ in the order of rows."""
+    columns = {one.name: getattr(memory, one.name) for one in fields(memory)}
+    columns["row"] = np.where(memory.row >= 0, trace.id[memory.row], -1)
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("name", [PAIR, "gpu-kineto/h100_bert"])
+def test_all_routes_give_the_same(name: str, tmp_path: Path) -> None:
+    pair = shared_pair(name) if name == PAIR else (None, shared_trace(f"{name}.json.gz"))
+    trace = link(*pair)
+    assert_valid(trace.to_dict())
+    for file in ("x.json.gz", "x.et"):
+        trace.save(tmp_path / file)
+        back = load(tmp_path / file)
+        assert columns_of(back.memory, back) == columns_of(trace.memory, trace)
+        assert [one.holders for one in device_memory(back)] == [one.holders for one in device_memory(trace)]
+
+
+def test_a_chrome_trace_keeps_them(tmp_path: Path) -> None:
+    path = shared_trace("gpu-kineto/h100_bert.json.gz")
+    done = run("etplus", "convert", path, "-o", tmp_path / "chrome.json", "--to", "chrome")
+    assert done.returncode == 0, done.stderr
+    one, other = (device_memory(load(file)) for file in (path, tmp_path / "chrome.json"))
+    assert [memory.allocated.tolist() for memory in one] == [memory.allocated.tolist() for memory in other]
+
+
+def program(seed: int) -> tuple[bytes, list[tuple[str, int, int, int]], dict[int, int]]:
+    """A trace of random allocations and frees whose addresses are used again.
+
+    Returns:
+        the Kineto file; of each block its operator, size, and the positions of the events that begin and end it (the
+        number of events if none does); and the totals by event.
+    """
+    choose = random.Random(seed)
+    events: list[Document] = []
+    live: dict[int, int] = {}
+    blocks: list[list[Any]] = []
+    total, totals = 1000, {}
+    for at in range(200):
+        ts = 10.0 * at
+        name = choose.choice(["aten::mm", "aten::add", "aten::relu"])
+        events.append(op(name, ts, 8))
+        if live and choose.random() < 0.5:
+            address = choose.choice(sorted(live))
+            block = blocks[live.pop(address)]
+            block[3], size = at, -block[1]
+        else:
+            address = choose.choice([k for k in range(64, 64 * 150, 64) if k not in live])
+            size = 512 * choose.randint(1, 9)
+            live[address] = len(blocks)
+            blocks.append([name, size, at, 200])
+        total += size
+        totals[at] = total
+        events.append(memory_event(ts + 3, size, address, total))
+    choose.shuffle(events)
+    return json.dumps(kineto_document(events)).encode(), [tuple(one) for one in blocks], totals
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_known_program(seed: int) -> None:
+    data, blocks, totals = program(seed)
+    (found,) = device_memory(load(data))
+    assert found.device == "cuda:0" and found.base == 1000 and found.allocated.tolist() == list(totals.values())
+    peak = max(totals, key=lambda at: (totals[at], -at))
+    assert found.peak == peak
+    expected = Counter[str]()
+    for name, size, first, last in blocks:
+        if first <= peak < last:
+            expected[name] += size
+    assert {row.operator: row.bytes for row in found.holders if row.blocks and row.category == "temporary"} == {}
+    held = Counter[str]()
+    for row in found.holders:
+        held[row.operator] += row.bytes
+    assert held == expected + Counter({"(allocated before the trace)": 1000})
+
+
+def tensor(tensor_id: int, storage: int, numel: int) -> list[Any]:
+    return [tensor_id, storage, 0, numel, 4, "cuda:0"]
+
+
+def node(number: int, name: str, given: list[list[Any]], made: list[list[Any]], **more: Any) -> Document:
+    def side(tensors: list[list[Any]]) -> Document:
+        return {"values": tensors, "shapes": [[one[3]] for one in tensors], "types": ["Tensor(float)"] * len(tensors)}
+
+    return {"id": number, "name": name, "rf_id": number, "inputs": side(given), "outputs": side(made), **more}
+
+
+def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
+    """Storage 5 is made twice; 7 by an operator whose callee writes into it first; 9 was there before."""
+    weight, first, second, result = tensor(90, 9, 256), tensor(50, 5, 100), tensor(51, 5, 300), tensor(70, 7, 128)
+    nodes = [
+        node(10, "aten::relu", [weight], [first]),
+        node(11, "aten::sum", [first], []),
+        node(12, "aten::linear", [weight], [second]),
+        node(13, "aten::mm", [weight], [second], parent=12),
+        node(14, "aten::addmm", [second], [result]),
+        node(15, "aten::copy_", [result], [result], parent=14),
+        node(16, "aten::mul", [result], []),
+    ]
+    times = {10: (0, 8), 11: (10, 5), 12: (20, 20), 13: (25, 10), 14: (50, 20), 15: (55, 5), 16: (80, 10)}
+    names = {one["id"]: one["name"] for one in nodes}
+    events = [op(names[k], *times[k], args={"Record function id": k, "Ev Idx": k}) for k in times]
+    trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), orjson.dumps(kineto_document(events)))
+    held = storages_of(trace)
+    names_of = [trace.names[trace.calls.name[call]] if call >= 0 else None for call in held.call.tolist()]
+    found = sorted(zip(names_of, held.bytes.tolist(), held.begin.tolist(), held.end.tolist(), strict=True), key=str)
+    assert found == sorted(
+        [
+            ("aten::relu", 512, 0, 15_000), ("aten::mm", 1536, 25_000, 70_000), ("aten::addmm", 512, 50_000, 90_000),
+            (None, 1024, 0, 40_000),
+        ],
+        key=str,
+    )  # fmt: skip
+    (memory,) = device_memory(trace)
+    assert memory.peak_bytes == 1536 + 1024 and memory.base == 1024
+
+
+def test_a_thinned_curve_keeps_its_peak() -> None:
+    choose = np.random.default_rng(3)
+    ts, values = np.sort(choose.integers(0, 10**9, 5000)), choose.integers(0, 10**6, 5000)
+    kept = thinned(ts, values, 50)
+    assert len(kept) <= 100 and values[kept].max() == values.max() and kept[-1] == 4999
+
+
+def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
+    path = shared_trace("gpu-kineto/h100_bert.json.gz")
+    done = run("etplus", "analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--top", "3",
+               env={"COLUMNS": "80", "PATH": "/usr/bin"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert "memory allocated, from allocator events" in text and "memory held at the peak of cuda:0" in text
+    assert max(map(len, text.splitlines())) <= 80
+    (numbers,) = read_json(tmp_path / "x.json")["traces"]
+    assert {row["device"]: row["peak_bytes"] for row in numbers["memory"]} == {
+        device: max(total for *_, total in events) for device, events in recorded(path).items()
+    }
+    rows = (tmp_path / "tables" / "memory_curve.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(numbers["memory_curve"]) == 1 + sum(map(len, recorded(path).values()))
+
+
+def test_traces_without_either_have_none() -> None:
+    analysis = analyse(load(json.dumps(kineto_document([op("aten::mm", 0, 5)])).encode()))
+    assert analysis.memory == [] and tables_of(analysis)["memory"] == []
+
+
+@pytest.mark.parametrize(
+    "bad", ["1", "[[1.0, 2]]", '[["x", 1, 1, 1, 1, 1, 1, null, 1]]', f"[[1, {2**60}, 1, 1, 1, 1, 1, null, 1]]"]
+)
+def test_a_broken_list_in_etplus_is_reported(bad: str) -> None:
+    text = b"".join(load(program(0)[0]).chunks())
+    begin = text.index(b'"memory": ') + len(b'"memory": ')
+    with pytest.raises(TraceFormatError, match='"memory"'):
+        load(text[:begin] + bad.encode() + text[text.index(b"]]", begin) + 2 :])
+
+
+def test_an_event_without_its_size_is_lost_with_a_warning() -> None:
+    events = [op("aten::mm", 0, 5), memory_event(1, 5, 64, 5), {**memory_event(2, 5, 64, 5), "args": {"Addr": 1}}]
+    trace = load(json.dumps(kineto_document(events)).encode())
+    assert len(trace.memory) == 1 and trace.damage
