@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,6 +19,7 @@ from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
 from .shapes.calls import Shapes, shapes_of
+from .shapes.seeds import find_batch
 from .shapes.terms import Shape
 
 __all__ = ["BatchChange", "Reshaped", "Underived", "parse_change", "with_batch"]
@@ -111,9 +112,9 @@ def with_batch(trace: Trace, change: BatchChange) -> Reshaped:
         UsageError: the recorded batch size is ambiguous.
     """
     shapes = shapes_of(trace)
-    seeds, was = _batch(trace.file, shapes, change.was)
+    seeds, was = find_batch(trace.file, shapes, change.was)
     extents = shapes.extents
-    known = extents.solve(dict.fromkeys(seeds, change.to), [one.shape for one in shapes.sources])
+    known = extents.solve(dict.fromkeys(seeds, change.to), [one.shape for one in shapes.sources if one.data])
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     table = _Signatures(trace, shapes, new)
     codes = trace.calls.signature.copy()
@@ -131,46 +132,6 @@ def with_batch(trace: Trace, change: BatchChange) -> Reshaped:
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
-_Use = tuple[str, int, tuple[int, ...], int]
-"""How an extent comes from outside: operator, position, sizes of the tensor, which of them."""
-
-
-def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
-    """The classes of extents that are the batch, and its size.
-
-    Raises:
-        UsageError: nothing, or more than one size, has good claims.
-    """
-    if not shapes.sources:
-        raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
-    value, uses = shapes.extents.value, _uses(shapes, was)
-    votes = Counter(root for vote in shapes.votes if (root := shapes.extents.leaves([vote])[0]) in uses)
-    by_size = Counter[int]()
-    for root, count in votes.items():
-        by_size[value[root]] += count
-    ranked = by_size.most_common(2)
-    if was is None and (not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1])):
-        found = ", ".join(str(size) for size, _ in ranked) or "none"
-        raise UsageError(
-            f"{file}: cannot determine the recorded batch size (candidates: {found}); give it: --set batch=32:128"
-        )
-    if not uses:
-        raise UsageError(f"{file}: no input has an extent of {was}; give the recorded batch size, or none to find it")
-    size = ranked[0][0] if was is None else was
-    best = max((root for root in uses if value[root] == size), key=lambda root: votes[root])
-    return {root for root in uses if value[root] == size and uses[root] & uses[best]}, size
-
-
-def _uses(shapes: Shapes, was: int | None) -> dict[int, set[_Use]]:
-    """Classes that may be the batch: extents of inputs that are not parameters; all of size `was`, if that is given."""
-    extents, fixed = shapes.extents, shapes.extents.fixed()
-    found = defaultdict[int, set[_Use]](set)
-    for source in shapes.sources:
-        for place, extent in enumerate(source.shape if source.forward else ()):
-            root, size = extents.root(extent), extents.value[extent]
-            if root not in fixed and (size == was if was is not None else size > 1 and place == source.batch):
-                found[root].add((*source.use, place))
-    return found
 
 
 class _Signatures:
@@ -190,9 +151,22 @@ class _Signatures:
         key = old, name, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
         if key not in self._codes:
             code, taken, known = self._made(old, inputs, results)
-            gathers = self._trace.names[name] in _GATHERS
-            self._codes[key] = code, taken, not known or (gathers and not _adds_up(self.values[code]))
+            if self._trace.names[name] in _GATHERS and not _adds_up(self.values[code]):
+                code, known = self._of_more(code, known=known)
+            self._codes[key] = code, taken, not known
         return self._codes[key]
+
+    def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
+        """The code of a signature with as many inputs as its result has room for, where they are samples of one shape;
+        and whether that is known."""
+        (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
+        parts, whole = set(first.tensors), sum(one.numel for one in outputs)
+        sample = parts.pop() if len(parts) == 1 else None
+        if not known or sample is None or not sample.numel or whole % sample.numel:
+            return code, False
+        more = Argument((sample,) * (whole // sample.numel), first.value)
+        self.values.append(Signature((more, *others), outputs))
+        return len(self.values) - 1, True
 
     def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
               ) -> tuple[int, bool, bool]:  # fmt: skip
@@ -225,7 +199,7 @@ class _Signatures:
 
 
 def _adds_up(signature: Signature) -> bool:
-    """The result has the elements of all inputs: not so where a sample is an input, of which there would be more."""
+    """The result has the elements of all inputs: not so where a sample is an input, of which there are more."""
     return sum(one.numel for one in signature.tensors) == sum(one.numel for one in signature.outputs or ())
 
 

@@ -25,6 +25,7 @@ class Extents:
         self._sums: list[tuple[int, tuple[int, ...]]] = []
         self._follows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self._fixed: list[int] = []
+        self._beside: list[Sequence[int]] = []
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
     def new(self, value: int) -> int:
@@ -71,6 +72,10 @@ class Extents:
     def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
         """Extents keep their values if all the others do."""
         self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
+
+    def beside(self, extents: Sequence[int]) -> None:
+        """Of these, which belong to one tensor, no more than one changes unless shown."""
+        self._beside.append(extents)
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
         """The same elements in the same order under another shape."""
@@ -155,7 +160,7 @@ class Extents:
             changed: classes that change, and to what.
             beside: extents of tensors from outside, of which no more than one changes unless shown.
         """
-        tensors, dead = list(beside), frozenset[int]()
+        tensors, dead = [*beside, *self._beside], frozenset[int]()
         for _ in range(_ATTEMPTS):  # again without what came out of contradictions
             solver = self._solved(changed, tensors, dead)
             if solver.dead <= dead:
