@@ -21,7 +21,8 @@ from etplus.predictor.calibration import calibrated
 from etplus.predictor.edge_latencies import iterations_of
 from etplus.predictor.end_to_end import predict
 from etplus.predictor.fitting import fit, measured_ns
-from etplus.predictor.reshape import BatchChange, with_batch
+from etplus.predictor.reshape import reshaped
+from etplus.predictor.shape_change import batch_change
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 from predict_cpu import INNER, parts, report
@@ -42,7 +43,7 @@ def from_others(
     for name, held in mine.items():
         structure, size, threads = parts(name)
         for other in sources if size == batch else ():
-            one = predict(mine[f"{structure}__b{other}_t{threads}"], model, batch=BatchChange(batch))
+            one = predict(mine[f"{structure}__b{other}_t{threads}"], model, shape=batch_change(batch))
             measured = measured_ns(held, iterations_of(held, None, keep_outliers=True))
             found[f"from batch {other}"].append((one.predicted_ns, measured))
             found[f"time at batch {other}"].append((one.measured_ns, measured))
@@ -69,7 +70,7 @@ def main() -> None:
     families: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, one), (other, after) in permutations(documents.items(), 2):
         if parts(name)[::2] == parts(other)[::2]:
-            done = with_batch(one, BatchChange(parts(other)[1]))
+            done = reshaped(one, batch_change(parts(other)[1]))
             families[name.partition("_")[0]] += compared(done, after)[0]
     print("re-derived shapes, calls over all pairs of batch sizes")
     for family, counts in families.items():

@@ -31,6 +31,8 @@ from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 
 BATCHES = (4, 8, 16, 32, 64)
 WAIT, WARM = 2, 1
+PLACES = 130
+"""The longest sequence that a language model takes."""
 SAMPLES = 1500
 """In a data set, whatever the batch size is."""
 
@@ -191,9 +193,9 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """Tokens and their places, blocks, scores of the next token."""
 
-    def __init__(self, width: int, seq: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(100, width), nn.Embedding(seq, width)
+        self.tokens, self.places = nn.Embedding(100, width), nn.Embedding(PLACES, width)
         self.blocks = nn.Sequential(Block(width), Block(width))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 100, bias=False)
 
@@ -207,7 +209,7 @@ class Gpt(nn.Module):
 @program
 def gpt_loader(size: Sizes) -> Iterator[None]:
     """A language model on sequences of a data loader, of which the next token is the target."""
-    model = Gpt(size.width, size.seq)
+    model = Gpt(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for (tokens,) in loader(size, lambda n: torch.randint(100, (n, size.seq + 1))):
         loss = model(tokens[:, :-1], tokens[:, 1:])
@@ -221,7 +223,7 @@ def gpt_loader(size: Sizes) -> Iterator[None]:
 @program
 def gpt_randint(size: Sizes) -> Iterator[None]:
     """A language model on tokens that are drawn in every step."""
-    model = Gpt(size.width, size.seq)
+    model = Gpt(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
         tokens = torch.randint(0, 100, (size.batch, size.seq))

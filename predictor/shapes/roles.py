@@ -1,4 +1,4 @@
-"""What an operator with weights says of its extents: among which the batch is, and along which it mixes elements."""
+"""What an operator says of its extents: among which the batch is, and along which it mixes elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def roles(call: OpCall) -> Roles:
     """Extents of a call of the forward pass among which the batch is, and those that are mixed, so hardly the batch.
 
     Elements of a batch do not meet before the loss; those of a sequence do in attention, in recurrent layers, where one
-    place is selected, and where a mean is taken over some of the dimensions.
+    place is selected, and where a mean is taken over some of the dimensions; those of features do in every layer.
     """
     find = _ROLES.get(call.name)
     return _NONE if find is None else find(call)
@@ -42,7 +42,7 @@ def _attention(call: OpCall) -> Roles:
 def _recurrent(call: OpCall) -> Roles:
     """Data of (sequence, batch, features), or with `batch_first` (batch, sequence, features)."""
     data, time = call.tensor(0) or (), int(call.value(8) is True)
-    return data[:-1], data[time : time + 1] if len(data) == 3 else ()
+    return data[:-1], (*data[time : time + 1], data[2]) if len(data) == 3 else ()
 
 
 def _selected(call: OpCall) -> Roles:
@@ -63,8 +63,8 @@ _ROLES: dict[str, Callable[[OpCall], Roles]] = {
     **dict.fromkeys(("linear", "mm", "matmul"), _data(0, _OUTER, _LAST)),
     "addmm": _data(1, _OUTER, _LAST),
     "bmm": _data(0, _FIRST, _LAST),
-    "layer_norm": _data(0, _OUTER),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "batch_norm"), _data(0, _FIRST)),
+    "layer_norm": _data(0, _OUTER, _LAST),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "batch_norm"), _data(0, _FIRST, slice(1, 2))),
     "embedding": _data(1, slice(None)),
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _recurrent),

@@ -1,15 +1,16 @@
-"""Which extents of a recording are its batch size."""
+"""Which extents of a recording are its batch size, the length of its sequences, the width of its layers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...trace.errors import UsageError
 from .calls import Shapes
 
-__all__ = ["find_batch"]
+__all__ = ["Evidence"]
 
 
 @dataclass(frozen=True)
@@ -28,51 +29,102 @@ class _Claim:
     place: int
 
 
-def find_batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
-    """The classes of extents that are the batch, and its size.
-
-    The batch is what a data loader stacks; without one, the extents of inputs that most operators with weights have in
-    their data and along which elements do not meet, the first such of an input.
+class Evidence:
+    """What the calls of a recording say of its dimensions.
 
     Args:
-        was: the recorded size, None to find it.
+        file: name of the recording, for errors.
 
     Raises:
-        UsageError: nothing, or more than one size, has good claims.
+        UsageError: no tensors are recorded.
     """
-    if not shapes.sources:
-        raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
-    origins, value = _Origins(shapes), shapes.extents.value
-    claims = _claims(shapes, origins)
-    loaded = [root for root in shapes.extents.leaves(shapes.loaded) if value[root] > 1]
-    inputs = [set(origins.of(one.shape)) for one in shapes.sources if one.forward]
-    if was is None:
-        was = _likeliest(file, Counter(value[root] for root in loaded) or _by_size(claims, inputs))
-    sized = [one for one in claims if one.size == was]
-    tiers = (
-        [one.root for one in sized if one.votes and not one.mixed], [one.root for one in sized if one.votes],
-        [one.root for one in sized], _anywhere(shapes, was),
-    )  # fmt: skip
-    found = {root for root in loaded if value[root] == was}
-    for number, tier in enumerate(tiers):
-        if not (found and number):
-            found = _one_each(tier, found, inputs)
-    if not found:
-        raise UsageError(f"{file}: no input has an extent of {was}; give the recorded batch size, or none to find it")
-    return found, was
 
-
-class _Origins:
-    """The classes that determine others: factors of products, and parts of sums that are no extents of inputs."""
-
-    def __init__(self, shapes: Shapes) -> None:
-        self._extents = shapes.extents
+    def __init__(self, file: str, shapes: Shapes) -> None:
+        if not shapes.sources:
+            raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
+        self._file, self._shapes, self._extents = file, shapes, shapes.extents
+        self._fixed = shapes.extents.fixed()
         self._sums = dict(shapes.extents.sums)
-        for root in shapes.extents.leaves(extent for one in shapes.sources for extent in one.shape):
+        for root in self._extents.leaves(extent for one in shapes.sources for extent in one.shape):
             self._sums.pop(root, None)
 
-    def of(self, extents: Iterable[int]) -> list[int]:
-        """Those of some extents, each once, in order."""
+    def find(self, dimension: str, was: int | None) -> tuple[set[int], int]:
+        """The classes of extents that are a dimension, and its size.
+
+        Args:
+            dimension: "batch", "seq" or "hidden". was: the recorded size, None to find it.
+
+        Raises:
+            UsageError: nothing, or more than one size, has good claims.
+        """
+        size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](was)
+        found = set[int]()
+        for tier in (*tiers, self._anywhere(size)):
+            found = found or self._one_each(tier, dimension)
+        if not found:
+            raise UsageError(
+                f"{self._file}: no input has an extent of {size}; give the recorded {dimension} size, "
+                "or none to find it"
+            )
+        return found, size
+
+    def _batch(self, was: int | None) -> tuple[int, list[list[int]]]:
+        """What a data loader stacks; without one, extents of inputs that most operators with weights have in their data
+        and along which elements do not meet, the first such of an input."""
+        value, apart = self._extents.value, [one for one in self.claims if not one.mixed]
+        loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
+        if was is None:
+            was = self._likeliest("batch", Counter(value[root] for root in loaded) or self._sizes_apart())
+        stacked = [root for root in loaded if value[root] == was]
+        return was, [
+            [*stacked, *_of_size(apart, was, voted=True)], _of_size(self.claims, was, voted=True),
+            _of_size(self.claims, was, voted=False),
+        ]  # fmt: skip
+
+    def _seq(self, was: int | None) -> tuple[int, list[list[int]]]:
+        """Extents of inputs along which elements meet: in attention, in recurrent layers."""
+        mixed = [one for one in self.claims if one.mixed and one.votes]
+        if was is None:
+            was = self._likeliest("seq", _votes(mixed))
+        return was, [_of_size(mixed, was, voted=True), _of_size(self.claims, was, voted=False)]
+
+    def _hidden(self, was: int | None) -> tuple[int, list[list[int]]]:
+        """Extents of parameters along which layers mix features, rather those that no input has."""
+        extents, given = self._extents, set[int]()
+        for source in self._shapes.sources:
+            if source.forward and not self._fixed >= set(extents.leaves(source.shape)):
+                given.update(extents.leaves(source.shape))
+        votes = Counter(
+            root for root in extents.roots(self._shapes.mixed)
+            if extents.value[root] > 1 and self._fixed >= set(extents.leaves([root]))
+        )  # fmt: skip
+        inner = Counter({root: count for root, count in votes.items() if root not in given})
+        if was is None:
+            by_size = Counter[int]()
+            for root, count in (inner or votes).items():
+                by_size[extents.value[root]] += count
+            was = self._likeliest("hidden", by_size)
+        tiers = [[root for root in some if extents.value[root] == was] for some in (inner, votes)]
+        return was, [*tiers, [root for root in sorted(self._fixed) if extents.value[root] == was]]
+
+    @cached_property
+    def claims(self) -> list[_Claim]:
+        """Extents of inputs of the forward pass that are no parameters', the most voted for first."""
+        place = dict[int, int]()
+        for source in self._shapes.sources:
+            for at, extent in enumerate(source.shape if source.forward else ()):
+                for root in self._origins([extent]):
+                    place[root] = min(at, place.get(root, at))
+        mixed, value = set(self._origins(self._shapes.mixed)), self._extents.value
+        votes = Counter(root for outer in self._shapes.votes for root in self._origins(outer))
+        found = [
+            _Claim(root, value[root], votes[root], root in mixed, at)
+            for root, at in place.items() if root not in self._fixed and value[root] > 1
+        ]  # fmt: skip
+        return sorted(found, key=lambda one: (-one.votes, one.place))
+
+    def _origins(self, extents: Iterable[int]) -> list[int]:
+        """The classes that determine others: factors of products, parts of sums that are no extents of inputs."""
         found, seen, stack = dict[int, None](), set[int](), self._extents.leaves(extents)[::-1]
         while stack:
             one = stack.pop()
@@ -83,68 +135,65 @@ class _Origins:
                 found[one] = None
         return list(found)
 
+    def _sizes_apart(self) -> Counter[int]:
+        """Votes by size: of what is not mixed, if that has at least half of the most votes, else of all."""
+        most = max((one.votes for one in self.claims), default=0)
+        apart = [one for one in self.claims if not one.mixed and 2 * one.votes >= most]
+        first = self._one_each([one.root for one in apart], "batch")
+        if not apart:
+            return _votes(self.claims)
+        return _votes([one for one in self.claims if not one.mixed and (one.root in first or one not in apart)])
 
-def _claims(shapes: Shapes, origins: _Origins) -> list[_Claim]:
-    """Extents of inputs of the forward pass that are no parameters', the most voted for first."""
-    extents, place = shapes.extents, dict[int, int]()
-    for source in shapes.sources:
-        for at, extent in enumerate(source.shape if source.forward else ()):
-            for root in origins.of([extent]):
-                place[root] = min(at, place.get(root, at))
-    fixed, mixed = extents.fixed(), set(origins.of(shapes.mixed))
-    votes = Counter(root for outer in shapes.votes for root in origins.of(outer))
-    found = [
-        _Claim(root, extents.value[root], votes[root], root in mixed, at)
-        for root, at in place.items() if root not in fixed and extents.value[root] > 1
-    ]  # fmt: skip
-    return sorted(found, key=lambda one: (-one.votes, one.place))
+    def _likeliest(self, dimension: str, by_size: Counter[int]) -> int:
+        """The size with at least twice the votes of any other.
+
+        Raises:
+            UsageError: there is none.
+        """
+        ranked = by_size.most_common(2)
+        if not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1]):
+            found = ", ".join(str(size) for size, _ in ranked) or "none"
+            raise UsageError(
+                f"{self._file}: cannot determine the recorded {dimension} size (candidates: {found}); give it: "
+                f"--set {dimension}=32:128"
+            )
+        return ranked[0][0]
+
+    @cached_property
+    def _inputs(self) -> list[set[int]]:
+        return [set(self._origins(one.shape)) for one in self._shapes.sources if one.forward]
+
+    def _one_each(self, roots: Iterable[int], dimension: str) -> set[int]:
+        """Classes no two of which belong to one input: the earlier ones count. A layer may be as wide as its input."""
+        if dimension == "hidden":
+            return set(roots)
+        chosen, taken = set[int](), [False] * len(self._inputs)
+        for root in roots:
+            mine = [number for number, extents in enumerate(self._inputs) if root in extents]
+            if root not in chosen and not any(taken[number] for number in mine):
+                chosen.add(root)
+                for number in mine:
+                    taken[number] = True
+        return chosen
+
+    def _anywhere(self, size: int) -> list[int]:
+        """Extents of a size of whatever tensors, where they follow from no others."""
+        extents, derived = self._extents, {*self._extents.products, *(whole for whole, _ in self._extents.sums)}
+        calls = (call for side in (self._shapes.inputs, self._shapes.results) for call in side.values())
+        tensors = (shape for call in calls for tensors in call for shape in tensors)
+        found = dict.fromkeys(
+            extents.root(one) for shape in tensors for one in shape or () if extents.value[one] == size
+        )
+        return [root for root in found if root not in self._fixed and root not in derived]
 
 
-def _by_size(claims: Sequence[_Claim], inputs: Sequence[set[int]]) -> Counter[int]:
-    """Votes by size: of what is not mixed, if that has at least half of the most votes, else of all."""
-    most = max((one.votes for one in claims), default=0)
-    apart = [one for one in claims if not one.mixed and 2 * one.votes >= most]
-    first = _one_each([one.root for one in apart], set(), inputs)
+def _votes(claims: Sequence[_Claim]) -> Counter[int]:
     found = Counter[int]()
     for one in claims:
-        if one.votes and (not apart or (not one.mixed and (one.root in first or one not in apart))):
+        if one.votes:
             found[one.size] += one.votes
     return found
 
 
-def _likeliest(file: str, by_size: Counter[int]) -> int:
-    """The size with at least twice the votes of any other.
-
-    Raises:
-        UsageError: there is none.
-    """
-    ranked = by_size.most_common(2)
-    if not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1]):
-        found = ", ".join(str(size) for size, _ in ranked) or "none"
-        raise UsageError(
-            f"{file}: cannot determine the recorded batch size (candidates: {found}); give it: --set batch=32:128"
-        )
-    return ranked[0][0]
-
-
-def _one_each(roots: Iterable[int], found: set[int], inputs: Sequence[set[int]]) -> set[int]:
-    """Classes with those found, no two of which belong to one input: the earlier ones count."""
-    chosen = set(found)
-    taken = [bool(extents & chosen) for extents in inputs]
-    for root in roots:
-        mine = [number for number, extents in enumerate(inputs) if root in extents]
-        if root not in chosen and not any(taken[number] for number in mine):
-            chosen.add(root)
-            for number in mine:
-                taken[number] = True
-    return chosen
-
-
-def _anywhere(shapes: Shapes, was: int) -> list[int]:
-    """Extents of that size of whatever tensors, where they follow from no others."""
-    extents = shapes.extents
-    fixed, derived = extents.fixed(), {*extents.products, *(whole for whole, _ in extents.sums)}
-    calls = (call for side in (shapes.inputs, shapes.results) for call in side.values())
-    tensors = (shape for call in calls for tensors in call for shape in tensors)
-    found = dict.fromkeys(extents.root(one) for shape in tensors for one in shape or () if extents.value[one] == was)
-    return [root for root in found if root not in fixed and root not in derived]
+def _of_size(claims: Sequence[_Claim], size: int, *, voted: bool) -> list[int]:
+    return [one.root for one in claims if one.size == size and (one.votes or not voted)]
