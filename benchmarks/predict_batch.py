@@ -13,18 +13,17 @@ from __future__ import annotations
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
 from itertools import permutations
 from pathlib import Path
 
+from compare_shapes import compared
 from etplus.predictor.calibration import calibrated
 from etplus.predictor.edge_latencies import iterations_of
 from etplus.predictor.end_to_end import predict
 from etplus.predictor.fitting import fit, measured_ns
-from etplus.predictor.reshape import BatchChange, with_batch
+from etplus.predictor.reshape import reshaped
+from etplus.predictor.shape_change import batch_change
 from etplus.schemas.etplus_reader import read_etplus
-from etplus.trace.tables import OP
-from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 from predict_cpu import INNER, parts, report
 
@@ -44,35 +43,11 @@ def from_others(
     for name, held in mine.items():
         structure, size, threads = parts(name)
         for other in sources if size == batch else ():
-            one = predict(mine[f"{structure}__b{other}_t{threads}"], model, batch=BatchChange(batch))
+            one = predict(mine[f"{structure}__b{other}_t{threads}"], model, shape=batch_change(batch))
             measured = measured_ns(held, iterations_of(held, None, keep_outliers=True))
             found[f"from batch {other}"].append((one.predicted_ns, measured))
             found[f"time at batch {other}"].append((one.measured_ns, measured))
             found[f"time at batch {other}, in proportion"].append((one.measured_ns * batch / other, measured))
-
-
-def compared(before: Trace, after: Trace, batch: int) -> Counter[str]:
-    """Calls by whether their re-derived shapes are those recorded at the other batch size."""
-    done, recorded = with_batch(before, BatchChange(batch)), after
-    calls = [[c for c in range(len(one.calls)) if one.calls.kind[c] == OP] for one in (done.trace, recorded)]
-    names = [[one.names[one.calls.name[c]] for c in some]
-             for one, some in zip((done.trace, recorded), calls, strict=True)]  # fmt: skip
-    count = Counter[str]()
-    for tag, a, b, c, d in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
-        if tag != "equal":
-            count["no counterpart"] += b - a
-            continue
-        for one, other in zip(calls[0][a:b], calls[1][c:d], strict=True):
-            right = shapes(done.trace, one) == shapes(recorded, other)
-            count["listed" if done.unknown[one] else "right" if right else "wrong"] += 1
-    return count
-
-
-def shapes(trace: Trace, call: int) -> object:
-    """Shapes of what a call takes and returns."""
-    one = trace.signature_of(call) or Signature(())
-    taken = [[tensor.shape for tensor in argument.tensors] for argument in one.inputs]
-    return taken, [tensor.shape for tensor in one.outputs or ()]
 
 
 def main() -> None:
@@ -95,7 +70,8 @@ def main() -> None:
     families: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, one), (other, after) in permutations(documents.items(), 2):
         if parts(name)[::2] == parts(other)[::2]:
-            families[name.partition("_")[0]] += compared(one, after, parts(other)[1])
+            done = reshaped(one, batch_change(parts(other)[1]))
+            families[name.partition("_")[0]] += compared(done, after)[0]
     print("re-derived shapes, calls over all pairs of batch sizes")
     for family, counts in families.items():
         print(f"  {family:14}{'  '.join(f'{name} {count}' for name, count in sorted(counts.items()))}")

@@ -9,7 +9,8 @@ from ..analysis.tables import number, render, rewrap, share, shorten, terminal_w
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
-from ..predictor.reshape import Reshaped, parse_change
+from ..predictor.reshape import Reshaped
+from ..predictor.shape_change import parse_changes
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import all_damage, warn_of_damage
@@ -47,8 +48,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--steps", metavar="A-B", help="predict only these iterations, from 0, such as 3 or 30-39")
     hidden_alias(parser, "--iterations", "--steps")
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
-    add("--set", dest="change", metavar="batch=SIZE",
-        help="predict for another batch size; batch=32:128 gives the recorded one, too")  # fmt: skip
+    add("--set", dest="changes", action="append", metavar="NAME=VALUE",
+        help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
+        "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple and arguments.steps is not None:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     inputs = find_inputs(arguments)
-    batch = None if arguments.change is None else parse_change(arguments.change)
+    shape = None if arguments.changes is None else parse_changes(arguments.changes)
     check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model])
     model = read_model(arguments.model)
     documents = list(read_inputs(inputs))
@@ -68,14 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple:
         done = [
             predict_ranks(
-                documents, model, engine=arguments.engine, device=arguments.device, batch=batch, force=arguments.force
+                documents, model, engine=arguments.engine, device=arguments.device, shape=shape, force=arguments.force
             )
         ]
     else:
         done = [
             predict(
                 document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
-                batch=batch, keep_outliers=arguments.keep_outliers, force=arguments.force,
+                shape=shape, keep_outliers=arguments.keep_outliers, force=arguments.force,
             )
             for document in documents
         ]  # fmt: skip
@@ -90,7 +92,7 @@ def _text(one: Prediction, width: int) -> str:
     """The tables of one prediction."""
     recorded, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
     other = " (other shapes or device)" if one.changed else ""
-    sizes = [f" at batch {size}" for size in (one.shapes[0].to, one.shapes[0].was)] if one.shapes else ["", other]
+    sizes = [f" at {text}" for text in _sizes(one.shapes[0])] if one.shapes else ["", other]
     rows = [
         [f"predicted{sizes[0]}", _us(one.predicted_ns), _against(one, one.predicted_ns)],
         [f"{recorded}{sizes[1]}", _us(one.measured_ns), None],
@@ -128,7 +130,8 @@ def _against(one: Prediction, ns: int) -> str | None:
 
 def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    said = [f"batch {shapes.was} to {shapes.to}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    each = ", ".join(f"{one.dimension} {one.was} to {one.to}" for one in shapes.sizes)
+    said = [f"{each}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
     if not shapes.underived:
         return rewrap(said, width, "")
     count, of_time = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
@@ -138,6 +141,12 @@ def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     if len(shapes.underived) > _ROWS:
         lines.append(f"and {len(shapes.underived) - _ROWS} more operators; all with --json")
     return lines
+
+
+def _sizes(shapes: Reshaped) -> tuple[str, str]:
+    """The new sizes, and those recorded."""
+    new = ", ".join(f"{one.dimension} {one.to}" for one in shapes.sizes)
+    return new, ", ".join(f"{one.dimension} {one.was}" for one in shapes.sizes)
 
 
 def _us(ns: int) -> str | None:

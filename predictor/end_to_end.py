@@ -29,7 +29,8 @@ from .overhead_model import overhead_model, overhead_model_of_ranks
 from .pricing import Pricing
 from .ranks import couple, find_meetings
 from .replay import build_graph, replay
-from .reshape import BatchChange, Reshaped, with_batch
+from .reshape import Reshaped, reshaped
+from .shape_change import ShapeChange
 
 __all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
 
@@ -121,14 +122,14 @@ class _Job:
 
     def __init__(
         self, document: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
-        batch: BatchChange | None, keep_outliers: bool = True,
+        shape: ShapeChange | None, keep_outliers: bool = True,
     ) -> None:  # fmt: skip
         self.document, self.model = document, model
         chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
         self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
-        self.shapes = None if batch is None else with_batch(document, batch)
+        self.shapes = None if shape is None else reshaped(document, shape)
         self.trace: Trace = document if self.shapes is None else self.shapes.trace
-        self.pricing = Pricing(model, self.trace, device, beyond=batch is not None)
+        self.pricing = Pricing(model, self.trace, device, beyond=shape is not None)
         self._changed, self._moved = changed, device is not None
 
     @cached_property
@@ -267,7 +268,7 @@ def predict(
     iterations: str | None = None,
     device: str | None = None,
     changed: bool = False,
-    batch: BatchChange | None = None,
+    shape: ShapeChange | None = None,
     pooled: bool = False,
     keep_outliers: bool = False,
     force: bool = False,
@@ -278,32 +279,32 @@ def predict(
         iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
         device: name of the device to predict for, of a record; by default the trace's own.
         changed: the document's shapes are not those that were measured.
-        batch: predict another batch size.
+        shape: predict with other sizes, or another element type (`reshaped`).
         pooled: predict all iterations, one by one, where none are asked for; otherwise the whole document.
         keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
         force: predict changes even on a base that is off by over 5% (`BaseError`).
 
     Raises:
-        UsageError: unknown device or iterations, an ambiguous batch size, or a change on a base that is off by too
+        UsageError: unknown device or iterations, an ambiguous size, or a change on a base that is off by too
             much. ConvertError: no times in the document.
     """
     whole = iterations is None and not pooled
-    job = _Job(document, model, iterations, device, changed, batch, keep_outliers or whole)
-    if changed or device is not None or batch is not None:
+    job = _Job(document, model, iterations, device, changed, shape, keep_outliers or whole)
+    if changed or device is not None or shape is not None:
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
     total = job.by_overheads() if engine == "overheads" else job.replayed(job.priced[0])
     return Prediction(
         document.file, engine, len(job.chosen.index), round(total * factor), job.measured, job.baselines(),
         job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
-        changed or device is not None or batch is not None, tuple(job.pricing.notes),
+        changed or device is not None or shape is not None, tuple(job.pricing.notes),
         () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor), job.chosen.set_apart,
     )  # fmt: skip
 
 
 def predict_ranks(
     documents: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
-    batch: BatchChange | None = None, force: bool = False,
+    shape: ShapeChange | None = None, force: bool = False,
 ) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
     least time that equal ones took in the traces fitted on.
@@ -311,12 +312,12 @@ def predict_ranks(
     When each rank begins is taken from the traces' clocks; nothing else of their times is.
 
     Raises:
-        UsageError: fewer than two ranks, an unknown device, an ambiguous batch size, or a change on a base
+        UsageError: fewer than two ranks, an unknown device, an ambiguous size, or a change on a base
             that is off by too much (`force` as in `predict`). ConvertError: no times in a document.
     """
-    jobs = [_Job(document, model, None, device, False, batch) for document in documents]
+    jobs = [_Job(document, model, None, device, False, shape) for document in documents]
     joint = couple([job.graph for job in jobs])
-    files, changed = ", ".join(document.file for document in documents), device is not None or batch is not None
+    files, changed = ", ".join(document.file for document in documents), device is not None or shape is not None
     base = BaseError.of(replay(joint, [fit_constants(job.graph) for job in jobs]))
     if changed:
         base.refuse(files, force=force)

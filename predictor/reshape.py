@@ -1,9 +1,8 @@
-"""A linked trace at another batch size: the shapes of its operators, re-derived from those of its inputs."""
+"""A linked trace at other sizes: the shapes of its operators, re-derived from those of its inputs."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,30 +12,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
+from .shape_change import ShapeChange, SizeChange
 from .shapes.calls import Shapes, shapes_of
+from .shapes.seeds import Evidence
 from .shapes.terms import Shape
 
-__all__ = ["BatchChange", "Reshaped", "Underived", "parse_change", "with_batch"]
-
-_CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
-_MOST = 2**31
-
-
-@dataclass(frozen=True)
-class BatchChange:
-    """Another batch size.
-
-    Attributes:
-        to: the new one. was: the one recorded; None to find it.
-    """
-
-    to: int
-    was: int | None = None
+__all__ = ["Reshaped", "Underived", "reshaped"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class Reshaped:
     """A trace with other shapes. Its times are those that were recorded.
 
     Attributes:
-        was, to: the batch sizes.
+        sizes: what was changed, with the recorded sizes.
         unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
         calls, changed: how many operator calls there are, and of how many some extent is another one.
         underived: what is left as recorded, by share; operators with which it begins first.
@@ -67,110 +52,76 @@ class Reshaped:
 
     trace: Trace
     unknown: npt.NDArray[np.bool_]
-    was: int
-    to: int
+    sizes: tuple[SizeChange, ...]
     calls: int
     changed: int
     underived: tuple[Underived, ...]
 
+    @property
+    def was(self) -> int:
+        """The recorded size of the first dimension that was changed, 0 if none was."""
+        return (self.sizes[0].was or 0) if self.sizes else 0
+
+    @property
+    def to(self) -> int:
+        """The new one."""
+        return self.sizes[0].to if self.sizes else 0
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/predict.md."""
         return {
-            "dimension": "batch", "was": self.was, "to": self.to, "calls": self.calls, "changed": self.changed,
+            "dimension": self.sizes[0].dimension if self.sizes else None, "was": self.was, "to": self.to,
+            "sizes": [{"dimension": one.dimension, "was": one.was, "to": one.to} for one in self.sizes],
+            "calls": self.calls, "changed": self.changed,
             "underived": [
                 {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
             ],
         }  # fmt: skip
 
 
-def parse_change(text: str) -> BatchChange:
-    """Parse "batch=128", or "batch=32:128" (recorded and new).
+def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
+    """Re-derive the shapes of a document's operators for other sizes.
+
+    What changes is followed through all calls by the identity of tensors and by what the operators do. Equal numbers
+    mean nothing.
 
     Raises:
-        UsageError: another form, another name than batch, or no positive number.
-    """
-    found = _CHANGE.fullmatch(text)
-    if found is None:
-        raise UsageError(f"--set {text!r}: give NAME=SIZE or NAME=RECORDED:SIZE in whole numbers, such as batch=128")
-    name, was, to = found.groups()
-    if name != "batch":
-        raise UsageError(f"--set {text!r}: the dimension {name!r} is not known; only batch can be set")
-    change = BatchChange(int(to), None if was is None else int(was))
-    if not 0 < change.to < _MOST or (change.was is not None and not 1 < change.was < _MOST):
-        raise UsageError(f"--set {text!r}: give a size from 1, and a recorded one from 2, below 2^31")
-    return change
+        UsageError: a recorded size is ambiguous, or no tensor has it.
 
-
-def with_batch(trace: Trace, change: BatchChange) -> Reshaped:
-    """Re-derive the shapes of a document's operators for another batch size.
-
-    The batch is the first extent of the inputs of operators with weights that come from outside the trace; it is
-    followed through all calls by the identity of tensors and by what the operators do. Equal numbers mean nothing.
-
-    Raises:
-        UsageError: the recorded batch size is ambiguous.
+    Example:
+        >>> done = reshaped(trace, batch_change(16))
+        >>> done.sizes[0].was, done.to, done.changed > 0
+        (4, 16, True)
     """
     shapes = shapes_of(trace)
-    seeds, was = _batch(trace.file, shapes, change.was)
-    extents = shapes.extents
-    known = extents.solve(dict.fromkeys(seeds, change.to), [one.shape for one in shapes.sources])
+    evidence, extents = Evidence(trace.file, shapes), shapes.extents
+    sizes, changed = [], dict[int, int]()
+    for one in change.sizes:
+        roots, was = evidence.find(one.dimension, one.was)
+        sizes.append(replace(one, was=was))
+        changed.update(dict.fromkeys(roots - changed.keys(), one.to))
+    wider = any(one.dimension == "hidden" for one in sizes)
+    known = extents.solve(
+        changed, [one.shape for one in shapes.sources if one.data],
+        [one.root for one in evidence.claims if one.root not in changed] if wider else (), parameters=wider,
+    )  # fmt: skip
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     table = _Signatures(trace, shapes, new)
     codes = trace.calls.signature.copy()
-    unknown, first, changed, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
+    unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
     for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
         code, taken, unknown[call] = table.code(call)
         parent = int(trace.calls.parent[call])
         first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
-        calls, changed = calls + 1, changed + (code != codes[call])
+        calls, count = calls + 1, count + int(code != codes[call])
         codes[call] = code
     calls_there = replace(trace.calls, signature=codes)
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(trace, unknown, first)
-    return Reshaped(_scaled(moved, trace), unknown, was, change.to, calls, int(changed), listed)
+    return Reshaped(_scaled(moved, trace), unknown, tuple(sizes), calls, count, listed)
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
-_Use = tuple[str, int, tuple[int, ...], int]
-"""How an extent comes from outside: operator, position, sizes of the tensor, which of them."""
-
-
-def _batch(file: str, shapes: Shapes, was: int | None) -> tuple[set[int], int]:
-    """The classes of extents that are the batch, and its size.
-
-    Raises:
-        UsageError: nothing, or more than one size, has good claims.
-    """
-    if not shapes.sources:
-        raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
-    value, uses = shapes.extents.value, _uses(shapes, was)
-    votes = Counter(root for vote in shapes.votes if (root := shapes.extents.leaves([vote])[0]) in uses)
-    by_size = Counter[int]()
-    for root, count in votes.items():
-        by_size[value[root]] += count
-    ranked = by_size.most_common(2)
-    if was is None and (not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1])):
-        found = ", ".join(str(size) for size, _ in ranked) or "none"
-        raise UsageError(
-            f"{file}: cannot determine the recorded batch size (candidates: {found}); give it: --set batch=32:128"
-        )
-    if not uses:
-        raise UsageError(f"{file}: no input has an extent of {was}; give the recorded batch size, or none to find it")
-    size = ranked[0][0] if was is None else was
-    best = max((root for root in uses if value[root] == size), key=lambda root: votes[root])
-    return {root for root in uses if value[root] == size and uses[root] & uses[best]}, size
-
-
-def _uses(shapes: Shapes, was: int | None) -> dict[int, set[_Use]]:
-    """Classes that may be the batch: extents of inputs that are not parameters; all of size `was`, if that is given."""
-    extents, fixed = shapes.extents, shapes.extents.fixed()
-    found = defaultdict[int, set[_Use]](set)
-    for source in shapes.sources:
-        for place, extent in enumerate(source.shape if source.forward else ()):
-            root, size = extents.root(extent), extents.value[extent]
-            if root not in fixed and (size == was if was is not None else size > 1 and place == source.batch):
-                found[root].add((*source.use, place))
-    return found
 
 
 class _Signatures:
@@ -190,9 +141,22 @@ class _Signatures:
         key = old, name, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
         if key not in self._codes:
             code, taken, known = self._made(old, inputs, results)
-            gathers = self._trace.names[name] in _GATHERS
-            self._codes[key] = code, taken, not known or (gathers and not _adds_up(self.values[code]))
+            if self._trace.names[name] in _GATHERS and not _adds_up(self.values[code]):
+                code, known = self._of_more(code, known=known)
+            self._codes[key] = code, taken, not known
         return self._codes[key]
+
+    def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
+        """The code of a signature with as many inputs as its result has room for, where they are samples of one shape;
+        and whether that is known."""
+        (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
+        parts, whole = set(first.tensors), sum(one.numel for one in outputs)
+        sample = parts.pop() if len(parts) == 1 else None
+        if not known or sample is None or not sample.numel or whole % sample.numel:
+            return code, False
+        more = Argument((sample,) * (whole // sample.numel), first.value)
+        self.values.append(Signature((more, *others), outputs))
+        return len(self.values) - 1, True
 
     def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
               ) -> tuple[int, bool, bool]:  # fmt: skip
@@ -225,7 +189,7 @@ class _Signatures:
 
 
 def _adds_up(signature: Signature) -> bool:
-    """The result has the elements of all inputs: not so where a sample is an input, of which there would be more."""
+    """The result has the elements of all inputs: not so where a sample is an input, of which there are more."""
     return sum(one.numel for one in signature.tensors) == sum(one.numel for one in signature.outputs or ())
 
 

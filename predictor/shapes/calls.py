@@ -18,7 +18,8 @@ from ...trace.kinds import CPU
 from ...trace.trace import Record, Trace
 from .extents import Extents
 from .layer_rules import LAYER_RULES
-from .tensor_rules import FREE_SIZED, TENSOR_RULES
+from .roles import IN_OTHERS, roles
+from .tensor_rules import FREE_SIZED, RANDOM, TENSOR_RULES
 from .terms import OpCall, Operand, Shape
 
 __all__ = ["Shapes", "Source", "shapes_of"]
@@ -31,10 +32,8 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 """Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 """Collectives that, where gradients are accumulated, are those of data-parallel training."""
-_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-_WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "convolution", "layer_norm", "batch_norm", "mm", "matmul", "bmm")
-_DATA = {**dict.fromkeys((*_WEIGHTED, *_RECURRENT), 0), "addmm": 1, "embedding": 1}
-"""Operators with weights, and at which position they take data."""
+_LOADER = "DataLoader"
+"""In the name of what PyTorch marks the making of a batch with."""
 
 
 class _Tensor(NamedTuple):
@@ -47,18 +46,20 @@ class _Tensor(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A tensor that no call of the document returned.
+    """A tensor whose extents follow from no other tensor: from outside, or made of numbers alone.
 
     Attributes:
-        shape: its extents. batch: which of them is the batch if any is, by the operator that uses it.
-        use: which operator uses it first, at which position, with which sizes.
-        forward: outside of backward and of what handles parameters.
+        shape: its extents.
+        use: which operator uses it first, at which position, with which sizes; for what is made within, which one
+            made it and −1.
+        forward: used outside of backward, of what handles parameters, and of what operators with tensors are made of.
+        data: not made of constants, but from outside or at random: no more than one of its extents is the batch.
     """
 
     shape: Shape
-    batch: int
     use: tuple[str, int, tuple[int, ...]]
     forward: bool
+    data: bool = True
 
 
 @dataclass
@@ -68,15 +69,19 @@ class Shapes:
     Attributes:
         extents: what they are numbers of.
         inputs, results: of each call the tensors by argument; None for undefined ones.
-        sources: tensors from outside, in order of use.
-        votes: extents of what operators with weights take as data, where such have the batch.
+        sources: tensors whose extents follow from no other's, in order of use.
+        votes: of each call of an operator with weights in forward the extents among which the batch is.
+        mixed: extents along which operators mix elements in forward, as they do along sequences.
+        loaded: extents that count the samples which a data loader stacked.
     """
 
     extents: Extents = field(default_factory=Extents)
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
-    votes: list[int] = field(default_factory=list)
+    votes: list[Shape] = field(default_factory=list)
+    mixed: list[int] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)
 
 
 def shapes_of(document: Trace) -> Shapes:
@@ -135,6 +140,7 @@ class _Open:
     Attributes:
         basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
         gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
+        loads: a data loader makes a batch.
         taken: numbers of the tensors among its inputs. made: tensors of free sizes that were made within.
     """
 
@@ -145,6 +151,7 @@ class _Open:
     backward: bool
     gathers: bool
     parameters: bool
+    loads: bool
     taken: frozenset[int]
     made: list[Shape] = field(default_factory=list)
 
@@ -174,9 +181,9 @@ class _Walk:
         parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
         arguments, given = list[Operand](), _arguments(self._document, record, "inputs")
         taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
+        forward = not (backward or parameters or (above is not None and above.basis))
         for position, (tensors, value) in enumerate(given):
-            place = _batch_place(name, given) if position == 0 else 0
-            found = [self._input(one, (name, position), place, not (backward or parameters)) for one in tensors]
+            found = [self._input(one, (name, position), forward) for one in tensors]
             arguments.append(Operand(tuple(found), value, tuple(one is not None and one.mask for one in tensors)))
         self.shapes.inputs[row] = tuple(one.tensors for one in arguments)
         mine = tuple(e for one in arguments for shape in one.tensors if shape is not None for e in shape)
@@ -184,10 +191,8 @@ class _Walk:
             self._extents.fix(mine)
         inherited = above.basis if above is not None else ()
         basis = mine if mine and name not in FREE_SIZED else inherited
-        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, taken)
-        shape = OpCall(name, tuple(arguments), ()).tensor(_DATA.get(name, 0))
-        if name in _DATA and shape and not (backward or parameters):
-            self.shapes.votes.append(shape[min(_batch_place(name, given), len(shape) - 1)])
+        loads = _LOADER in name or (above is not None and above.loads)
+        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, loads, taken)
 
     def end(self, row: Row, record: Record) -> None:
         """The results of a call are tensors that were seen since it began, or new ones."""
@@ -203,18 +208,32 @@ class _Walk:
             above.made += [*made, *(flat if call.name in FREE_SIZED else ())]
         if call.parameters:
             self._extents.fix(extent for shape in flat for extent in shape)
+        with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
+            self._relate(row, OpCall(call.name, call.arguments, flat, tuple(made)), call)
+
+    def _relate(self, row: int, made: OpCall, call: _Open) -> None:
+        """What a call says of its extents: how they hang together, and which may be the batch."""
         rule = _RULES.get(call.name) or _RULES.get(call.name.removesuffix("_"))
         if rule is not None:
-            with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
-                rule(OpCall(call.name, call.arguments, flat, tuple(made)), self._extents)
+            rule(made, self._extents)
+        if call.name == "stack" and call.loads and made.results:
+            self.shapes.loaded.append(made.results[0][int(call.arguments[1].value or 0)])
+        if call.name == "select" and call.loads:
+            self._extents.fix(roles(made)[1])  # the data set is as long at any batch size
+        inner = call.name in IN_OTHERS and any(one.arguments for one in self._around(row))
+        if not (call.backward or call.parameters or inner):
+            outer, mixed = roles(made)
+            self.shapes.mixed += mixed
+            if outer:
+                self.shapes.votes.append(outer)
 
-    def _input(self, tensor: _Tensor | None, use: tuple[str, int], batch: int, forward: bool) -> Shape | None:
+    def _input(self, tensor: _Tensor | None, use: tuple[str, int], forward: bool) -> Shape | None:
         if tensor is None:
             return None
         held = self._by_id.get(tensor.id)
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
-            self.shapes.sources.append(Source(shape, batch, (*use, tensor.sizes), forward))
+            self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
         else:
             shape = held.shape
         self._hold(tensor, shape)
@@ -234,6 +253,10 @@ class _Walk:
         shape = self._new(tensor)
         if call.basis:
             self._extents.follow(shape, call.basis)
+        elif call.name in FREE_SIZED:
+            random = any(one.name in RANDOM for one in (call, *self._around(row)))
+            use = (call.name, -1, tensor.sizes)
+            self.shapes.sources.append(Source(shape, use, not (call.backward or call.parameters), random))
         self._hold(tensor, shape)
         return shape
 
@@ -247,11 +270,6 @@ class _Walk:
 
     def _hold(self, tensor: _Tensor, shape: Shape) -> None:
         self._by_id[tensor.id] = _Held(shape, tensor, self._time)
-
-
-def _batch_place(name: str, given: list[tuple[list[_Tensor | None], Any]]) -> int:
-    """Which extent of an operator's data is the batch: the second of recurrent layers that are not `batch_first`."""
-    return int(name in _RECURRENT and (len(given) < 9 or given[8][1] is not True))
 
 
 def _arguments(document: Trace, record: Record, side: str) -> list[tuple[list[_Tensor | None], Any]]:

@@ -25,6 +25,7 @@ class Extents:
         self._sums: list[tuple[int, tuple[int, ...]]] = []
         self._follows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self._fixed: list[int] = []
+        self._beside: list[Sequence[int]] = []
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
     def new(self, value: int) -> int:
@@ -71,6 +72,10 @@ class Extents:
     def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
         """Extents keep their values if all the others do."""
         self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
+
+    def beside(self, extents: Sequence[int]) -> None:
+        """Of these, which belong to one tensor, no more than one changes unless shown."""
+        self._beside.append(extents)
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
         """The same elements in the same order under another shape."""
@@ -146,7 +151,10 @@ class Extents:
             queues[1 - more].appendleft(small)
         self._cuts.append((tuple(left), tuple(right), tuple(pieces)))
 
-    def solve(self, changed: Mapping[int, int], beside: Iterable[Sequence[int]]) -> dict[int, int]:
+    def solve(
+        self, changed: Mapping[int, int], beside: Iterable[Sequence[int]] = (), kept: Iterable[int] = (),
+        *, parameters: bool = False,
+    ) -> dict[int, int]:  # fmt: skip
         """New values of the classes, as far as they can be derived.
 
         An underived class keeps its value only if it is no multiple of one that changes, and follows nothing.
@@ -154,18 +162,23 @@ class Extents:
         Args:
             changed: classes that change, and to what.
             beside: extents of tensors from outside, of which no more than one changes unless shown.
+            kept: classes that keep their values.
+            parameters: those of parameters (`fixed`) may change, too.
         """
-        tensors, dead = list(beside), frozenset[int]()
+        kept = {*kept, *(() if parameters else self.fixed())}
+        tensors, dead = [*beside, *self._beside], frozenset[int]()
         for _ in range(_ATTEMPTS):  # again without what came out of contradictions
-            solver = self._solved(changed, tensors, dead)
+            solver = self._solved(changed, kept, tensors, dead)
             if solver.dead <= dead:
                 return solver.known
             dead |= solver.dead
         return {}
 
-    def _solved(self, changed: Mapping[int, int], beside: Sequence[Sequence[int]], dead: frozenset[int]) -> _Solver:
+    def _solved(
+        self, changed: Mapping[int, int], kept: set[int], beside: Sequence[Sequence[int]], dead: frozenset[int]
+    ) -> _Solver:
         """One attempt, from what is certain to what is merely likely."""
-        solver = _Solver(self, changed, dead)
+        solver = _Solver(self, changed, kept, dead)
         solver.run()
         for tensor in beside:
             if any(solver.changes(one) for one in tensor):
@@ -219,20 +232,19 @@ class _Solver:
         known: classes and their new values. dead: classes without a value, or with two contradictory ones.
     """
 
-    def __init__(self, extents: Extents, changed: Mapping[int, int], dead: frozenset[int]) -> None:
+    def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
         self._products, self._sums, self._follows = extents.products, extents.sums, extents.following
         self.dead = extents.ambiguous(changed)
         self.known = {one: value for one, value in enumerate(self._value) if value < 2 and extents.root(one) == one}
         for one, value in changed.items():
-            if one in self._products:  # the batch itself is split: it is unknown where
-                self.dead.update(extents.leaves([one]))
-            else:
-                self.known[one] = value
-        for one in extents.fixed():
+            self.known[one] = value
+            if one in self._products:  # what changes is split: it is unknown where
+                self.dead.update(set(extents.leaves([one])) - changed.keys() - kept)
+        for one in kept:
             if one in changed:
                 self.dead.add(one)
-                self.known.pop(one, None)
+                self.known.pop(one)
             else:
                 self.dead.discard(one)
                 self.known[one] = self._value[one]

@@ -8,7 +8,7 @@ from ...analysis.outputs import POINTWISE
 from .extents import Extents
 from .terms import OpCall, Rule, broadcast, equal, match, part, product, table
 
-__all__ = ["FREE_SIZED", "TENSOR_RULES"]
+__all__ = ["FREE_SIZED", "RANDOM", "TENSOR_RULES"]
 
 _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
@@ -16,6 +16,8 @@ _FREE_SIZED = (
 )
 FREE_SIZED = frozenset(_FREE_SIZED.split())
 """Operators whose results have sizes that do not follow from their tensors, but from their use."""
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))
+"""Those of them whose results are data."""
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
@@ -131,7 +133,7 @@ def _stack(call: OpCall, extents: Extents) -> None:
         at = int(call.value(1) or 0) % len(after)
         for one in call.arguments[0].tensors:
             equal(one or (), (*after[:at], *after[at + 1 :]), extents)
-        extents.follow([after[at]], ())
+        extents.beside(after)
 
 
 def _expand(call: OpCall, extents: Extents) -> None:

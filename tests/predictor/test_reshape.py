@@ -19,7 +19,8 @@ from etplus.predictor.costs.task import Task
 from etplus.predictor.end_to_end import predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.predictor.model_file import FittedModel, write_model
-from etplus.predictor.reshape import BatchChange, parse_change, with_batch
+from etplus.predictor.reshape import reshaped
+from etplus.predictor.shape_change import batch_change, parse_changes
 from etplus.predictor.shapes.extents import Extents
 from etplus.predictor.shapes.layer_rules import LAYER_RULES
 from etplus.predictor.shapes.tensor_rules import TENSOR_RULES
@@ -88,7 +89,7 @@ def shapes(trace: Trace, call: int) -> tuple[list[Any], list[Any]]:
     ("model", "before", "after"), [*PAIRS, *((model, after, before) for model, before, after in PAIRS)]
 )
 def test_shapes_are_those_recorded_at_the_other_batch_size(model: str, before: int, after: int) -> None:
-    done, real = with_batch(recorded(model, before), BatchChange(after)), recorded(model, after)
+    done, real = reshaped(recorded(model, before), batch_change(after)), recorded(model, after)
     assert (done.was, done.to) == (before, after) and done.changed > 0.3 * done.calls
     mine, others = calls(done.trace), calls(real)
     names = [name_of(done.trace, call) for call in mine], [name_of(real, call) for call in others]
@@ -104,9 +105,9 @@ def test_shapes_are_those_recorded_at_the_other_batch_size(model: str, before: i
 
 def test_the_same_size_changes_nothing_and_two_changes_are_one() -> None:
     one = recorded("dlrm_w16_d3", 4)
-    same = with_batch(one, BatchChange(4))
+    same = reshaped(one, batch_change(4))
     assert same.changed == 0 and same.trace.signatures == one.signatures
-    stated, found = with_batch(one, BatchChange(64, 4)), with_batch(one, BatchChange(64))
+    stated, found = reshaped(one, batch_change(64, 4)), reshaped(one, batch_change(64))
     assert stated.trace.signatures == found.trace.signatures and (stated.was, stated.changed) == (4, found.changed)
 
 
@@ -115,9 +116,9 @@ def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
     tells of them all is found, else what is not told stays as recorded and is named."""
     one = edited(recorded("mlp_w128_d2", 8), b'"aten::relu"', b'"mine::relu"')
     one = edited(one, b'"aten::clamp_min"', b'"mine::clamp"')
-    assert not with_batch(one, BatchChange(128)).underived
+    assert not reshaped(one, batch_change(128)).underived
     one = edited(one, b'"aten::threshold_backward"', b'"mine::threshold"')
-    done, real = with_batch(one, BatchChange(128)), recorded("mlp_w128_d2", 128)
+    done, real = reshaped(one, batch_change(128)), recorded("mlp_w128_d2", 128)
     listed = {row.op: row for row in done.underived}
     assert done.changed > 10 and {"mine::relu", "mine::clamp", "mine::threshold", "aten::addmm"} <= set(listed)
     for call, other in zip(calls(done.trace), calls(real), strict=True):
@@ -130,15 +131,15 @@ def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
 def test_what_cannot_be_told_is_an_error() -> None:
     one = recorded("mlp_w128_d2", 8)
     with pytest.raises(UsageError, match="no input has an extent of 77"):
-        with_batch(one, BatchChange(4, 77))
+        reshaped(one, batch_change(4, 77))
     bare = read_etplus(b"".join(link(None, fixture_pair("demo/train_cpu")[1]).chunks()))
     with pytest.raises(UsageError, match="no tensors are recorded"):
-        with_batch(bare, BatchChange(4))
+        reshaped(bare, batch_change(4))
     other = recorded("mlp_w128_d2", 8)
     for name in (b"linear", b"addmm", b"mm"):
         other = edited(other, b'"aten::' + name + b'"', b'"mine::' + name + b'"')
     with pytest.raises(UsageError, match=r"cannot determine .* \(candidates: none\); give it: --set batch=32:128"):
-        with_batch(other, BatchChange(4))
+        reshaped(other, batch_change(4))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_what_cannot_be_told_is_an_error() -> None:
 def test_traces_of_gpus(pair: str, size: int, most: float) -> None:
     """All of ResNet, and all but the exchange of features of DLRM."""
     one = read_etplus(b"".join(link(*shared_pair(pair)).chunks()))
-    done = with_batch(one, BatchChange(2 * size))
+    done = reshaped(one, batch_change(2 * size))
     assert done.was == size and done.changed > 0.2 * done.calls
     assert np.count_nonzero(done.unknown) <= most * done.calls
     before, after = one.gpu, done.trace.gpu
@@ -347,7 +348,7 @@ def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
 def test_times_follow_the_shapes() -> None:
     """Fitted on both sizes, the one recording predicts the other's time as well as that one itself."""
     small, large = recorded("mlp_w128_d2", 8), recorded("mlp_w128_d2", 128)
-    own, other = predict(large, model_of_both()), predict(small, model_of_both(), batch=BatchChange(128))
+    own, other = predict(large, model_of_both()), predict(small, model_of_both(), shape=batch_change(128))
     assert other.predicted_ns == pytest.approx(own.predicted_ns, rel=0.1)
     assert other.measured_ns == predict(small, model_of_both()).measured_ns
     assert other.baselines["recorded × 128/8"] == 16 * other.measured_ns
@@ -377,15 +378,15 @@ def test_work_beyond_what_was_measured_grows_with_its_size() -> None:
 def test_gpu_traces_and_several_ranks(engine: Any) -> None:
     one = gpu_shaped()
     model = fit([one])
-    done = predict(one, model, engine=engine, batch=BatchChange(64), device="V100 SXM2")
+    done = predict(one, model, engine=engine, shape=batch_change(64), device="V100 SXM2")
     assert done.predicted_ns > 0 and done.shapes[0].to == 64
-    joint = predict_ranks([one, one], model, engine=engine, batch=BatchChange(64))
+    joint = predict_ranks([one, one], model, engine=engine, shape=batch_change(64))
     assert len(joint.shapes) == 2 and joint.changed and joint.predicted_ns > 0
 
 
 def test_copies_grow_with_what_is_copied() -> None:
     one = gpu_shaped()
-    before, done = one, with_batch(one, BatchChange(64))
+    before, done = one, reshaped(one, batch_change(64))
     grown = done.trace.gpu.bytes / np.maximum(before.gpu.bytes, 1)
     assert set(grown[before.gpu.bytes > 0]) <= {1.0, 64 / done.was}
     assert all(done.trace.gpu.comm[event] == comm for event, comm in before.gpu.comm.items())
@@ -394,15 +395,18 @@ def test_copies_grow_with_what_is_copied() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("sequence=8", "only batch can be set"), ("batch=many", "in whole numbers"), ("batch=-4", "in whole numbers"),
+        ("sequence=8", "unknown dimension 'sequence'"), ("dtype=int3", "one of float32"),
+        ("batch=many", "in whole numbers"), ("batch=-4", "in whole numbers"),
         ("batch=2.5", "in whole numbers"), ("batch", "NAME=SIZE"), ("batch=0", "a size from 1"),
         ("batch=1:8", "a recorded one from 2"), ("batch=99999999999", "below 2^31"), ("", "NAME=SIZE"),
     ],
 )  # fmt: skip
 def test_what_can_be_set(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("^", r"\^")):
-        parse_change(text)
-    assert parse_change("batch=128") == BatchChange(128) and parse_change("batch=32:128") == BatchChange(128, 32)
+        parse_changes([text])
+    assert parse_changes(["batch=128"]) == batch_change(128) and parse_changes(["batch=32:128"]) == batch_change(
+        128, 32
+    )
 
 
 @pytest.mark.slow

@@ -1,0 +1,115 @@
+"""Prediction at other sizes of programs as they are usually written: re-derived shapes, and times between fitted sizes.
+
+    python benchmarks/programs.py OUT
+    python benchmarks/predict_programs.py OUT
+
+Shapes: of every pair of recordings of a program that differ in one size, calls by whether the shapes derived from the
+first are those of the second. Times: fitted on the recordings at two batch sizes, a size between them is predicted from
+either; it must be between what the model says of the two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+from compare_shapes import compared
+from etplus.predictor.calibration import calibrated
+from etplus.predictor.end_to_end import Prediction, predict
+from etplus.predictor.fitting import fit
+from etplus.predictor.reshape import reshaped
+from etplus.predictor.shape_change import ShapeChange, SizeChange, batch_change
+from etplus.schemas.etplus_reader import read_etplus
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+
+DIMENSIONS = ("batch", "seq", "hidden")
+BETWEEN = ((4, 8, 16), (8, 16, 32), (16, 32, 64), (8, 16, 64))
+"""Two batch sizes to fit on around one to predict."""
+Sizes = tuple[int, ...]
+
+
+def sizes_of(path: Path) -> tuple[str, Sizes]:
+    """Program and its sizes, as in DIMENSIONS, from a file's name."""
+    program, _, rest = path.name.partition("__")
+    return program, tuple(map(int, re.findall(r"\d+", rest.partition(".")[0])))
+
+
+def shapes(program: str, recordings: Mapping[Sizes, Trace], *, both: bool) -> None:
+    """Print how the derived shapes of a program compare; with `both` the other recording shows what changes."""
+    counts, wrong = defaultdict[str, Counter[str]](Counter), Counter[str]()
+    for (old, one), (new, other) in permutations(recordings.items(), 2):
+        differing = [at for at in range(len(DIMENSIONS)) if old[at] != new[at]]
+        if len(differing) != 1:
+            continue
+        (at,) = differing
+        try:
+            done = reshaped(one, ShapeChange((SizeChange(DIMENSIONS[at], new[at]),), None, other if both else None))
+        except UsageError as error:
+            counts[DIMENSIONS[at]]["refused"] += len(one.calls)
+            print(f"  {error}")
+            continue
+        count, names = compared(done, other)
+        counts[DIMENSIONS[at]] += count
+        wrong += names
+    for dimension, count in counts.items():
+        text = "  ".join(f"{name} {count[name]}" for name in ("right", "listed", "wrong", "refused", "no counterpart"))
+        print(f"  {program:14}{dimension:8}{text}  {dict(wrong.most_common(3)) or ''}")
+
+
+def times(program: str, recordings: Mapping[int, Trace]) -> list[float]:
+    """Print predictions at batch sizes between two fitted ones; returns predicted by measured."""
+    found = []
+    for low, middle, high in BETWEEN:
+        if not recordings.keys() >= {low, middle, high}:
+            continue
+        known = [recordings[low], recordings[high]]
+        model = calibrated(fit(known), known)
+
+        def at(source: int, size: int) -> Prediction:
+            return predict(recordings[source], model, shape=batch_change(size), pooled=True)  # noqa: B023
+
+        ends = [at(low, low).predicted_ns, at(high, high).predicted_ns]
+        measured = predict(recordings[middle], model, pooled=True).measured_ns
+        for source in (low, high):
+            one = at(source, middle).predicted_ns
+            found.append(one / measured)
+            between = "" if min(ends) <= one <= max(ends) else "  NOT BETWEEN"
+            print(f"  {program:14}{low:>4} {high:>4} -> {middle:<4} from {source:<4}{one / 1e6:9.2f} ms "
+                  f"{one / measured - 1:+7.1%}  ends {ends[0] / 1e6:.2f} {ends[1] / 1e6:.2f}{between}")  # fmt: skip
+    return found
+
+
+def main() -> None:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", default="", help="take only programs whose name has this in it")
+    parser.add_argument("--no-times", action="store_true", help="compare shapes only")
+    parser.add_argument("--no-shapes", action="store_true", help="compare times only")
+    parser.add_argument("--also", action="store_true", help="derive shapes with the other recording's help")
+    arguments = parser.parse_args()
+    programs = defaultdict[str, dict[Sizes, Path]](dict)
+    for path in sorted(arguments.out.glob(f"*{arguments.only}*.json.gz")):
+        program, sizes = sizes_of(path)
+        programs[program][sizes] = path
+    ratios = list[float]()
+    for program, paths in programs.items():
+        recordings = {sizes: read_etplus(path) for sizes, path in paths.items()}
+        if not arguments.no_shapes:
+            shapes(program, recordings, both=arguments.also)
+        if not arguments.no_times:
+            usual = Counter(sizes[1:] for sizes in recordings).most_common(1)[0][0]
+            ratios += times(program, {size[0]: one for size, one in recordings.items() if size[1:] == usual})
+    if ratios:
+        errors = np.maximum(np.abs(np.array(ratios) - 1), 1e-3)
+        print(f"  {len(ratios)} times: geomean {np.exp(np.log(errors).mean()):.1%}, median {np.median(errors):.1%}")
+
+
+if __name__ == "__main__":
+    main()
