@@ -88,6 +88,10 @@ class Call:
         """Numbers of the tensors among the "inputs" or "outputs"."""
         return [one[0] for one in tensor_values(self.record.get(side))]
 
+    def storages(self, side: str) -> list[tuple[int, int]]:
+        """Number of the storage and bytes of an element, of each of those tensors."""
+        return [(one[1], one[4]) for one in tensor_values(self.record.get(side))]
+
 
 def tensor_values(given: Any) -> Iterator[list[Any]]:
     """All tensors [tensor, storage, offset, numel, itemsize, device] in a value of an ET."""

@@ -74,7 +74,7 @@ class Model:
         before, loss_forward, loss_backward, after: calls around the units; `after` is what runs between backward and
             the optimizer.
         optimizer: calls of the optimizer's steps, each with the parameter of each call below (None: of all).
-        batch: the class of the batch extent.
+        batch: the class of the batch extent. given: extents of all tensors from outside.
     """
 
     trace: Trace
@@ -87,6 +87,7 @@ class Model:
     after: list[Call]
     optimizer: list[tuple[Call, list[tuple[Call, Parameter | None]]]]
     batch: int
+    given: tuple[int, ...]
 
     def calls(self) -> Iterator[Call]:
         """All calls, in order within each part."""
@@ -159,7 +160,7 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     loss_backward = _assign_backward(units, loss, backward)
     model = Model(
         trace, shapes.extents, units, sorted(parameters.values(), key=lambda one: one.number), before, loss,
-        loss_backward, after, optimizer, _batch(shapes),
+        loss_backward, after, optimizer, _batch(shapes), tuple(extent for source in shapes.sources for extent in source.shape),
     )  # fmt: skip
     _relate_inner(model)
     for unit in units:
