@@ -1,0 +1,210 @@
+"""`etplus reshard`: one recorded job in another parallel layout."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import orjson
+
+from ..analysis.tables import number, render, rewrap, share, terminal_width
+from ..converters.convert import convert
+from ..predictor.model_file import read_model
+from ..predictor.network import Network, parse_network
+from ..predictor.reshard.job import Resharded, Scaled, reshard
+from ..predictor.reshard.layout import Layout, Schedule, TensorStyle, parse_layout
+from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
+from ..trace.errors import UsageError
+from .damage import warn_of_damage
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .outputs import write_json
+from .terminal import print_text
+
+__all__ = ["prepare_parser", "run"]
+
+_REPORT = "reshard.json"
+_MOST = 64
+"""So many ranks are written unless --ranks or --representative says which."""
+_EPILOG = """\
+examples:
+  etplus reshard rank0.json --tp 2 --dp 64 --pp 4 --batch 2048 -o out/
+  etplus reshard rank0.json --dp 8 --zero 3 --batch 64 --memory 80
+  etplus reshard job/ --dp 1024 --representative -o out/
+  etplus reshard rank0.json --tp 4 --plan plan.json
+  etplus reshard rank0.json --tp 4 --use plan.json --to astra-sim -o out/job
+
+Writes rank_N.etplus.json.gz for each rank and reshard.json: layout, rank map,
+step time, memory, and what could not be derived. Without --batch each
+data-parallel rank keeps the recorded batch (weak scaling).
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Derive a job in another parallel layout from the traces of one that was recorded."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add_inputs(parser, "the ranks of one job")
+    add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
+    add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
+    group = parser.add_argument_group("layout")
+    group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
+    group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
+    group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline stages (default: 1)")
+    group.add_argument("--zero", type=int, choices=range(4), default=0,
+        help="divide optimizer state (1), gradients (2) and parameters (3, as FSDP) over dp (default: 0, DDP)")  # fmt: skip
+    group.add_argument("--batch", type=int, metavar="GLOBAL",
+        help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
+    group.add_argument("--microbatches", type=int, metavar="N",
+        help="of a step (default: 1 without a pipeline, else 4, or as many as stages)")  # fmt: skip
+    group.add_argument("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
+    group.add_argument("--tp-style", choices=get_args(TensorStyle), default="dtensor",
+        help="reduce the input gradient of each column layer, or once a block (default: dtensor)")  # fmt: skip
+    group.add_argument("--sequence-parallel", action="store_true",
+        help="divide norms and residuals by the sequence; with --tp-style megatron")  # fmt: skip
+    group.add_argument("--bucket-cap-mb", type=int, default=25, metavar="MIB",
+        help="size of DDP's buckets after the first one, which has 1 MiB (default: 25)")  # fmt: skip
+    group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N",
+        help="layout of the recorded job (default: recognised)")  # fmt: skip
+    group.add_argument("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
+    group = parser.add_argument_group("which ranks")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
+    which.add_argument("--representative", action="store_true", help="write one rank of each kind")
+    group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
+    group = parser.add_argument_group("plan")
+    group.add_argument("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
+    group.add_argument("--use", metavar="FILE", help="follow this plan")
+    group = parser.add_argument_group("times and memory")
+    group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus fit` wrote")
+    group.add_argument("--network", metavar="SPEC",
+        help="links, such as bandwidth=25,latency=5us,algorithm=ring (default: 25 GB/s, 5us, ring)")  # fmt: skip
+    group.add_argument("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
+    group.add_argument("--link-latency", metavar="TIME", help="of a step, such as 5us")
+    group.add_argument("--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Derive, write and print; returns the exit status."""
+    layout = Layout(
+        tp=arguments.tp, dp=arguments.dp, pp=arguments.pp, zero=arguments.zero, batch=arguments.batch,
+        microbatches=arguments.microbatches, schedule=arguments.schedule, tp_style=arguments.tp_style,
+        sequence_parallel=arguments.sequence_parallel, bucket_mib=arguments.bucket_cap_mb,
+    )  # fmt: skip
+    recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)
+    network = _network(arguments)
+    ranks = _ranks(arguments.ranks, layout)
+    if arguments.to is not None and arguments.output is None:
+        raise UsageError(f"--to {arguments.to}: give the prefix of the files with -o")
+    inputs = find_inputs(arguments)
+    given = [*input_files(inputs), arguments.use, arguments.model]
+    check_outputs([arguments.json, arguments.plan], [one for one in given if one is not None])
+    model = None if arguments.model is None else read_model(arguments.model)
+    plan = None if arguments.use is None else _read_plan(arguments.use)
+    traces = list(read_inputs(inputs))
+    warn_of_damage(traces)
+    job = reshard(traces, layout, model=model, network=network, recorded=recorded, plan=plan, step=arguments.step)
+    if arguments.plan is not None:
+        if isinstance(job, Scaled):
+            raise UsageError("more ranks of the same layout need no plan; leave --plan out")
+        write_json(arguments.plan, job.plan)
+    if ranks is None:
+        every = layout.ranks <= _MOST and not arguments.representative
+        ranks = list(range(layout.ranks)) if every else sorted(job.rank_map)
+    report = job.to_dict()
+    if isinstance(job, Resharded):
+        report["matched"] = job.matched()
+    if arguments.output is not None:
+        report["written"] = _write(job, ranks, arguments.output, arguments.to, report)
+    write_json(arguments.json, report)
+    if "-" not in (arguments.json, arguments.plan):
+        print_text(_text(report, arguments.memory, terminal_width()))
+    return 0
+
+
+def _network(arguments: argparse.Namespace) -> Network | None:
+    if arguments.network is not None:
+        if arguments.link_bandwidth is not None or arguments.link_latency is not None:
+            raise UsageError("--network says the bandwidth and latency; leave --link-bandwidth and --link-latency out")
+        return parse_network(arguments.network)
+    if arguments.link_bandwidth is None:
+        if arguments.link_latency is not None:
+            raise UsageError("--link-latency needs --link-bandwidth")
+        return None
+    return parse_network(f"bandwidth={arguments.link_bandwidth!r},latency={arguments.link_latency or '0'}")
+
+
+def _ranks(text: str | None, layout: Layout) -> list[int] | None:
+    """Ranks of a list such as "0,1,60-63"."""
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise UsageError(f"--ranks {text!r}: give ranks such as 0,1,60-63")
+        if int(last or first) >= layout.ranks:
+            raise UsageError(f"--ranks {text!r}: the layout has ranks 0 to {layout.ranks - 1}")
+        found |= set(range(int(first), int(last or first) + 1))
+    return sorted(found)
+
+
+def _read_plan(file: str) -> Any:
+    try:
+        return msgspec.json.decode(Path(file).read_bytes())
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{file}: the plan is not JSON ({error}); write it anew with --plan") from None
+
+
+def _write(job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any]) -> list[str]:
+    """Write the traces of ranks; returns the names of the files."""
+    if to is not None:
+        traces = [job.trace(rank) for rank in ranks]
+        renumber = {"renumber_ranks": True} if to == "astra-sim" and list(ranks) != list(range(len(ranks))) else {}
+        done = convert(traces, output, to=to, as_prefix=True, **renumber)
+        for note in done.notes:
+            print(f"note    {note}", file=sys.stderr)
+        return list(done.files)
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{output}: not a folder; give another --output")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for rank in ranks:
+        files.append(str(folder / f"rank_{rank}.etplus.json.gz"))
+        job.trace(rank).write(files[-1])
+    with open_output(folder / _REPORT) as file:
+        file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2) + b"\n")
+    return files
+
+
+def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
+    """The report as tables."""
+    layout = report["layout"]
+    sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
+    zero = f", ZeRO {layout['zero']}" if layout["zero"] else ""
+    lines = [f"layout  {sizes}{zero}: {layout['ranks']:,} ranks, {len(report['rank_map']):,} of them different"]
+    if "step_ns" in report:
+        lines.append(f"step    {number(report['step_ns'] / 1e6)} ms predicted")
+    if "matched" in report:
+        lines.append(f"matched {report['matched']:,} collectives and messages of these")
+    if "written" in report:
+        lines.append(f"wrote   {len(report['written']):,} files: {report['written'][0]} ...")
+    parts = [*rewrap(lines, width, " " * 8)]
+    if "memory" in report:
+        names = ("parameters", "gradients", "optimizer", "activations", "gathered", "total")
+        rows: list[list[str | None]] = []
+        for stage, one in enumerate(report["memory"]):
+            fits = [] if memory is None else ["yes" if one["total"] <= memory * 1e9 else "no"]
+            rows.append([str(stage), *(number(one[name] / 1e6) for name in names), *fits])
+        fits_in = [] if memory is None else [f"fits {memory:g} GB"]
+        parts += ["", render("memory of a rank, MB", ["stage", *names, *fits_in], rows, width)]
+    if report["not_derived"]:
+        rows = [[one["what"], one["reason"], str(one["count"]), share(one["share"])] for one in report["not_derived"][:15]]
+        parts += ["", render("left as recorded", ["what", "reason", "count", "share"], rows, width)]
+    return "\n".join(parts)

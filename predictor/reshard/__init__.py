@@ -1,0 +1,1 @@
+"""One recorded job in other parallel layouts: tensor, data and pipeline parallelism, and their products."""

@@ -1,0 +1,479 @@
+"""What one rank of a layout runs: recorded calls with other extents, and the communication that the layout needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from ...trace.errors import UsageError
+from .buckets import Bucket, fill_buckets
+from .calls import VIEWS, Call
+from .layout import Coordinates, Layout
+from .plan import Partial, Plan, partial_results
+from .schedule import Action, actions
+from .structure import ACCUMULATE, Model, Parameter, Unit
+
+__all__ = ["Comm", "Derivation", "Item", "Made", "Recorded", "Shard", "Wait"]
+
+CommKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part of a parameter that a rank's optimizer holds.
+
+    Attributes:
+        count: of parts. index: which. flat: parts of all elements in order (ZeRO 1 and 2), else of the first extent as
+            `torch.chunk` divides it (FSDP2).
+    """
+
+    count: int
+    index: int
+    flat: bool
+
+    def of(self, sizes: Sequence[int]) -> list[int]:
+        """The sizes of the part."""
+        if self.flat:
+            whole = prod(sizes)
+            part = -(-whole // self.count)
+            return [max(0, min(part, whole - self.index * part))]
+        if not sizes:
+            return []
+        part = -(-sizes[0] // self.count)
+        return [max(0, min(part, sizes[0] - self.index * part)), *sizes[1:]]
+
+    def padded(self, sizes: Sequence[int]) -> int:
+        """Elements of the largest part, which all ranks communicate."""
+        if self.flat or not sizes:
+            return -(-prod(sizes) // self.count)
+        return -(-sizes[0] // self.count) * prod(sizes[1:])
+
+
+@dataclass(frozen=True)
+class Comm:
+    """One communication.
+
+    Attributes:
+        dimension: along which: "tp", "dp", "pp".
+        shape: of the input; out_elements: of the output.
+        dtype: torch's name. itemsize: bytes of an element.
+        peer: the other rank of a message, else −1.
+        key: what a `Wait` names; None where the next call waits for it.
+        functional: issued as DTensor does (`_c10d_functional`).
+    """
+
+    kind: CommKind
+    dimension: str
+    shape: tuple[int, ...]
+    out_elements: int
+    dtype: str
+    itemsize: int
+    peer: int = -1
+    key: str | None = None
+    functional: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Of the input."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The host waits for communications here."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded call with all below it.
+
+    Attributes:
+        changed: classes of extents with other values.
+        microbatch: numbers tensors apart.
+        after: by row, what follows a call within.
+        shard: of parameters, gradients and optimizer state among its tensors.
+    """
+
+    call: Call
+    changed: Mapping[int, int]
+    microbatch: int = 0
+    after: Mapping[int, tuple[Comm, ...]] = field(default_factory=dict)
+    shard: Shard | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """An operator that the layout adds.
+
+    Attributes:
+        inputs, outputs: sizes of tensors. bytes: that it moves, for its time.
+    """
+
+    name: str
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+    dtype: str
+    itemsize: int
+
+    @property
+    def bytes(self) -> int:
+        return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
+
+
+Item = Recorded | Comm | Wait | Made
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Programs of the ranks of a layout.
+
+    Attributes:
+        recorded: the layout of the recorded job, of which the model is one rank.
+
+    Raises:
+        UsageError: something does not divide; the message says what.
+    """
+
+    model: Model
+    plan: Plan
+    layout: Layout
+    recorded: Layout = field(default_factory=Layout)
+
+    def __post_init__(self) -> None:
+        _ = self.changed, self.stages
+
+    @cached_property
+    def rank_batch(self) -> int:
+        """Samples of one data-parallel rank in a step; 0 where no batch was found."""
+        model, layout = self.model, self.layout
+        if model.batch < 0:
+            if layout.batch is not None or layout.steps_of_pipeline > 1:
+                raise UsageError(f"{model.trace.file}: cannot determine the batch; leave --batch and --microbatches out")
+            return 0
+        mine = model.extents.value[model.batch]
+        if layout.batch is None:
+            return mine
+        if layout.batch % layout.dp:
+            raise UsageError(f"a global batch of {layout.batch} does not divide over dp={layout.dp} ranks")
+        return layout.batch // layout.dp
+
+    @cached_property
+    def changed(self) -> dict[int, int]:
+        """New values of the classes of extents, within a microbatch."""
+        found, layout = {}, self.layout
+        if layout.tp > 1 and not self.plan.divisions:
+            raise UsageError(
+                f"{self.model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
+            )
+        for one in self.plan.divisions:
+            whole = one.size * self.recorded.tp
+            if whole % layout.tp:
+                what = "heads" if one.extent in self._heads else "an extent"
+                raise UsageError(f"{what} of {whole} (unit {one.unit}) does not divide over tp={layout.tp} ranks")
+            if whole // layout.tp != one.size:
+                found[one.extent] = whole // layout.tp
+        parts = layout.steps_of_pipeline
+        if self.rank_batch % parts:
+            raise UsageError(f"a batch of {self.rank_batch} per rank does not divide into {parts} microbatches")
+        if self.model.batch >= 0 and self.rank_batch // parts != self.model.extents.value[self.model.batch]:
+            found[self.model.batch] = self.rank_batch // parts
+        return found
+
+    @cached_property
+    def _heads(self) -> set[int]:
+        return {
+            leaf for unit in self.model.units for call in unit.forward for one in call.walk()
+            if "attention" in one.name for tensors in one.inputs[:3] for shape in tensors
+            if shape is not None and len(shape) == 4 for leaf in self.model.extents.leaves(shape[1:2])
+        }  # fmt: skip
+
+    @cached_property
+    def stages(self) -> list[int]:
+        """The stage of each unit."""
+        return self.plan.stage_of(self.model, self.layout.pp) if self.layout.pp > 1 else [0] * len(self.model.units)
+
+    def units(self, stage: int) -> list[Unit]:
+        """The units of a stage, in order of forward."""
+        return [unit for unit, at in zip(self.model.units, self.stages, strict=True) if at == stage]
+
+    def parameters(self, stage: int) -> list[Parameter]:
+        """The parameters of a stage, in the optimizer's order."""
+        return sorted((one for unit in self.units(stage) for one in unit.parameters), key=lambda one: one.number)
+
+    def sizes(self, parameter: Parameter) -> tuple[int, ...]:
+        """The sizes of a parameter on a rank before ZeRO divides it."""
+        return tuple(self.model.shape(parameter.shape, self.changed))
+
+    def shard(self, at: Coordinates) -> Shard | None:
+        """How the optimizer of a rank divides parameters."""
+        if self.layout.zero == 0 or self.layout.dp == 1:
+            return None
+        return Shard(self.layout.dp, at.dp, flat=self.layout.zero < 3)
+
+    def buckets(self, stage: int) -> list[Bucket]:
+        """Gradient buckets of a stage, in order of reduction."""
+        ready = [one for unit in reversed(self.units(stage)) for one in _in_order(unit)]
+        sized = [(one.number, prod(self.sizes(one)), one.itemsize, one.dtype) for one in ready]
+        return fill_buckets(sized, self.layout.bucket_mib)
+
+    def representative(self, rank: int) -> int:
+        """The first rank that runs the same, but for its peers: that of its stage (and shard, where those differ)."""
+        at = self.layout.coordinates(rank)
+        dp = at.dp if self._uneven(at.pp) else 0
+        return self.layout.rank(0, dp, at.pp)
+
+    def _uneven(self, stage: int) -> bool:
+        """Optimizer shards of a stage differ between ranks."""
+        dp = self.layout.dp
+        if self.layout.zero == 0 or dp == 1:
+            return False
+        flat = self.layout.zero < 3
+        return any((prod(self.sizes(one)) if flat else (self.sizes(one) or (1,))[0]) % dp
+                   for one in self.parameters(stage))  # fmt: skip
+
+    @cached_property
+    def _reductions(self) -> dict[int, list[Partial]]:
+        """Partial results by the row of the call after which they are reduced."""
+        found: dict[int, list[Partial]] = {}
+        if self.layout.tp == 1:
+            return found
+        for one in self._fused(partial_results(self.model, self.plan)):
+            found.setdefault(one.after.row, []).append(one)
+        return found
+
+    def _fused(self, partial: list[Partial]) -> Iterator[Partial]:
+        """In the style of Megatron input gradients are summed before they are reduced: the last one of a run counts."""
+        divided = {one.extent for one in self.plan.divisions}
+        for one, following in zip(partial, [*partial[1:], None], strict=True):
+            if self.layout.tp_style == "dtensor" or one.forward or following is None or following.forward:
+                yield one
+            elif self._gap(one, following, divided):
+                yield one
+
+    def _gap(self, one: Partial, following: Partial, divided: set[int]) -> bool:
+        """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
+        leaves = self.model.extents.leaves
+        for unit in self.model.units:
+            rows = [call for top in unit.backward for call in top.walk() if call.name.startswith("aten::")]
+            places = {call.row: place for place, call in enumerate(rows)}
+            if one.call.row in places:
+                if following.call.row not in places:
+                    return True
+                between = rows[places[one.call.row] + 1 : places[following.call.row]]
+                results = [shape for call in between if "mm" in call.name for tensors in call.results
+                           for shape in tensors if shape is not None]  # fmt: skip
+                return any(
+                    not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
+                    for shape in results
+                )
+        return True
+
+    def _after(self, call: Call) -> dict[int, tuple[Comm, ...]]:
+        """Reductions within a call."""
+        if not self._reductions:
+            return {}
+        found = {}
+        for inner in call.walk():
+            if inner.row in self._reductions:
+                found[inner.row] = tuple(self._reduction(one) for one in self._reductions[inner.row])
+        return found
+
+    def _reduction(self, one: Partial) -> Comm:
+        results = [shape for call in one.after.walk() for tensors in call.results for shape in tensors if shape]
+        mine = next(shape for tensors in one.call.results for shape in tensors if shape is not None)
+        shape = self.model.shape(results[0] if results else mine, self.changed)
+        whole = self.model.shape(mine, self.changed)
+        if prod(shape) != prod(whole):
+            shape = whole
+        tensor = (one.call.signature.outputs or one.call.signature.tensors)[0] if one.call.signature else None
+        dtype = tensor.dtype if tensor is not None else "float32"
+        size = (tensor.nbytes or 4 * tensor.numel) // max(tensor.numel, 1) if tensor is not None else 4
+        return Comm("all_reduce", "tp", tuple(shape), prod(shape), dtype, size or 4, functional=True)
+
+    def program(self, rank: int) -> list[Item]:
+        """What a rank runs, in the order of its host."""
+        return list(_Rank(self, self.layout.coordinates(rank)).items())
+
+
+def _in_order(unit: Unit) -> list[Parameter]:
+    """Parameters in the order in which their gradients are ready; those of which nothing is known last."""
+    ready = list(unit.ready.values())
+    return [*ready, *(one for one in reversed(unit.parameters) if one not in ready)]
+
+
+class _Rank:
+    """One rank's program."""
+
+    def __init__(self, derivation: Derivation, at: Coordinates) -> None:
+        self.of, self.at = derivation, at
+        self.layout, self.model = derivation.layout, derivation.model
+        self.units = derivation.units(at.pp)
+        self.first, self.last = at.pp == 0, at.pp == self.layout.pp - 1
+        self.gathers = self.layout.zero == 3 and self.layout.dp > 1
+        self.buckets = derivation.buckets(at.pp) if self.layout.dp > 1 and not self.gathers else []
+        self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
+
+    def items(self) -> Iterator[Item]:
+        """All, in order."""
+        model, layout = self.model, self.layout
+        yield from self._recorded(model.before, 0)
+        parts = layout.steps_of_pipeline
+        for action in actions(layout.schedule, self.at.pp, layout.pp, parts):
+            if action.what == "forward":
+                yield from self._forward(action.microbatch)
+            elif action.what == "backward":
+                yield from self._backward(action.microbatch, parts)
+            else:
+                yield self._message(action)
+        if parts > 1:
+            for one in self.of.parameters(self.at.pp):
+                sizes = self.of.sizes(one)
+                yield Made("aten::div_", (sizes, ()), (sizes,), one.dtype, one.itemsize)
+        if self.buckets:
+            yield Wait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
+        yield from self._recorded([call for call in model.after if any(c.name not in VIEWS for c in call.walk())], 0)
+        yield from self._optimizer()
+
+    def _recorded(self, calls: Iterable[Call], microbatch: int) -> Iterator[Item]:
+        for call in calls:
+            yield Recorded(call, self.of.changed, microbatch, self.of._after(call))
+
+    def _forward(self, microbatch: int) -> Iterator[Item]:
+        for unit in self.units:
+            if self.gathers:
+                yield from self._gather(unit, f"gather {unit.number}")
+                yield from self._gathered(unit, f"gather {unit.number}")
+            yield from self._recorded(unit.forward, microbatch)
+        if self.last:
+            yield from self._recorded(self.model.loss_forward, microbatch)
+
+    def _backward(self, microbatch: int, parts: int) -> Iterator[Item]:
+        final = microbatch == parts - 1
+        if self.last:
+            yield from self._recorded(self.model.loss_backward, microbatch)
+        units = self.units[::-1]
+        for place, unit in enumerate(units):
+            if self.gathers:
+                if place == 0:
+                    yield from self._gather(unit, f"gather again {unit.number}")
+                yield from self._gathered(unit, f"gather again {unit.number}")
+                if place + 1 < len(units):
+                    yield from self._gather(units[place + 1], f"gather again {units[place + 1].number}")
+            yield from self._unit_backward(unit, microbatch, final)
+            if self.gathers and final:
+                yield from self._scatter(unit)
+
+    def _unit_backward(self, unit: Unit, microbatch: int, final: bool) -> Iterator[Item]:
+        for call in unit.backward:
+            parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
+            yield from self._recorded([call], microbatch)
+            if parameter is not None:
+                yield from self._ready(parameter, microbatch, final)
+        for parameter in _in_order(unit)[len(unit.ready) :]:
+            yield from self._ready(parameter, microbatch, final)
+
+    def _ready(self, parameter: Parameter, microbatch: int, final: bool) -> Iterator[Item]:
+        """What follows when the gradient of a parameter is known."""
+        sizes = self.of.sizes(parameter)
+        if microbatch:
+            yield Made("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
+        if not self.buckets or not final:
+            return
+        yield Made("torch::distributed::reducer::mul_out", (sizes,), (sizes,), parameter.dtype, parameter.itemsize)
+        k = self.bucket_of[parameter.number]
+        if self.buckets[k].parameters[-1] == parameter.number:
+            yield self._reduced(k)
+
+    def _reduced(self, k: int) -> Comm:
+        """The reduction of a bucket of gradients."""
+        bucket = self.buckets[k]
+        count = self.layout.dp
+        if self.layout.zero == 2:
+            part = -(-bucket.elements // count)
+            return Comm("reduce_scatter", "dp", (part * count,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
+        return Comm("all_reduce", "dp", (bucket.elements,), bucket.elements, bucket.dtype, bucket.itemsize,
+                    key=f"bucket {k}")  # fmt: skip
+
+    def _gather(self, unit: Unit, key: str) -> Iterator[Item]:
+        """All-gather the parameters of a unit (FSDP2)."""
+        shard = self.of.shard(self.at)
+        assert shard is not None
+        for dtype, size, own in self._by_dtype(unit):
+            parts = tuple((shard.padded(sizes),) for sizes in own)
+            one = sum(part[0] for part in parts)
+            yield Made("fsdp::all_gather_copy_in", (*parts, (one * shard.count,)), ((one,),), dtype, size)
+            yield Comm("all_gather", "dp", (one,), one * shard.count, dtype, size, key=f"{key} {dtype}")
+
+    def _gathered(self, unit: Unit, key: str) -> Iterator[Item]:
+        shard = self.of.shard(self.at)
+        assert shard is not None
+        for dtype, size, own in self._by_dtype(unit):
+            yield Wait((f"{key} {dtype}",))
+            parts = tuple((shard.count, shard.padded(sizes)) for sizes in own)
+            one = sum(part[1] for part in parts)
+            yield Made("fsdp::split_with_sizes_copy", ((shard.count, one), *parts), (), dtype, size)
+
+    def _scatter(self, unit: Unit) -> Iterator[Item]:
+        """Reduce-scatter the gradients of a unit (FSDP2)."""
+        shard = self.of.shard(self.at)
+        assert shard is not None
+        for dtype, size, own in self._by_dtype(unit):
+            one = sum(shard.padded(sizes) for sizes in own)
+            yield Made("fsdp::chunk_cat_mixed_dtype", (*own, (shard.count, one)), (), dtype, size)
+            yield Comm("reduce_scatter", "dp", (one * shard.count,), one, dtype, size)
+
+    def _by_dtype(self, unit: Unit) -> list[tuple[str, int, list[tuple[int, ...]]]]:
+        found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
+        for one in unit.parameters:
+            found.setdefault((one.dtype, one.itemsize), []).append(self.of.sizes(one))
+        return [(dtype, size, sizes) for (dtype, size), sizes in found.items()]
+
+    def _message(self, action: Action) -> Comm:
+        forward = action.what.endswith("forward")
+        sends = action.what.startswith("send")
+        unit = self.units[-1] if forward == sends else self.of.units(self.at.pp - 1)[-1]
+        shape = tuple(self.model.shape(unit.output, self.of.changed))
+        stage = self.at.pp + (1 if forward == sends else -1)
+        peer = self.layout.rank(self.at.tp, self.at.dp, stage)
+        key = f"{action.what} {action.microbatch}" if sends else None
+        return Comm("send" if sends else "recv", "pp", shape, prod(shape), unit.dtype, unit.itemsize, peer, key)
+
+    def _optimizer(self) -> Iterator[Item]:
+        """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
+        mine = {one.number for one in self.of.parameters(self.at.pp)}
+        shard = self.of.shard(self.at)
+        places = [k for k, one in enumerate(self.model.parameters) if one.number in mine]
+        for step, owned in self.model.optimizer:
+            children = [
+                _of_lists(call, places, len(self.model.parameters)) if parameter is None else call
+                for call, parameter in owned if parameter is None or parameter.number in mine
+            ]  # fmt: skip
+            yield Recorded(replace(step, children=children), self.of.changed, shard=shard)
+        if shard is not None and shard.flat:
+            for bucket in self.buckets:
+                part = -(-bucket.elements // shard.count)
+                yield Comm("all_gather", "dp", (part,), part * shard.count, bucket.dtype, bucket.itemsize)
+
+
+def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
+    """A call on lists of all parameters, on some of them."""
+    if len(places) == count:
+        return call
+    inputs = tuple(_chosen(tensors, places, count) for tensors in call.inputs)
+    results = tuple(_chosen(tensors, places, count) for tensors in call.results)
+    record = {**call.record}
+    for side in ("inputs", "outputs"):
+        if side in record:
+            record[side] = {key: [_chosen(one, places, count) for one in value] if key != "types" else value
+                            for key, value in record[side].items()}  # fmt: skip
+    return replace(call, inputs=inputs, results=results, record=record,
+                   children=[_of_lists(child, places, count) for child in call.children])  # fmt: skip
+
+
+def _chosen(value, places, count):  # type: ignore[no-untyped-def]
+    return type(value)(value[k] for k in places) if isinstance(value, (list, tuple)) and len(value) == count else value
