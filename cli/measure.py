@@ -10,20 +10,18 @@ from collections.abc import Sequence
 from ..analysis.tables import Cell, number, render, rewrap, share, shorten, terminal_width
 from ..predictor.measure.checkpoint import Checkpoint
 from ..predictor.measure.measured import Measured, write_measured
-from ..predictor.measure.process import MAX_BYTES, check_device
 from ..predictor.measure.timing import Options, measure
 from ..predictor.reshape import parse_change, with_batch
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
+from .execution import add_execution, execution_options, missing_table
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .terminal import print_text
 
-__all__ = ["add_execution", "execution_options", "prepare_parser", "run"]
+__all__ = ["prepare_parser", "run"]
 
 _ROWS, _LABEL = 15, 24
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
@@ -52,34 +50,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="take what OUTPUT.checkpoint has, where a run was interrupted")
 
 
-def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that call operators."""
-    add = parser.add_argument
-    add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
-    add("--threads", type=int, default=0, metavar="N", help="threads of torch (default: its own choice)")
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one operator (default: 30)")
-    add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE",
-        help="call no operator whose tensors take more memory (default: %(default)s)")  # fmt: skip
-
-
-def execution_options(arguments: argparse.Namespace) -> Options:
-    """The options of `add_execution`.
-
-    Raises:
-        UsageError: a value that is not understood.
-    """
-    check_device(arguments.device)
-    size = _SIZE.fullmatch(arguments.max_bytes.strip())
-    if size is None:
-        raise UsageError(f"--max-bytes {arguments.max_bytes!r}: give a size such as 512M or 4G")
-    if not 0 <= arguments.threads <= 4096:
-        raise UsageError(f"--threads {arguments.threads}: give a number from 1, or 0 for torch's own choice")
-    if not 0 < arguments.timeout < math.inf:
-        raise UsageError(f"--timeout {arguments.timeout:g}: give seconds above 0")
-    max_bytes = min(int(float(size[1]) * _UNITS[size[2].upper()]), 1 << 50)
-    return Options(threads=arguments.threads, timeout_s=arguments.timeout, max_bytes=max_bytes)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Measure, write and print; returns the exit status."""
     options = _options(arguments)
@@ -91,9 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_damage(traces)
     reshaped = [] if change is None else [with_batch(trace, change).trace for trace in traces]
     checkpoint = Checkpoint(kept, resume=arguments.resume)
-    found = measure(
-        traces, arguments.device, reshaped=reshaped, options=options, checkpoint=checkpoint, progress=True
-    )
+    found = measure(traces, arguments.device, reshaped=reshaped, options=options, checkpoint=checkpoint, progress=True)
     if not found.timings and not found.not_executed:
         raise UsageError(f"{', '.join(found.files)}: no operators with a schema; give a trace with its Execution Trace")
     write_measured(found, arguments.output)
@@ -135,21 +103,18 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     ratio, count = found.ratio()
     notes = [f"executed: {len(found.timings)} distinct calls, {share(found.executed)} of the operators' self time"]
     if found.outside:
-        notes.append(f"{share(found.outside)} of all calls' self time is the autograd engine's, Python's and annotations'")
+        notes.append(
+            f"{share(found.outside)} of all calls' self time is the autograd engine's, Python's and annotations'"
+        )
     if count:
         cost = found.recorder
         notes.append(
-            f"calls of over 50 µs: here {ratio:.2f} of the recorded time (median of {count}), less what recording adds: "
-            f"{cost.call_ns / 1000:.1f} µs a call, {cost.tensor_ns / 1000:.1f} µs a tensor"
+            f"calls of over 50 µs: here {ratio:.2f} of the recorded time (median of {count}), less what recording "
+            f"adds: {cost.call_ns / 1000:.1f} µs a call, {cost.tensor_ns / 1000:.1f} µs a tensor"
         )
     lines += rewrap(notes, width, "")
     if found.not_executed:
-        missing: list[list[Cell]] = [
-            [one.op, one.count, share(one.share), one.reason] for one in found.not_executed[:_ROWS]
-        ]
-        lines += ["", render("not executed", ["operator", "count", "self time", "reason"], missing, width)]
-        if len(found.not_executed) > _ROWS:
-            lines.append(f"and {len(found.not_executed) - _ROWS} more, all in the file")
+        lines += ["", *missing_table(found.not_executed, width)]
     return lines
 
 

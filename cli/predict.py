@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
+from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped, parse_change
@@ -26,7 +27,7 @@ examples:
   etplus predict rank2.json rank3.json --rank-couple --model model.json
   etplus predict job.json --steps 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
-  etplus predict job.json --set batch=128 --model model.json
+  etplus predict job.json --set batch=128 --model model.json --measured here.json
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
 work is used, and what precedes the iterations asked for. The measured time
@@ -49,6 +50,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
     add("--set", dest="change", metavar="batch=SIZE",
         help="predict for another batch size; batch=32:128 gives the recorded one, too")  # fmt: skip
+    add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before the model's")
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
@@ -61,14 +63,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     inputs = find_inputs(arguments)
     batch = None if arguments.change is None else parse_change(arguments.change)
-    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model])
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model, arguments.measured])
     model = read_model(arguments.model)
+    measured = None if arguments.measured is None else read_measured(arguments.measured)
     documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     if arguments.rank_couple:
         done = [
             predict_ranks(
-                documents, model, engine=arguments.engine, device=arguments.device, batch=batch, force=arguments.force
+                documents,
+                model,
+                engine=arguments.engine,
+                device=arguments.device,
+                batch=batch,
+                force=arguments.force,
+                measured=measured,
             )
         ]
     else:
@@ -76,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             predict(
                 document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
                 batch=batch, keep_outliers=arguments.keep_outliers, force=arguments.force,
+                measured=measured,
             )
             for document in documents
         ]  # fmt: skip
@@ -107,6 +117,8 @@ def _text(one: Prediction, width: int) -> str:
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
     notes = [f"{one.unknown:.1%} of the timed edges have no counterpart in the model: no time"] if one.unknown else []
+    if one.sources.get("measured here"):
+        notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in one.sources.items()))
     lines += rewrap(notes, width, "")
     lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
     return "\n".join([*lines, *rewrap(one.notes, width, "")])

@@ -27,6 +27,7 @@ __all__ = ["NOT_RECORDED", "RecordedCall", "TensorArg", "Uncallable", "bytes_of"
 NOT_RECORDED = "no operator schema (recorded without an Execution Trace)"
 _MOST_TENSORS = 1 << 14
 _MAX = 2**63
+_ANYWHERE = "device"
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
 """Arguments that have the shape of a result."""
 _STRIDED = {"as_strided", "_reshape_alias", "empty_strided", "new_empty_strided"}
@@ -41,7 +42,8 @@ class TensorArg(NamedTuple):
 
     Attributes:
         shape: its extents. strides: in elements. dtype: torch's name.
-        id, storage: numbers of the object and of its memory. offset: in elements. device: as recorded.
+        id, storage: numbers of the object and of its memory. offset: in elements. device: "cpu", or "device" for
+            that on which operators are called.
     """
 
     shape: tuple[int, ...]
@@ -151,7 +153,10 @@ def _asked_bytes(call: RecordedCall) -> int:
         numbers = [abs(one) for one in _flat(value) if type(one) is int] if isinstance(value, list) else []
         if argument.name in ("size", "repeats", "dims", "shape", "pad", "output_size") and numbers:
             most = max(most, math.prod(one for one in numbers if one))
-        if argument.name in ("end", "n", "steps", "num_classes", "m", "minlength", "output_size") and type(value) is int:
+        if (
+            argument.name in ("end", "n", "steps", "num_classes", "m", "minlength", "output_size")
+            and type(value) is int
+        ):
             most = max(most, abs(value))
     schema = call.schema
     free = schema.name in ("slice", "slice_", "slice_backward", "view", "expand", "reshape", "_unsafe_view", "narrow")
@@ -165,15 +170,18 @@ def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str
     with other shapes (`with_batch`) the calls have those; recorded strides and sizes among the numbers follow.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
+    host = "cpu" if len(trace.gpu) else _ANYWHERE
     records = trace.records(trace.calls.source[ops])
     for at, record in zip(ops.tolist(), records, strict=True):
         call, text = CallIndex(at), _schema_text(trace, record)
         if not text:
-            if "::" in (name := trace.name_at(trace.calls.name[call])) and not name.startswith(("autograd::", "torch::")):
+            if "::" in (name := trace.name_at(trace.calls.name[call])) and not name.startswith(
+                ("autograd::", "torch::")
+            ):
                 yield call, NOT_RECORDED
             continue
         try:
-            yield call, _recorded(trace, call, record, text)
+            yield call, _recorded(trace, call, record, text, host)
         except Uncallable as error:
             yield call, str(error)
 
@@ -189,13 +197,13 @@ def _schema_text(trace: Trace, record: Record) -> str:
     return ""
 
 
-def _recorded(trace: Trace, call: CallIndex, record: Record, text: str) -> RecordedCall:
+def _recorded(trace: Trace, call: CallIndex, record: Record, text: str, host: str) -> RecordedCall:
     schema = parse_schema(text)
     if schema is None:
         raise Uncallable("its operator schema cannot be parsed")
     if why := refused(schema):
         raise Uncallable(why)
-    inputs, outputs = _Arguments(), _Arguments()
+    inputs, outputs = _Arguments(host), _Arguments(host)
     try:
         args = inputs.read(_columns(trace, record, "inputs"))
         with contextlib.suppress(Uncallable):
@@ -217,15 +225,22 @@ def _columns(trace: Trace, record: Record, side: str) -> list[tuple[Any, Any, st
     else:
         given = msgspec.json.decode(record[side])
         values, shapes, types, strides = (given.get(k) for k in ("values", "shapes", "types", "strides"))
+    if not isinstance(values, list):
+        raise ValueError("no list of arguments")
     known = strides if isinstance(strides, list) and len(strides) == len(values) else [None] * len(values)
-    return list(zip(values, shapes, msgspec.convert(types, list[str]), known, strict=True))
+    return list(zip(values, msgspec.convert(shapes, list[Any]), msgspec.convert(types, list[str]), known, strict=True))
 
 
 class _Arguments:
-    """Reads arguments and collects their tensors."""
+    """Reads arguments and collects their tensors.
 
-    def __init__(self) -> None:
+    Args:
+        host: what "cpu" becomes: of a trace without a device, whatever device its operators are called on.
+    """
+
+    def __init__(self, host: str) -> None:
         self.tensors: list[TensorArg] = []
+        self._host = host
 
     def read(self, columns: Sequence[tuple[Any, Any, str, Any]]) -> tuple[Any, ...]:
         """The values, {"tensor": k} for tensors."""
@@ -250,7 +265,7 @@ class _Arguments:
         if kind == "Double":
             return _float(value)
         if kind == "Device" and isinstance(value, str):
-            return {"device": "cpu" if value == "cpu" else "device"}
+            return {"device": self._host if value == "cpu" else _ANYWHERE}
         if kind == "String" and isinstance(value, str) and len(value) < 1000:
             return value
         raise Uncallable(f"an argument of type {kind[:40]!r} is not recorded")
@@ -266,9 +281,10 @@ class _Arguments:
         dtype = standard_dtype(kind[len("Tensor(") : -1])
         if itemsize(dtype) is None:
             raise Uncallable(f"the size of element type {dtype[:40]!r} is not known")
+        place = self._host if device == "cpu" else _ANYWHERE
         if len(self.tensors) >= _MOST_TENSORS:
             raise Uncallable(f"it takes over {_MOST_TENSORS} tensors")
-        self.tensors.append(TensorArg(sizes, steps, dtype, number, storage, offset, str(device)))
+        self.tensors.append(TensorArg(sizes, steps, dtype, number, storage, offset, place))
         return {"tensor": len(self.tensors) - 1}
 
 
@@ -335,7 +351,9 @@ def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
     order = sorted(range(len(shape)), key=lambda dim: (-old.strides[dim], dim))
     real = [1 if old.strides[dim] == 0 else shape[dim] for dim in range(len(shape))]
     steps = _dense(real, order)
-    return old._replace(shape=shape, strides=tuple(0 if not was else step for was, step in zip(old.strides, steps, strict=True)))
+    return old._replace(
+        shape=shape, strides=tuple(0 if not was else step for was, step in zip(old.strides, steps, strict=True))
+    )
 
 
 def _renumbered(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 
 import msgspec
@@ -30,8 +29,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str, *, resume: bool) -> None:
-        self._path, self._conditions = Path(path), None
-        self._resume = resume
+        self._path, self._resume = Path(path), resume
+        self._conditions = Conditions("", 0, "")
 
     def read(self, conditions: Conditions) -> dict[str, Timed]:
         """Times by key that were taken under the same conditions; those that follow are added to them."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ...schemas.files import Source, load, open_output
 from ...trace.conventions import MAX_NS
@@ -18,6 +19,7 @@ __all__ = ["VERSION", "Conditions", "Measured", "NotExecuted", "Recorder", "Timi
 
 VERSION = 1
 _LONG_NS = 50_000
+_LEAST_TO_FIT, _REWEIGHTED = 8, 30
 _REMEDY = "make it with `etplus measure`"
 
 
@@ -68,47 +70,49 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """What recording adds to the duration of a call, ns: for each call within it, itself included, and each tensor."""
+    """What recording adds to the duration of a call, ns: for each call within it, itself included, and each tensor;
+    less `outside_ns` of its own call, which is not within its duration."""
 
     call_ns: float
     tensor_ns: float
+    outside_ns: float
 
     @staticmethod
     def of(timings: Sequence[Timing]) -> Recorder:
-        """Fitted to recorded less executed times of all calls by least absolute deviations, neither below 0.
+        """Fitted to recorded less executed times of all calls by least absolute deviations, none below 0.
 
         It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
         """
-        known = [one for one in timings if one.recorded_ns is not None]
-        if not known:
-            return Recorder(0.0, 0.0)
+        known = [one for one in timings if one.recorded_ns]
+        if len(known) < _LEAST_TO_FIT:
+            return Recorder(0.0, 0.0, 0.0)
         recorded = np.array([one.recorded_ns for one in known], float)
         added = recorded - np.array([one.ns for one in known], float)
-        per = np.array([(one.nested, one.tensors) for one in known], float)
-        weight = 1 / np.maximum(recorded, 1.0)
-        found = np.zeros(2)
-        scale = weight.copy()
-        for _ in range(30):
-            found = np.maximum(_solve(per * scale[:, None], added * scale), 0.0)
+        per = np.array([(one.nested, one.tensors, -1) for one in known], float)
+        scale = weight = 1 / recorded
+        found = np.zeros(3)
+        for _ in range(_REWEIGHTED):
+            found = _not_negative(per * scale[:, None], added * scale)
             missed = np.abs(added - per @ found) * weight
             scale = weight / np.sqrt(np.maximum(missed, 1e-3))
-        return Recorder(float(found[0]), float(found[1]))
+        return Recorder(*found.tolist())
 
     def of_call(self, nested: int, tensors: int) -> float:
         """What it adds to a call with so many calls and tensors in it."""
-        return self.call_ns * nested + self.tensor_ns * tensors
+        return max(self.call_ns * nested + self.tensor_ns * tensors - self.outside_ns, 0.0)
 
 
-def _solve(left: np.ndarray[tuple[int, int], np.dtype[np.float64]], right: np.ndarray[tuple[int], np.dtype[np.float64]]
-           ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:  # fmt: skip
-    """Least squares with two unknowns, of which one is 0 if it would be negative."""
-    both = np.linalg.lstsq(left, right, rcond=None)[0]
-    if (both >= 0).all():
-        return both  # type: ignore[no-any-return]
-    kept = 1 if both[0] < 0 else 0
-    one = np.zeros(2)
-    one[kept] = left[:, kept] @ right / max(float(left[:, kept] @ left[:, kept]), 1e-300)
-    return one
+def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Least squares; unknowns that would be negative are 0, the most negative one first."""
+    kept = list(range(left.shape[1]))
+    found = np.zeros(left.shape[1])
+    while kept:
+        part = np.linalg.lstsq(left[:, kept], right, rcond=None)[0]
+        if (part >= 0).all():
+            found[kept] = part
+            return found
+        kept.pop(int(part.argmin()))
+    return found
 
 
 class Measured(msgspec.Struct, frozen=True, dict=True):
@@ -158,13 +162,17 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def ratio(self, *, least_ns: float = _LONG_NS) -> tuple[float, int]:
-        """Median of executed over recorded time, less what recording adds, and of how many calls: those that took at
-        least `least_ns` here. (nan, 0) without any."""
-        ratios = []
-        for one in self.timings:
-            if one.recorded_ns is not None and one.ns >= least_ns:
-                work = one.recorded_ns - self.recorder.of_call(one.nested, one.tensors)
-                ratios.append(one.ns / max(work, 1.0))
+        """Median of executed over recorded time, less what recording adds, and of how many calls.
+
+        They are those that took at least `least_ns` here, and to which recording did not add more than half of their
+        time. (nan, 0) without any.
+        """
+        known = [one for one in self.timings if one.recorded_ns and one.ns >= least_ns]
+        ratios = [
+            one.ns / (one.recorded_ns - added)
+            for one in known
+            if one.recorded_ns and (added := self.recorder.of_call(one.nested, one.tensors)) <= one.recorded_ns / 2
+        ]
         return (float(np.median(ratios)), len(ratios)) if ratios else (float("nan"), 0)
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 __all__ = ["NAMESPACES", "OpSchema", "SchemaArgument", "parse_schema", "refused"]
 
-NAMESPACES = ("aten", "fbgemm", "mkldnn", "quantized", "torchvision", "xformers", "flash_attn", "sgl_kernel", "_C")
-"""Of `torch.ops`: those whose operators compute. Collectives and what Python, files or the runtime are behind are not."""
+NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
+"""Of `torch.ops`: torch's own operators that compute. Those of other libraries are not loaded, and never imported."""
 
 _HEAD = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(", re.ASCII)
 _MOST = 1 << 14

@@ -55,7 +55,8 @@ def dtype_of(name: str) -> torch.dtype:
 
 def itemsize(name: str) -> int:
     """Bytes of one element."""
-    return int(dtype_of(name).itemsize)
+    size: int = torch.empty(0, dtype=dtype_of(name)).element_size()
+    return size
 
 
 def filled(fill: dict[str, Any], count: int, dtype: str) -> torch.Tensor:
@@ -156,6 +157,8 @@ def within_storage(result: Any) -> bool:
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
     """Call an operator repeatedly; median and interquartile range of a call in ns, and the number of calls.
 
+    What the call from Python takes is in the times (`empty_call_ns`).
+
     In-place operators work on the same tensors again; those that change a tensor's shape or memory get new ones each
     time.
 
@@ -186,9 +189,15 @@ def _in_blocks(timer: Timer, min_time: float) -> dict[str, Any]:
     once = min(timer.timeit(1).median for _ in range(3))
     number, times = max(1, min(int(_BLOCK_S / once), 10_000)), list[float]()
     begin = time.perf_counter()
-    while sum(times) * number < min_time and time.perf_counter() - begin < 3 * min_time or len(times) < 5:
+    while len(times) < 5 or (sum(times) * number < min_time and time.perf_counter() - begin < 3 * min_time):
         times.append(timer.timeit(number).median)
     return _spread([one * 1e9 for one in times], number * len(times))
+
+
+def empty_call_ns() -> float:
+    """What calling an operator from Python takes beside its work: the time of one that does nothing."""
+    timer = Timer("op(x)", globals={"op": torch.ops.aten.is_complex.default, "x": torch.zeros(1)})
+    return min(timer.timeit(100).median for _ in range(50)) * 1e9
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -210,15 +219,16 @@ def _single_runs(operator: Any, fresh: Any, min_time: float, device: str) -> dic
 
 def _on_device(operator: Any, positional: list[Any], by_name: dict[str, Any], min_time: float) -> dict[str, Any]:
     """Times between events around calls that are queued behind a waiting kernel, so that the host is not in them."""
+    cuda: Any = torch.cuda
     times, count, end = list[float](), 1, time.perf_counter() + min_time
     while time.perf_counter() < end or len(times) < 5:
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda._sleep(100_000 * count)
+        start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda._sleep(100_000 * count)
         start.record()
         for _ in range(count):
             operator(*positional, **by_name)
         stop.record()
-        torch.cuda.synchronize()
+        cuda.synchronize()
         took = start.elapsed_time(stop) * 1e6
         if took < 1e6 and count < _LONGEST_QUEUE:
             count, times = count * 2, []

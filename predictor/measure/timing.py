@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from re import Pattern
@@ -19,7 +19,7 @@ from .checkpoint import Checkpoint
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
 from .process import MAX_BYTES, ExecutionError, Process
 
-__all__ = ["Options", "measure"]
+__all__ = ["Coverage", "Options", "covered", "measure"]
 
 _MIN_TIME_S = 0.02
 _TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
@@ -63,13 +63,52 @@ class _Work:
     """All that there is to call.
 
     Attributes:
-        distinct: by key. refused: operator and reason to the calls and self time of what cannot be called.
-        keys: of each trace, by call, the key or the reason.
-        operators_ns, all_ns: self time of operators, and of all calls.
+        distinct: calls by key. keys: of each trace the keys of its calls, and the reasons of those that cannot be.
     """
 
     distinct: dict[str, _Distinct] = field(default_factory=dict)
     keys: list[tuple[Trace, Mapping[CallIndex, str], Mapping[CallIndex, str]]] = field(default_factory=list)
+
+
+@dataclass
+class Coverage:
+    """Self times, ns: of all calls, of operators, and by operator and reason of each operator that was not executed."""
+
+    all_ns: int = 0
+    operators_ns: int = 0
+    lost: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def sum(several: Iterable[Coverage]) -> Coverage:
+        """Of several traces together."""
+        total = Coverage()
+        for one in several:
+            total.all_ns += one.all_ns
+            total.operators_ns += one.operators_ns
+            for key, times in one.lost.items():
+                total.lost.setdefault(key, []).extend(times)
+        return total
+
+    @property
+    def lost_ns(self) -> int:
+        """Self time of the operators that were not executed."""
+        return sum(map(sum, self.lost.values()))
+
+    @property
+    def executed(self) -> float:
+        """Share of the operators' self time that was executed."""
+        return 1 - self.lost_ns / self.operators_ns if self.operators_ns else 0.0
+
+    @property
+    def outside(self) -> float:
+        """Share of all self time that is not operators'."""
+        return 1 - self.operators_ns / self.all_ns if self.all_ns else 0.0
+
+    def not_executed(self) -> tuple[NotExecuted, ...]:
+        """By operator and reason, the largest share first."""
+        whole = max(self.operators_ns, 1)
+        found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
+        return tuple(sorted(found, key=lambda one: (-one.share, one.op, one.reason)))
 
 
 def measure(
@@ -158,6 +197,7 @@ def _execute(
     """Median, IQR and number of runs by key; and the reasons of the others."""
     done, failed = dict[str, tuple[float, float, int]](), dict[str, str]()
     whole, begin = max(sum(one.self_ns for one in work.distinct.values()), 1), time.monotonic()
+    empty = process.about()["empty_call_ns"]
     known = checkpoint.read(conditions) if checkpoint is not None else {}
     order = sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0]))
     with progress_bar(len(order), "measure", bar) as shown:
@@ -182,7 +222,7 @@ def _execute(
                 except ExecutionError as error:
                     failed[key] = str(error)
                 else:
-                    done[key] = answer["ns"], answer["iqr_ns"], answer["runs"]
+                    done[key] = max(answer["ns"] - empty, 0.0), answer["iqr_ns"], answer["runs"]
                     if checkpoint is not None:
                         checkpoint.add(key, done[key])
     return done, failed
@@ -194,32 +234,40 @@ def _measured(
     """Put together what was timed and what was not."""
     timings = [_timing(key, one, done) for key, one in work.distinct.items() if key in done]
     timings.sort(key=lambda one: (-(one.recorded_own_ns or 0) * one.count, one.op, one.key))
-    lost: dict[tuple[str, str], list[int]] = {}
-    operators = covered = everything = 0
+    shares = []
     for trace, keys, reasons in work.keys:
-        parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
-        whole = [False] * len(parents)
-        for call in range(len(parents)):
-            at, above = CallIndex(call), parents[call]
-            whole[call] = keys.get(at) in done or (above >= 0 and whole[above])
-            everything += own[call]
-            if at in keys or at in reasons or whole[call]:
-                operators += own[call]
-                covered += own[call] if whole[call] else 0
-            if (at in keys or at in reasons) and not whole[call]:
-                reason = reasons.get(at) or failed.get(keys.get(at, ""), "")
-                entry = lost.setdefault((trace.name_at(trace.calls.name[at]), reason), [0, 0])
-                entry[0] += 1
-                entry[1] += own[call]
-    not_executed = [
-        NotExecuted(op, why, count, self_ns / max(operators, 1)) for (op, why), (count, self_ns) in lost.items()
-    ]
-    not_executed.sort(key=lambda one: (-one.share, one.op, one.reason))
+        why = {**reasons, **{call: failed[key] for call, key in keys.items() if key in failed}}
+        executed = {call for call, key in keys.items() if key in done}
+        shares.append(covered(trace, executed, {*keys, *reasons}, why))
+    share = Coverage.sum(shares)
     files = tuple(dict.fromkeys(Path(trace.file).name for trace, _, _ in work.keys))
-    return Measured(
-        VERSION, files, conditions, tuple(timings), tuple(not_executed), covered / max(operators, 1),
-        (everything - operators) / max(everything, 1),
-    )  # fmt: skip
+    return Measured(VERSION, files, conditions, tuple(timings), share.not_executed(), share.executed, share.outside)
+
+
+def covered(
+    trace: Trace, done: Container[CallIndex], operators: Container[CallIndex], reasons: Mapping[CallIndex, str],
+    among: Container[CallIndex] | None = None,
+) -> Coverage:  # fmt: skip
+    """How much of a trace's self time is in calls that were executed, or are part of one.
+
+    Args:
+        done: calls that were executed. operators: those that have a schema, or ought to have one.
+        reasons: of those that were not executed. among: calls that count; None for all.
+    """
+    parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
+    whole, found = [False] * len(parents), Coverage()
+    for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):
+        call = CallIndex(at)
+        if among is not None and call not in among:
+            continue
+        whole[at] = call in done or (above >= 0 and whole[above])
+        found.all_ns += self_ns
+        if call in operators or whole[at]:
+            found.operators_ns += self_ns
+            if not whole[at]:
+                name = trace.name_at(trace.calls.name[call])
+                found.lost.setdefault((name, reasons.get(call, "")), []).append(self_ns)
+    return found
 
 
 def _timing(key: str, one: _Distinct, done: Mapping[str, tuple[float, float, int]]) -> Timing:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["main"]
@@ -25,7 +26,7 @@ def main() -> None:
         return
     start = json.loads(sys.stdin.readline())
     _say(out, _prepare(start))
-    serve = {"measure": standalone.measure, "run": sequence.run}
+    serve: dict[str, Callable[..., dict[str, Any]]] = {"measure": standalone.measure, "run": sequence.run}
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -39,6 +40,8 @@ def main() -> None:
 
 def _prepare(start: dict[str, Any]) -> dict[str, Any]:
     import torch
+
+    from .standalone import empty_call_ns
 
     torch.manual_seed(0)
     torch.set_flush_denormal(True)  # in-place operators that run often make such numbers, which are slow
@@ -56,7 +59,10 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
         except (RuntimeError, AssertionError) as error:
             return {"error": _reason(error)}
     _limit_memory(start["max_bytes"] if device == "cpu" else 1 << 40)
-    return {"torch": torch.__version__, "threads": torch.get_num_threads(), "device": name}
+    return {
+        "torch": torch.__version__, "threads": torch.get_num_threads(), "device": name,
+        "empty_call_ns": empty_call_ns() if device == "cpu" else 0.0,
+    }  # fmt: skip
 
 
 def _limit_memory(max_bytes: int) -> None:
