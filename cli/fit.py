@@ -7,11 +7,14 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from ..analysis.devices import read_devices
 from ..analysis.tables import Cell, render, share, terminal_width
 from ..predictor.calibration import calibrated
 from ..predictor.costs.crossval import CrossValidation, cross_validate
 from ..predictor.fitting import fit
+from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import write_model
 from ..predictor.outliers import outlier_lines
 from ..schemas.transaction import check_outputs
@@ -47,6 +50,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--steps", metavar="A-B", help="take only these iterations of each trace, from 0, such as 0-19")
     hidden_alias(parser, "--iterations", "--steps")
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
+    add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
     add_json(parser, "the errors of the cross-validation")
     add("--no-table", action="store_true", help="do not cross-validate")
@@ -55,13 +59,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
     inputs = find_inputs(arguments)
-    check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec])
+    check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec, arguments.measured])
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
     documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     keep = arguments.keep_outliers
     model = fit(documents, iterations=arguments.steps, devices=own, keep_outliers=keep)
     model = calibrated(model, documents, arguments.steps, keep_outliers=keep)
+    if arguments.measured is not None:
+        model = msgspec.structs.replace(model, executed=read_measured(arguments.measured))
     write_model(model, arguments.output)
     for file, set_apart in zip(model.files, model.outliers, strict=True):
         for line in outlier_lines(set_apart):

@@ -25,6 +25,8 @@ COMMANDS = {
     "replay": "predict the timeline of traces, and what if",
     "fit": "fit a model of what work takes on traces",
     "predict": "predict the time of a trace with a fitted model",
+    "measure": "time the operators of traces on this machine (needs the extra torch)",
+    "repro": "write a script that calls an operator of a trace as recorded",
     "reshard": "derive a recorded job in another parallel layout",
     "train": "train a network that predicts the times of graphs (needs the extra learn)",
     "evaluate": "compare networks and plain baselines on graphs they have not seen",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
+from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped
@@ -27,7 +28,7 @@ examples:
   etplus predict rank2.json rank3.json --rank-couple --model model.json
   etplus predict job.json --steps 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
-  etplus predict job.json --set batch=128 --model model.json
+  etplus predict job.json --set batch=128 --model model.json --measured here.json
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
 work is used, and what precedes the iterations asked for. The measured time
@@ -51,6 +52,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
         "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
+    add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before the model's")
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
@@ -63,14 +65,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     inputs = find_inputs(arguments)
     shape = None if arguments.changes is None else parse_changes(arguments.changes)
-    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model])
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model, arguments.measured])
     model = read_model(arguments.model)
+    measured = None if arguments.measured is None else read_measured(arguments.measured)
     documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     if arguments.rank_couple:
         done = [
             predict_ranks(
-                documents, model, engine=arguments.engine, device=arguments.device, shape=shape, force=arguments.force
+                documents,
+                model,
+                engine=arguments.engine,
+                device=arguments.device,
+                shape=shape,
+                force=arguments.force,
+                measured=measured,
             )
         ]
     else:
@@ -78,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             predict(
                 document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
                 shape=shape, keep_outliers=arguments.keep_outliers, force=arguments.force,
+                measured=measured,
             )
             for document in documents
         ]  # fmt: skip
@@ -109,6 +119,8 @@ def _text(one: Prediction, width: int) -> str:
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
     notes = [f"{one.unknown:.1%} of the timed edges have no counterpart in the model: no time"] if one.unknown else []
+    if one.sources.get("measured here"):
+        notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in one.sources.items()))
     lines += rewrap(notes, width, "")
     lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
     return "\n".join([*lines, *rewrap(one.notes, width, "")])

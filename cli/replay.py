@@ -28,6 +28,7 @@ from ..trace.printable import shortened
 from ..trace.selection import step_range
 from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
+from .execution import add_execution, run_execution
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import add_tables, write_tables
 from .parser import hidden_alias
@@ -49,6 +50,7 @@ examples:
   etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
   etplus replay job/ --network bandwidth=25,latency=5us
   etplus replay et_plus.json --steps 3
+  etplus replay et_plus.json --execute --threads 1
 
 A Chakra trace has to be one that etplus wrote. Of a Kineto trace alone its own
 CPU calls are the operators.
@@ -72,6 +74,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
     add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
+    add("--execute", action="store_true",
+        help="call the operators on this machine in the recorded order, and show their times beside the recorded ones; "
+        "needs PyTorch (docs/measure.md)")  # fmt: skip
+    add_execution(parser.add_argument_group("with --execute"))
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 
 
@@ -81,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     network = None if arguments.network is None else parse_network(arguments.network)
     if arguments.steps is not None and (what_ifs or network or arguments.rank_couple or arguments.chrome is not None):
         raise UsageError("--steps cannot be combined with --what-if, --network, --rank-couple or --chrome")
+    if arguments.execute:
+        return run_execution(arguments)
     inputs = find_inputs(arguments)
     check_outputs([arguments.json, arguments.output, arguments.chrome], input_files(inputs))
     graphs = [_graph(trace) for trace in read_inputs(inputs)]

@@ -23,6 +23,8 @@ from .costs.task import Estimate
 from .edge_latencies import iterations_of, places, transfer_key
 from .fitting import measured_ns, self_time
 from .graph import COMM, DURATION, HOST, ReplayGraph
+from .measure.lookup import EXECUTED, own_times, shares_of_sources
+from .measure.measured import Measured
 from .model_file import FittedModel
 from .outliers import Outlier
 from .overhead_model import overhead_model, overhead_model_of_ranks
@@ -72,6 +74,7 @@ class Prediction:
             None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
             time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
         set_apart: iterations that were asked for and are not predicted, since they are not like the others.
+        sources: shares of the priced time by where it is from: measured here, from traces, modelled (replay only).
     """
 
     file: str
@@ -88,6 +91,7 @@ class Prediction:
     shapes: tuple[Reshaped, ...] = ()
     unhindered: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()
+    sources: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def error(self) -> float:
@@ -109,7 +113,7 @@ class Prediction:
             "without_waiting_ns": self.unhindered,
             "base_error": self.base.to_dict(),
             "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
-            "notes": list(self.notes),
+            "notes": list(self.notes), "sources": dict(self.sources),
             "ops": [
                 {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
                  "how": list(row.how)} for row in self.rows
@@ -122,7 +126,7 @@ class _Job:
 
     def __init__(
         self, document: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
-        shape: ShapeChange | None, keep_outliers: bool = True,
+        shape: ShapeChange | None, keep_outliers: bool = True, measured: Measured | None = None,
     ) -> None:  # fmt: skip
         self.document, self.model = document, model
         chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
@@ -131,6 +135,7 @@ class _Job:
         self.trace: Trace = document if self.shapes is None else self.shapes.trace
         self.pricing = Pricing(model, self.trace, device, beyond=shape is not None)
         self._changed, self._moved = changed, device is not None
+        self._executed = own_times(self.trace, measured or model.executed)
 
     @cached_property
     def measured(self) -> int:
@@ -151,8 +156,8 @@ class _Job:
     def priced(self) -> tuple[IntColumn, dict[int, str], float]:
         """Lags from the model, of each timed edge by which model, and the share of edges without an estimate.
 
-        In order: the same place in the traces fitted on, the cost models (GPU events, own times of operators), the
-        median of calls of that name.
+        In order: own times of operators that were executed here, the same place in the traces fitted on, the cost
+        models (GPU events, own times of operators), the median of calls of that name.
         """
         graph, trace, table = self.graph, self.trace, self.model.lags
         at, edges = places(graph, trace, self.of_row), graph.edges
@@ -167,23 +172,31 @@ class _Job:
             at.edges.tolist(), at.place, at.name, *(column[at.edges].tolist() for column in columns), strict=True
         ):
             stays = not self._changed and not (self._moved and kind == DURATION)
-            known = table.places.get(place) if stays else None
+            executed = kind == HOST and owner in self._executed
+            known = table.places.get(place) if stays and not executed else None
             usual = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
             if known is not None:
                 usual = Estimate(known * table.ratio(kind), _SAME_PLACE)
             elif kind == DURATION:
                 usual = self.pricing.event(event_of[owner])
-            elif kind == HOST and owner in tasks:
+            elif executed or (kind == HOST and owner in tasks):
                 pieces.setdefault(owner, []).append((edge, max(round(usual.ns), 1)))
             lag[edge], how[edge] = round(usual.ns), usual.how
         for owner, parts in pieces.items():  # an operator's own time, in parts as its pieces usually have
-            estimate = self.pricing.call(tasks[owner])
+            own = self._executed.get(owner)
+            estimate = self.pricing.call(tasks[owner]) if own is None else Estimate(own, EXECUTED)
             if estimate is not None:
                 whole = sum(share for _, share in parts)
                 for edge, share in parts:
                     lag[edge], how[edge] = round(estimate.ns * share / whole), estimate.how
         unknown = sum(one == _UNKNOWN for one in how.values())
         return lag, how, unknown / max(len(how), 1)
+
+    @property
+    def sources(self) -> Mapping[str, float]:
+        """See `Prediction`."""
+        lag, how, _ = self.priced
+        return shares_of_sources((one, float(lag[edge])) for edge, one in how.items())
 
     @cached_property
     def transfers(self) -> dict[int, int]:
@@ -272,6 +285,7 @@ def predict(
     pooled: bool = False,
     keep_outliers: bool = False,
     force: bool = False,
+    measured: Measured | None = None,
 ) -> Prediction:
     """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
 
@@ -283,13 +297,14 @@ def predict(
         pooled: predict all iterations, one by one, where none are asked for; otherwise the whole document.
         keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
         force: predict changes even on a base that is off by over 5% (`BaseError`).
+        measured: operators timed on this machine, which come before the model; by default those of the model.
 
     Raises:
         UsageError: unknown device or iterations, an ambiguous size, or a change on a base that is off by too
             much. ConvertError: no times in the document.
     """
     whole = iterations is None and not pooled
-    job = _Job(document, model, iterations, device, changed, shape, keep_outliers or whole)
+    job = _Job(document, model, iterations, device, changed, shape, keep_outliers or whole, measured)
     if changed or device is not None or shape is not None:
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
@@ -299,12 +314,13 @@ def predict(
         job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
         changed or device is not None or shape is not None, tuple(job.pricing.notes),
         () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor), job.chosen.set_apart,
+        job.sources if engine == "replay" else {},
     )  # fmt: skip
 
 
 def predict_ranks(
     documents: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
-    shape: ShapeChange | None = None, force: bool = False,
+    shape: ShapeChange | None = None, force: bool = False, measured: Measured | None = None,
 ) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
     least time that equal ones took in the traces fitted on.
@@ -315,7 +331,7 @@ def predict_ranks(
         UsageError: fewer than two ranks, an unknown device, an ambiguous size, or a change on a base
             that is off by too much (`force` as in `predict`). ConvertError: no times in a document.
     """
-    jobs = [_Job(document, model, None, device, False, shape) for document in documents]
+    jobs = [_Job(document, model, None, device, False, shape, measured=measured) for document in documents]
     joint = couple([job.graph for job in jobs])
     files, changed = ", ".join(document.file for document in documents), device is not None or shape is not None
     base = BaseError.of(replay(joint, [fit_constants(job.graph) for job in jobs]))
@@ -335,11 +351,11 @@ def predict_ranks(
     else:
         total = _walk_together(jobs, joint)
     total = round(total * model.calibration.get(engine, 1.0))
-    measured = int(joint.measured.max() - joint.measured[1:].min())
+    took = int(joint.measured.max() - joint.measured[1:].min())
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
-    return Prediction(files, engine, 1, total, measured, _joined(jobs), rows, unknown, base, changed, notes, shapes)
+    return Prediction(files, engine, 1, total, took, _joined(jobs), rows, unknown, base, changed, notes, shapes)
 
 
 def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:

@@ -12,6 +12,7 @@ from ..trace.errors import TraceFormatError
 from .costs.measured import Measured
 from .costs.registry import Costs
 from .edge_latencies import EdgeLatencies
+from .measure.measured import Measured as MeasuredHere
 from .outliers import Outlier
 
 __all__ = ["VERSION", "FittedModel", "LaunchConstants", "read_model", "write_model"]
@@ -41,6 +42,7 @@ class FittedModel(msgspec.Struct, frozen=True):
         devices: records that users gave.
         calibration: by engine, what the traces fitted on took over what the engine says of them.
         outliers: of each trace the iterations that it was not fitted on, since they are not like the others.
+        executed: operators that were timed on this machine, which come before all else.
     """
 
     version: int
@@ -55,6 +57,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...] = ()
     calibration: dict[str, float] = {}
     outliers: tuple[tuple[Outlier, ...], ...] = ()
+    executed: MeasuredHere | None = None
 
     def records(self) -> dict[str, Device]:
         """Devices by name, the users' own before those of the table."""

@@ -55,9 +55,7 @@ _COMM_STREAM = 90
 _FLOOR_NS = 1_000
 
 
-def build_trace(
-    derivation: Derivation, rank: int, network: Network, times: Sequence[int] | None = None
-) -> Trace:
+def build_trace(derivation: Derivation, rank: int, network: Network, times: Sequence[int] | None = None) -> Trace:
     """The trace of one rank.
 
     Recorded times are scaled with the work of each operator: multiplications of a product, elements of others.
@@ -353,7 +351,11 @@ class _Builder:
         tensor = self._tensor(item.shape, item.itemsize)
         kind = f"Tensor({_et_type(item.dtype)})"
         if item.functional:
-            inputs = {"values": [tensor, "sum", name], "shapes": [list(item.shape), [], []], "types": [kind, "String", "String"]}
+            inputs = {
+                "values": [tensor, "sum", name],
+                "shapes": [list(item.shape), [], []],
+                "types": [kind, "String", "String"],
+            }
             outer = self._node(f"_c10d_functional::{item.kind}", parent, inputs, None, 1)
             outer_place = len(self.nodes) - 1
         issue = self._node(ISSUES[item.kind], outer, self._issued(item, tensor, kind), None, 1)
@@ -365,7 +367,9 @@ class _Builder:
         if self.on_gpu:
             after = [number for lane, (_, number) in self.busy.items() if lane[0] == "gpu"]
             ready = max((end for lane, (end, _) in self.busy.items() if lane[0] == "gpu"), default=0)
-            run = self._device_event(_KERNELS[item.kind], "kernel", ("comm",), dur, issue, 1, own, {}, comm, after, ready)
+            run = self._device_event(
+                _KERNELS[item.kind], "kernel", ("comm",), dur, issue, 1, own, {}, comm, after, ready
+            )
             end = self.busy["comm",][0]
             self._close(self.nodes[issue_place], issued, self.now, self.now - issued)
         else:
@@ -388,7 +392,9 @@ class _Builder:
 
     def _on_host(self, item: Comm, issue: int, own: Any, comm: dict[str, Any], dur: int) -> tuple[int, int]:
         """Run a collective on the thread of its backend."""
-        run = self._node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, own, None, _COMM_THREAD + (item.kind == "recv"))
+        run = self._node(
+            f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, own, None, _COMM_THREAD + (item.kind == "recv")
+        )
         lane = ("host", item.kind == "recv")
         begin = max(self.now, self.busy.get(lane, (0, -1))[0])
         self._close(self.nodes[-1], begin, begin + dur, dur)

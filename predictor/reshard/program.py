@@ -153,7 +153,9 @@ class Derivation:
         model, layout = self.model, self.layout
         if model.batch < 0:
             if layout.batch is not None or layout.steps_of_pipeline > 1:
-                raise UsageError(f"{model.trace.file}: cannot determine the batch; leave --batch and --microbatches out")
+                raise UsageError(
+                    f"{model.trace.file}: cannot determine the batch; leave --batch and --microbatches out"
+                )
             return 0
         mine = model.extents.value[model.batch]
         if layout.batch is None:

@@ -457,4 +457,3 @@ def _relate_inner(model: Model) -> None:
 
     for call in (*model.loss_forward, *model.loss_backward):
         visit(call, ())
-

@@ -1,0 +1,128 @@
+"""Commands that call operators on this machine: their options, and `etplus replay --execute`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..analysis.tables import Cell, number, render, rewrap, share, terminal_width
+from ..predictor.edge_latencies import step_range
+from ..predictor.measure.execution import Execution, execute
+from ..predictor.measure.measured import NotExecuted
+from ..predictor.measure.process import MAX_BYTES, check_device
+from ..predictor.measure.timing import Options
+from ..schemas.transaction import check_outputs
+from ..trace.columns import IntColumn
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .damage import all_damage, warn_of_damage
+from .inputs import find_inputs, input_files, read_inputs
+from .outputs import write_tables
+
+__all__ = ["add_execution", "execution_options", "missing_table", "run_execution"]
+
+_ROWS = 15
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def add_execution(parser: argparse._ActionsContainer) -> None:
+    """Add the options of commands that call operators."""
+    add = parser.add_argument
+    add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
+    add("--threads", type=int, default=0, metavar="N", help="threads of torch (default: its own choice)")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one operator (default: 30)")
+    add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE",
+        help="call no operator whose tensors take more memory (default: %(default)s)")  # fmt: skip
+
+
+def execution_options(arguments: argparse.Namespace) -> Options:
+    """The options of `add_execution`.
+
+    Raises:
+        UsageError: a value that is not understood.
+    """
+    check_device(arguments.device)
+    size = _SIZE.fullmatch(arguments.max_bytes.strip())
+    if size is None:
+        raise UsageError(f"--max-bytes {arguments.max_bytes!r}: give a size such as 512M or 4G")
+    if not 0 <= arguments.threads <= 4096:
+        raise UsageError(f"--threads {arguments.threads}: give a number from 1, or 0 for torch's own choice")
+    if not 0 < arguments.timeout < math.inf:
+        raise UsageError(f"--timeout {arguments.timeout:g}: give seconds above 0")
+    max_bytes = min(int(float(size[1]) * _UNITS[size[2].upper()]), 1 << 50)
+    return Options(threads=arguments.threads, timeout_s=arguments.timeout, max_bytes=max_bytes)
+
+
+def run_execution(arguments: argparse.Namespace) -> int:
+    """Call the operators of each trace in order and print; returns the exit status of `etplus replay --execute`."""
+    options = execution_options(arguments)
+    others = ("what_if", "network", "rank_couple", "chrome")
+    if given := [f"--{name.replace('_', '-')}" for name in others if getattr(arguments, name)]:
+        raise UsageError(f"--execute cannot be combined with {given[0]}")
+    inputs = find_inputs(arguments)
+    check_outputs([arguments.json, arguments.output], input_files(inputs))
+    traces = list(read_inputs(inputs))
+    warn_of_damage(traces)
+    calls = [_of_steps(trace, arguments.steps) for trace in traces]
+    done = [
+        execute(trace, arguments.device, calls=among, options=options)
+        for trace, among in zip(traces, calls, strict=True)
+    ]
+    plain = [one.to_dict() | {"damage": all_damage([trace])} for one, trace in zip(done, traces, strict=True)]
+    text = "\n\n".join("\n".join(_lines(one, terminal_width())) for one in done)
+    write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
+    return 0
+
+
+def _of_steps(trace: Trace, wanted: str | None) -> IntColumn | None:
+    """The calls of the steps asked for, None for all."""
+    if wanted is None:
+        return None
+    steps = trace.steps
+    low, high = (0, len(steps) - 1) if wanted == "all" else step_range(trace, wanted, len(steps))
+    of = steps.of(trace.calls.ts)
+    return np.flatnonzero((of >= low) & (of <= high))
+
+
+def _lines(one: Execution, width: int) -> Sequence[str]:
+    where = one.conditions
+    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
+    rows: list[list[Cell]] = [
+        [
+            row.op,
+            row.count,
+            number(row.recorded_ns / 1000),
+            number(row.executed_ns / 1000),
+            _ratio(row.executed_ns, row.recorded_ns),
+        ]
+        for row in one.rows[:_ROWS]
+    ]
+    rows.append(["all", sum(row.count for row in one.rows), number(one.recorded_ns / 1000),
+                 number(one.executed_ns / 1000), _ratio(one.executed_ns, one.recorded_ns)])  # fmt: skip
+    title = f"{one.file}: operators in their order on {where.device}, {threads}, torch {where.torch}"
+    lines = [render(title, ["operator", "count", "recorded µs", "here µs", "ratio"], rows, width)]
+    if len(one.rows) > _ROWS:
+        lines.append(f"and {len(one.rows) - _ROWS} more operators; all with --json")
+    note = f"executed: {share(one.executed)} of the operators' self time; callees are in the times of their callers"
+    if one.not_executed_ns:
+        note += f"; what was not executed took {number(one.not_executed_ns / 1000)} µs when it was recorded"
+    lines += rewrap([note], width, "")
+    if one.not_executed:
+        lines += ["", *missing_table(one.not_executed, width)]
+    return lines
+
+
+def _ratio(here: int, recorded: int) -> str | None:
+    return f"{here / recorded:.2f}" if recorded else None
+
+
+def missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:
+    """What was not executed, and why."""
+    rows: list[list[Cell]] = [[one.op, one.count, share(one.share), one.reason] for one in missing[:_ROWS]]
+    lines = [render("not executed", ["operator", "count", "self time", "reason"], rows, width)]
+    return [*lines, f"and {len(missing) - _ROWS} more"] if len(missing) > _ROWS else lines

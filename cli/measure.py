@@ -1,0 +1,122 @@
+"""`etplus measure`: time the operators of traces on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Sequence
+
+from ..analysis.tables import Cell, number, render, rewrap, share, shorten, terminal_width
+from ..predictor.measure.checkpoint import Checkpoint
+from ..predictor.measure.measured import Measured, write_measured
+from ..predictor.measure.timing import Options, measure
+from ..predictor.reshape import parse_change, with_batch
+from ..schemas.transaction import check_outputs
+from ..trace.errors import UsageError
+from .damage import warn_of_damage
+from .execution import add_execution, execution_options, missing_table
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .terminal import print_text
+
+__all__ = ["prepare_parser", "run"]
+
+_ROWS, _LABEL = 15, 24
+_EPILOG = """\
+examples:
+  etplus measure et_plus.json -o measured.json --threads 1
+  etplus measure et_plus.json --set batch=128 -o measured.json
+  etplus predict et_plus.json --set batch=128 --model model.json --measured measured.json
+  etplus measure et_plus.json -o conv.json --ops conv --budget 60
+
+Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
+own. Times so far are in OUTPUT.checkpoint until the command is done; --resume
+takes them from there.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Call each distinct operator of traces on this machine, and write what it takes."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add_inputs(parser, "operators that are called alike are timed once")
+    add("-o", "--output", required=True, metavar="OUTPUT", help="file to write, JSON; gzipped if it ends in .gz")
+    add_execution(parser)
+    add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
+    add("--min-share", default="0", metavar="SHARE", help="leave out what takes less of the self time, such as 0.1%%")
+    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest in the traces come first")
+    add("--set", dest="change", metavar="batch=SIZE", help="also with the shapes of another batch size, as in predict")
+    add("--resume", action="store_true", help="take what OUTPUT.checkpoint has, where a run was interrupted")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, write and print; returns the exit status."""
+    options = _options(arguments)
+    change = None if arguments.change is None else parse_change(arguments.change)
+    inputs = find_inputs(arguments)
+    kept = f"{arguments.output}.checkpoint"
+    check_outputs([arguments.output, kept], input_files(inputs))
+    traces = list(read_inputs(inputs))
+    warn_of_damage(traces)
+    reshaped = [] if change is None else [with_batch(trace, change).trace for trace in traces]
+    checkpoint = Checkpoint(kept, resume=arguments.resume)
+    found = measure(traces, arguments.device, reshaped=reshaped, options=options, checkpoint=checkpoint, progress=True)
+    if not found.timings and not found.not_executed:
+        raise UsageError(f"{', '.join(found.files)}: no operators with a schema; give a trace with its Execution Trace")
+    write_measured(found, arguments.output)
+    print_text("\n".join(measured_lines(found, terminal_width())))
+    checkpoint.remove()
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    common = execution_options(arguments)
+    try:
+        ops = None if arguments.ops is None else re.compile(arguments.ops)
+    except re.error as error:
+        raise UsageError(f"--ops {arguments.ops!r}: invalid regular expression ({error})") from None
+    text = arguments.min_share
+    try:
+        least = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        least = -1.0
+    if not 0 <= least <= 1:
+        raise UsageError(f"--min-share {text!r}: give a share from 0 to 1, such as 0.1%")
+    if arguments.budget is not None and not 0 < arguments.budget < math.inf:
+        raise UsageError(f"--budget {arguments.budget:g}: give seconds above 0")
+    return Options(ops, least, arguments.budget, common.timeout_s, common.threads, common.max_bytes)
+
+
+def measured_lines(found: Measured, width: int) -> Sequence[str]:
+    """The tables of a measurement."""
+    where = found.conditions
+    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
+    rows: list[list[Cell]] = [
+        [one.op, shorten(one.shapes, _LABEL), one.count, _us(one.recorded_ns), _us(one.ns), _us(one.iqr_ns)]
+        for one in found.timings[:_ROWS]
+    ]
+    heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
+    lines = [render(f"operators on {where.device}, {threads}, torch {where.torch}", heads, rows, width)]
+    if len(found.timings) > _ROWS:
+        lines.append(f"and {len(found.timings) - _ROWS} more, all in the file")
+    ratio, count = found.ratio()
+    notes = [f"executed: {len(found.timings)} distinct calls, {share(found.executed)} of the operators' self time"]
+    if found.outside:
+        notes.append(
+            f"{share(found.outside)} of all calls' self time is the autograd engine's, Python's and annotations'"
+        )
+    if count:
+        cost = found.recorder
+        notes.append(
+            f"calls of over 50 µs: here {ratio:.2f} of the recorded time (median of {count}), less what recording "
+            f"adds: {cost.call_ns / 1000:.1f} µs a call, {cost.tensor_ns / 1000:.1f} µs a tensor"
+        )
+    lines += rewrap(notes, width, "")
+    if found.not_executed:
+        lines += ["", *missing_table(found.not_executed, width)]
+    return lines
+
+
+def _us(ns: float | None) -> str | None:
+    return None if ns is None else number(ns / 1000)

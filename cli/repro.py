@@ -1,0 +1,113 @@
+"""`etplus repro`: a script that calls an operator of a trace as recorded."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ..predictor.measure.calls import RecordedCall, recorded_calls
+from ..predictor.measure.program import outermost, program_of
+from ..predictor.measure.script import op_script, sequence_script
+from ..schemas.files import open_output
+from ..schemas.transaction import check_outputs
+from ..trace.errors import UsageError
+from ..trace.index import CallIndex
+from ..trace.printable import shortened
+from ..trace.trace import Trace
+from .damage import warn_of_damage
+from .execution import add_execution, execution_options
+from .inputs import add_inputs, find_inputs, input_files, read_inputs
+
+__all__ = ["prepare_parser", "run"]
+
+_EPILOG = """\
+examples:
+  etplus repro et_plus.json --op aten::addmm -o repro.py
+  etplus repro et_plus.json --op 1234 -o repro.py
+  etplus repro et_plus.json --op 'nn.Module: Linear_0' --subtree -o repro.py
+  python repro.py
+
+Of several calls of a name the longest is taken. The script needs PyTorch only;
+it prints what the operator takes beside what was recorded.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Write a standalone script that calls an operator of a trace with arguments as recorded."
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add_inputs(parser)
+    add("--op", required=True, metavar="ID|NAME", help="id of a node, or name of an operator, annotation or module")
+    add("--subtree", action="store_true", help="all operators within it in their order, tensors handed on")
+    add("-o", "--output", required=True, metavar="OUTPUT", help="script to write")
+    add_execution(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the script; returns the exit status."""
+    options = execution_options(arguments)
+    inputs = find_inputs(arguments)
+    check_outputs([arguments.output], input_files(inputs))
+    traces = list(read_inputs(inputs))
+    if len(traces) != 1:
+        raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
+    warn_of_damage(traces)
+    trace = traces[0]
+    found = dict(recorded_calls(trace))
+    call = _chosen(trace, arguments.op, found, subtree=arguments.subtree)
+    where = {"device": arguments.device, "threads": max(options.threads, 1)}
+    source, name = Path(trace.file).name, Path(arguments.output).name
+    took = (trace.calls.end - trace.calls.ts) / 1000
+    if arguments.subtree:
+        below = sorted({int(call), *trace.call_tree.below(call).tolist()})
+        among = [CallIndex(at) for at in below]
+        chosen = outermost(trace, found, among)
+        if not chosen:
+            raise UsageError(f"{trace.file}: {arguments.op!r}: no operator in it can be called{_why(found, among)}")
+        plan = program_of(chosen, options.max_bytes)
+        title = f"{trace.name_at(trace.calls.name[call])}: its {len(chosen)} operators"
+        text = sequence_script(plan, [float(took[one.index]) for one in chosen], title, source, name, **where)
+        done = f"{len(chosen)} operators of {shortened(trace.name_at(trace.calls.name[call]), 40)}"
+    else:
+        one = found.get(call)
+        if not isinstance(one, RecordedCall):
+            raise UsageError(f"{trace.file}: {arguments.op!r} cannot be called: {one or _NO_OPERATOR}")
+        if one.needed_bytes > options.max_bytes:
+            raise UsageError(f"{trace.file}: {arguments.op!r} takes {one.needed_bytes:,} bytes, over --max-bytes")
+        text, done = op_script(one, float(took[call]), source, name, **where), one.schema.op
+    with open_output(arguments.output) as out:
+        out.write(text.encode())
+    print(f"wrote {arguments.output}: {done}", file=sys.stderr)
+    return 0
+
+
+_NO_OPERATOR = "it is not an operator with a schema; give --subtree for those within it"
+
+
+def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str], *, subtree: bool) -> CallIndex:
+    """The call of an id; of a name the longest one, of those that can be called if there are any.
+
+    Raises:
+        UsageError: there is none.
+    """
+    calls = trace.calls
+    if wanted.isdecimal():
+        at = np.flatnonzero(trace.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)
+    else:
+        names = [code for code, name in enumerate(trace.names) if name == wanted]
+        at = np.flatnonzero(np.isin(calls.name, names))
+    if not len(at):
+        raise UsageError(f"{trace.file}: no call with the id or name {wanted!r}; `etplus analyze` lists operators")
+    able = [call for call in at.tolist() if isinstance(found.get(CallIndex(call)), RecordedCall)]
+    among = np.array(able if able and not subtree else at.tolist())
+    return CallIndex(int(among[np.argmax((calls.end - calls.ts)[among])]))
+
+
+def _why(found: Mapping[CallIndex, RecordedCall | str], among: list[CallIndex]) -> str:
+    reason = next((one for call in among if isinstance(one := found.get(call), str)), "")
+    return f" ({reason})" if reason else ""

@@ -1,0 +1,202 @@
+"""What operators of traces took on this machine, and the file that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...schemas.files import Source, load, open_output
+from ...trace.conventions import MAX_NS
+from ...trace.errors import TraceFormatError
+
+__all__ = ["VERSION", "Conditions", "Measured", "NotExecuted", "Recorder", "Timing", "read_measured", "write_measured"]
+
+VERSION = 1
+_LONG_NS = 50_000
+_LEAST_TO_FIT, _REWEIGHTED = 8, 30
+_REMEDY = "make it with `etplus measure`"
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """Where operators were timed: the device's name, threads of torch, version of torch."""
+
+    device: str
+    threads: int
+    torch: str
+
+
+class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A distinct call and what it took here.
+
+    Attributes:
+        key: of the call: operator, shapes, strides, types, numbers (`RecordedCall.key`).
+        op: qualified name. shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32".
+        ns, iqr_ns: median and interquartile range over `runs` calls, callees included.
+        own_ns: without what its callees take when they are called by themselves; None if one of them was not executed.
+        count: calls in the traces. recorded_ns, recorded_own_ns: medians there; None for shapes that were not recorded.
+        nested: recorded calls within it, itself included. tensors: those that all of these take and return.
+        own_tensors: those that it takes and returns itself.
+    """
+
+    key: str
+    op: str
+    shapes: str
+    dtypes: str
+    ns: float
+    iqr_ns: float
+    runs: int
+    own_ns: float | None = None
+    count: int = 0
+    recorded_ns: float | None = None
+    recorded_own_ns: float | None = None
+    nested: int = 1
+    tensors: int = 0
+    own_tensors: int = 0
+
+
+class NotExecuted(msgspec.Struct, frozen=True):
+    """Calls that were not executed: `count` of an operator, their share of all operators' self time, and why."""
+
+    op: str
+    reason: str
+    count: int
+    share: float
+
+
+class Recorder(NamedTuple):
+    """What recording adds to the duration of a call, ns: for each call within it, itself included, and each tensor;
+    less `outside_ns` of its own call, which is not within its duration."""
+
+    call_ns: float
+    tensor_ns: float
+    outside_ns: float
+
+    @staticmethod
+    def of(timings: Sequence[Timing]) -> Recorder:
+        """Fitted to recorded less executed times of all calls by least absolute deviations, none below 0.
+
+        It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
+        """
+        known = [one for one in timings if one.recorded_ns]
+        if len(known) < _LEAST_TO_FIT:
+            return Recorder(0.0, 0.0, 0.0)
+        recorded = np.array([one.recorded_ns for one in known], float)
+        added = recorded - np.array([one.ns for one in known], float)
+        per = np.array([(one.nested, one.tensors, -1) for one in known], float)
+        scale = weight = 1 / recorded
+        found = np.zeros(3)
+        for _ in range(_REWEIGHTED):
+            found = _not_negative(per * scale[:, None], added * scale)
+            missed = np.abs(added - per @ found) * weight
+            scale = weight / np.sqrt(np.maximum(missed, 1e-3))
+        return Recorder(*found.tolist())
+
+    def of_call(self, nested: int, tensors: int) -> float:
+        """What it adds to a call with so many calls and tensors in it."""
+        return max(self.call_ns * nested + self.tensor_ns * tensors - self.outside_ns, 0.0)
+
+
+def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Least squares; unknowns that would be negative are 0, the most negative one first."""
+    kept = list(range(left.shape[1]))
+    found = np.zeros(left.shape[1])
+    while kept:
+        part = np.linalg.lstsq(left[:, kept], right, rcond=None)[0]
+        if (part >= 0).all():
+            found[kept] = part
+            return found
+        kept.pop(int(part.argmin()))
+    return found
+
+
+class Measured(msgspec.Struct, frozen=True, dict=True):
+    """Times of the distinct operator calls of traces on one machine.
+
+    Attributes:
+        version: of the form of the file. files: names of the traces. conditions: see `Conditions`.
+        timings: the calls that were executed, the longest in the traces first.
+        not_executed: the others, by operator and reason, the largest share first.
+        executed: share of the operators' self time in calls that were executed or are part of one.
+        outside: share of all calls' self time that is the autograd engine's, Python's and annotations', no operator's.
+    """
+
+    version: int
+    files: tuple[str, ...]
+    conditions: Conditions
+    timings: tuple[Timing, ...]
+    not_executed: tuple[NotExecuted, ...]
+    executed: float
+    outside: float
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Timing]:
+        """The timings by the key of their call."""
+        return {one.key: one for one in self.timings}
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """What recording added to the traces' times."""
+        return Recorder.of(self.timings)
+
+    def own_ns(self, key: str) -> float | None:
+        """Self time of a call in a recording: what it takes here and what recording adds; None if that is not known."""
+        found = self.by_key.get(key)
+        if found is None or found.own_ns is None:
+            return None
+        added = [one.recorded_own_ns - one.own_ns for one in self._of_op.get(found.op, ())
+                 if one.recorded_own_ns is not None and one.own_ns is not None]  # fmt: skip
+        usual = float(np.median(added)) if added else self.recorder.of_call(1, found.own_tensors)
+        return found.own_ns + max(usual, 0.0)
+
+    @cached_property
+    def _of_op(self) -> Mapping[str, Sequence[Timing]]:
+        found: dict[str, list[Timing]] = {}
+        for one in self.timings:
+            found.setdefault(one.op, []).append(one)
+        return found
+
+    def ratio(self, *, least_ns: float = _LONG_NS) -> tuple[float, int]:
+        """Median of executed over recorded time, less what recording adds, and of how many calls.
+
+        They are those that took at least `least_ns` here, and to which recording did not add more than half of their
+        time. (nan, 0) without any.
+        """
+        known = [one for one in self.timings if one.recorded_ns and one.ns >= least_ns]
+        ratios = [
+            one.ns / (one.recorded_ns - added)
+            for one in known
+            if one.recorded_ns and (added := self.recorder.of_call(one.nested, one.tensors)) <= one.recorded_ns / 2
+        ]
+        return (float(np.median(ratios)), len(ratios)) if ratios else (float("nan"), 0)
+
+
+def write_measured(measured: Measured, path: str) -> None:
+    """Write the file; gzipped if its name ends in ".gz"."""
+    with open_output(path) as out:
+        out.write(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
+
+
+def read_measured(source: Source) -> Measured:
+    """Read what `write_measured` wrote.
+
+    Raises:
+        TraceFormatError: no such file, or another one.
+    """
+    blob = load(source)
+    try:
+        found = msgspec.json.decode(blob.data, type=Measured)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceFormatError(blob.name, "", f"invalid measured times ({error})", _REMEDY) from None
+    if found.version != VERSION:
+        raise TraceFormatError(blob.name, "version", f"{found.version}, expected {VERSION}", "measure anew")
+    for at, one in enumerate(found.timings):
+        times = (one.ns, one.iqr_ns, one.own_ns or 0, one.recorded_ns or 0)
+        if not all(0 <= time < MAX_NS for time in times) or not 0 <= one.nested + one.tensors < MAX_NS:
+            raise TraceFormatError(blob.name, f"timings[{at}]", "invalid time", _REMEDY)
+    return msgspec.structs.replace(found, files=tuple(Path(name).name for name in found.files))

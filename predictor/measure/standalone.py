@@ -1,0 +1,249 @@
+"""Makes the arguments of recorded calls and calls their operators. Needs torch only: scripts of `etplus repro` have it.
+
+A call is JSON-ready: `op` ("aten::mm"), `overload` ("" for the default one), `names` and `args` in the order of the
+schema, and `tensors`. An argument {"tensor": 0} is one of `tensors`, {"device": "cuda:0"} a device; lists hold such
+values. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (whether it is on the CPU even where
+the rest is not), `storage` (tensors of the same number share memory) and `fill`, what it contains.
+"""
+
+import math
+import time
+from typing import Any
+
+import torch
+from torch.utils.benchmark import Timer
+
+Call = dict[str, Any]
+_LONGEST_QUEUE = 256
+_MOST_SINGLE_RUNS = 200
+_BLOCK_S = 50e-6
+
+
+def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
+    """Tensors of the shapes, strides and contents wanted, those of one storage in the same memory."""
+    bases: dict[int, torch.Tensor] = {}
+    for number in {one["storage"]: None for one in tensors}:
+        alike = [one for one in tensors if one["storage"] == number]
+        first = min(alike, key=lambda one: one["fill"]["kind"] in ("uniform", "index"))
+        count = max(span(one) * itemsize(one["dtype"]) for one in alike)
+        place = "cpu" if first["cpu"] else device
+        bases[number] = filled(first["fill"], -(-count // itemsize(first["dtype"])), first["dtype"]).to(place)
+    return [view(bases[one["storage"]], one) for one in tensors]
+
+
+def view(base: torch.Tensor, tensor: dict[str, Any]) -> torch.Tensor:
+    """A tensor in the memory of another one."""
+    empty = torch.empty(0, dtype=dtype_of(tensor["dtype"]), device=base.device)
+    return empty.set_(base.untyped_storage(), tensor["offset"], tensor["shape"], tensor["strides"])
+
+
+def span(tensor: dict[str, Any]) -> int:
+    """Elements from the beginning of its storage to the end of a tensor."""
+    if 0 in tensor["shape"]:
+        return int(tensor["offset"])
+    steps = zip(tensor["shape"], tensor["strides"], strict=True)
+    return int(tensor["offset"]) + sum((extent - 1) * step for extent, step in steps) + 1
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The element type of a name such as "bfloat16"."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"element type {name!r} is not known to this torch")
+    return found
+
+
+def itemsize(name: str) -> int:
+    """Bytes of one element."""
+    size: int = torch.empty(0, dtype=dtype_of(name)).element_size()
+    return size
+
+
+def filled(fill: dict[str, Any], count: int, dtype: str) -> torch.Tensor:
+    """A row of values as `fills.py` describes them."""
+    kind, wanted = fill["kind"], dtype_of(dtype)
+    if kind == "index":
+        values = torch.randint(fill["low"], fill["high"], (count,), dtype=torch.int64)
+    elif kind == "sorted":
+        values = torch.arange(count) * fill["high"] // max(count, 1)
+    elif kind == "offsets":
+        values = torch.arange(count) * fill["high"] // max(count - int(fill["last"]), 1)
+    elif kind == "mask":
+        true = count - count // 2 if fill["true"] is None else min(fill["true"], count)
+        values = (torch.arange(count) + 1) * true // max(count, 1) > torch.arange(count) * true // max(count, 1)
+    elif kind == "value":
+        values = torch.full((count,), fill["value"])
+    elif kind == "rising":
+        values = torch.linspace(0.1, 1.0, count)
+    else:
+        return _uniform(count, wanted)
+    return values.to(wanted)
+
+
+def _uniform(count: int, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_complex:
+        return torch.complex(torch.rand(count) + 0.1, torch.rand(count)).to(dtype)
+    if dtype in (torch.float32, torch.float64):
+        return torch.empty(count, dtype=dtype).uniform_(0.1, 1.0)
+    return torch.empty(count).uniform_(0.1, 1.0).to(dtype)
+
+
+def operator_of(call: Call) -> Any:
+    """The operator in torch's registry.
+
+    Raises:
+        LookupError: this torch has none of that name.
+    """
+    namespace, _, name = call["op"].partition("::")
+    try:
+        torch._C._get_schema(call["op"], call["overload"])
+        return getattr(getattr(getattr(torch.ops, namespace), name), call["overload"] or "default")
+    except (RuntimeError, AttributeError):
+        raise LookupError(f"torch {torch.__version__} has no operator {call['op']}.{call['overload']}") from None
+
+
+def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments, by the names of the registered schema.
+
+    Raises:
+        TypeError: an argument that it does not have, or one of another type.
+    """
+    given = dict(zip(call["names"], call["args"], strict=False))
+    schema = operator._schema
+    unknown = [name for name in given if name not in {one.name for one in schema.arguments}]
+    if unknown:
+        raise TypeError(f"this torch's {call['op']} has no argument {unknown[0]!r}")
+    positional: list[Any] = []
+    by_name: dict[str, Any] = {}
+    for one in schema.arguments:
+        if one.name in given:
+            value = _value(given[one.name], tensors, device)
+            if value is None and "List" in str(one.type) and "Optional[List" not in str(one.type):
+                raise TypeError(f"argument {one.name!r} is not recorded")
+        elif one.has_default_value():
+            value = one.default_value
+        else:
+            raise TypeError(f"argument {one.name!r} is not recorded")
+        if one.kwarg_only:
+            by_name[one.name] = value
+        else:
+            positional.append(value)
+    return positional, by_name
+
+
+def _value(value: Any, tensors: list[torch.Tensor], device: str) -> Any:
+    if isinstance(value, list):
+        return [_value(one, tensors, device) for one in value]
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return tensors[value["tensor"]]
+        if "device" in value:
+            return torch.device("cpu" if value["device"] == "cpu" else device)
+        return float(value["float"])
+    return value
+
+
+def within_storage(result: Any) -> bool:
+    """Whether tensors refer to memory of their own storages only."""
+    if isinstance(result, (list, tuple)):
+        return all(map(within_storage, result))
+    if not isinstance(result, torch.Tensor) or result.layout != torch.strided or not result.numel():
+        return True
+    steps = zip(result.shape, result.stride(), strict=True)
+    last = result.storage_offset() + sum((extent - 1) * step for extent, step in steps)
+    return (last + 1) * result.element_size() <= result.untyped_storage().nbytes()
+
+
+def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
+    """Call an operator repeatedly; median and interquartile range of a call in ns, and the number of calls.
+
+    What the call from Python takes is in the times (`empty_call_ns`).
+
+    In-place operators work on the same tensors again; those that change a tensor's shape or memory get new ones each
+    time.
+
+    Raises:
+        Exception: what torch raises where the operator cannot be called so.
+    """
+    with torch.no_grad():
+        operator = operator_of(call)
+
+        def fresh() -> tuple[list[torch.Tensor], list[Any], dict[str, Any]]:
+            tensors = make_tensors(call["tensors"], device)
+            return (tensors, *bind(operator, call, tensors, device))
+
+        tensors, positional, by_name = fresh()
+        before = list(map(_layout, tensors))
+        operator(*positional, **by_name)
+        if before != list(map(_layout, tensors)):
+            return _single_runs(operator, fresh, min_time, device)
+        if device != "cpu":
+            return _on_device(operator, positional, by_name, min_time)
+        timer = Timer("op(*args, **kwargs)", num_threads=threads,
+                      globals={"op": operator, "args": positional, "kwargs": by_name})  # fmt: skip
+        return _in_blocks(timer, min_time)
+
+
+def _in_blocks(timer: Timer, min_time: float) -> dict[str, Any]:
+    """Times in blocks so short that most of them are not interrupted by other processes."""
+    once = min(timer.timeit(1).median for _ in range(3))
+    number, times = max(1, min(int(_BLOCK_S / once), 10_000)), list[float]()
+    begin = time.perf_counter()
+    while len(times) < 5 or (sum(times) * number < min_time and time.perf_counter() - begin < 3 * min_time):
+        times.append(timer.timeit(number).median)
+    return _spread([one * 1e9 for one in times], number * len(times))
+
+
+def empty_call_ns() -> float:
+    """What calling an operator from Python takes beside its work: the time of one that does nothing."""
+    timer = Timer("op(x)", globals={"op": torch.ops.aten.is_complex.default, "x": torch.zeros(1)})
+    return min(timer.timeit(100).median for _ in range(50)) * 1e9
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.data_ptr(), tensor.untyped_storage().nbytes()
+
+
+def _single_runs(operator: Any, fresh: Any, min_time: float, device: str) -> dict[str, Any]:
+    times: list[float] = []
+    end = time.perf_counter() + min_time
+    while len(times) < _MOST_SINGLE_RUNS and (time.perf_counter() < end or len(times) < 3):
+        _, positional, by_name = fresh()
+        synchronize(device)
+        begin = time.perf_counter_ns()
+        operator(*positional, **by_name)
+        synchronize(device)
+        times.append(time.perf_counter_ns() - begin)
+    return _spread(times, len(times))
+
+
+def _on_device(operator: Any, positional: list[Any], by_name: dict[str, Any], min_time: float) -> dict[str, Any]:
+    """Times between events around calls that are queued behind a waiting kernel, so that the host is not in them."""
+    cuda: Any = torch.cuda
+    times, count, end = list[float](), 1, time.perf_counter() + min_time
+    while time.perf_counter() < end or len(times) < 5:
+        start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        cuda._sleep(100_000 * count)
+        start.record()
+        for _ in range(count):
+            operator(*positional, **by_name)
+        stop.record()
+        cuda.synchronize()
+        took = start.elapsed_time(stop) * 1e6
+        if took < 1e6 and count < _LONGEST_QUEUE:
+            count, times = count * 2, []
+        else:
+            times.append(took / count)
+    return _spread(times, count * len(times))
+
+
+def _spread(times: list[float], runs: int) -> dict[str, Any]:
+    ranked = sorted(times)
+    quarter = ranked[len(ranked) // 4], ranked[math.ceil(3 * len(ranked) / 4) - 1]
+    return {"ns": float(ranked[len(ranked) // 2]), "iqr_ns": float(quarter[1] - quarter[0]), "runs": runs}
+
+
+def synchronize(device: str) -> None:
+    """Wait until a GPU is idle."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,286 @@
+"""Times the distinct operator calls of traces on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from re import Pattern
+
+import numpy as np
+
+from ...schemas.files import progress_bar
+from ...trace.index import CallIndex
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from .calls import RecordedCall, recorded_calls
+from .checkpoint import Checkpoint
+from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
+from .process import MAX_BYTES, ExecutionError, Process
+
+__all__ = ["Coverage", "Options", "covered", "measure"]
+
+_MIN_TIME_S = 0.02
+_TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is measured, and within which bounds.
+
+    Attributes:
+        ops: operators whose names contain a match; None for all.
+        min_share: of all operators' self time; distinct calls with less are left out.
+        budget_s: time for all. timeout_s: for one call. threads: of torch, 0 for its own choice.
+        max_bytes: of the tensors of one call.
+    """
+
+    ops: Pattern[str] | None = None
+    min_share: float = 0.0
+    budget_s: float | None = None
+    timeout_s: float = 30.0
+    threads: int = 0
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass
+class _Distinct:
+    """Calls that are equal, over all traces: when they were recorded, or re-shaped."""
+
+    call: RecordedCall
+    below: Sequence[str | None]
+    nested: int
+    tensors: int
+    calls: int = 0
+    self_ns: int = 0
+    recorded: list[int] = field(default_factory=list)
+    recorded_own: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Work:
+    """All that there is to call.
+
+    Attributes:
+        distinct: calls by key. keys: of each trace the keys of its calls, and the reasons of those that cannot be.
+    """
+
+    distinct: dict[str, _Distinct] = field(default_factory=dict)
+    keys: list[tuple[Trace, Mapping[CallIndex, str], Mapping[CallIndex, str]]] = field(default_factory=list)
+
+
+@dataclass
+class Coverage:
+    """Self times, ns: of all calls, of operators, and by operator and reason of each operator that was not executed."""
+
+    all_ns: int = 0
+    operators_ns: int = 0
+    lost: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def sum(several: Iterable[Coverage]) -> Coverage:
+        """Of several traces together."""
+        total = Coverage()
+        for one in several:
+            total.all_ns += one.all_ns
+            total.operators_ns += one.operators_ns
+            for key, times in one.lost.items():
+                total.lost.setdefault(key, []).extend(times)
+        return total
+
+    @property
+    def lost_ns(self) -> int:
+        """Self time of the operators that were not executed."""
+        return sum(map(sum, self.lost.values()))
+
+    @property
+    def executed(self) -> float:
+        """Share of the operators' self time that was executed."""
+        return 1 - self.lost_ns / self.operators_ns if self.operators_ns else 0.0
+
+    @property
+    def outside(self) -> float:
+        """Share of all self time that is not operators'."""
+        return 1 - self.operators_ns / self.all_ns if self.all_ns else 0.0
+
+    def not_executed(self) -> tuple[NotExecuted, ...]:
+        """By operator and reason, the largest share first."""
+        whole = max(self.operators_ns, 1)
+        found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
+        return tuple(sorted(found, key=lambda one: (-one.share, one.op, one.reason)))
+
+
+def measure(
+    traces: Trace | Iterable[Trace],
+    device: str = "cpu",
+    *,
+    reshaped: Iterable[Trace] = (),
+    options: Options | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: bool = False,
+) -> Measured:
+    """Call each distinct operator call of traces repeatedly on this machine, in a process of its own.
+
+    Args:
+        device: "cpu" or "cuda:N".
+        reshaped: traces with other shapes than those recorded (`with_batch`); their own times do not count.
+        checkpoint: has what was timed before, and takes what is timed now.
+        progress: show a bar on standard error when it takes over two seconds.
+
+    Raises:
+        UsageError: torch is not installed, has no such device, or there is nothing to call.
+
+    Example:
+        >>> measured = etplus.measure(trace)                           # doctest: +SKIP
+        >>> f"{measured.executed:.0%}", measured.timings[0].op         # doctest: +SKIP
+        ('100%', 'aten::convolution_backward')
+    """
+    options = options or Options()
+    work = _Work()
+    for trace in [traces] if isinstance(traces, Trace) else traces:
+        _add(work, trace, recorded=True)
+    for trace in reshaped:
+        _add(work, trace, recorded=False)
+    with Process(device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s) as process:
+        about = process.about()
+        conditions = Conditions(about["device"], about["threads"], about["torch"])
+        done, failed = _execute(work, process, conditions, options, checkpoint, progress)
+    return _measured(work, conditions, done, failed)
+
+
+def _add(work: _Work, trace: Trace, *, recorded: bool) -> None:
+    """Add the calls of a trace."""
+    found = list(recorded_calls(trace))
+    keys = {call: one.key for call, one in found if isinstance(one, RecordedCall)}
+    reasons = {call: one for call, one in found if isinstance(one, str)}
+    work.keys.append((trace, keys, reasons))
+    below, nested, tensors = _nested(trace, dict(found))
+    took, own = (trace.calls.end - trace.calls.ts).tolist(), trace.self_ns.tolist()
+    for call, one in found:
+        if isinstance(one, str):
+            continue
+        at = work.distinct.get(one.key)
+        if at is None:
+            at = _Distinct(one, [keys.get(callee) for callee in below.get(call, ())], nested[call], tensors[call])
+            work.distinct[one.key] = at
+        at.calls += 1
+        at.self_ns += own[call]
+        if recorded:
+            at.recorded.append(took[call])
+            at.recorded_own.append(own[call])
+
+
+def _nested(trace: Trace, found: Mapping[CallIndex, RecordedCall | str]) -> tuple[
+    dict[CallIndex, list[CallIndex]], list[int], list[int]
+]:  # fmt: skip
+    """The operators directly below each, and for each call how many calls and tensors are recorded within it."""
+    parents, is_op = trace.calls.parent.tolist(), (trace.calls.kind == OP).tolist()
+    below, nested, tensors = dict[CallIndex, list[CallIndex]](), [1] * len(parents), [0] * len(parents)
+    for call in reversed(range(len(parents))):
+        one, above = found.get(CallIndex(call)), parents[call]
+        if isinstance(one, RecordedCall):
+            tensors[call] += len(one.tensors) + len(one.results)
+        if above >= 0:
+            nested[above] += nested[call]
+            tensors[above] += tensors[call]
+            while above >= 0 and CallIndex(above) not in found:
+                above = parents[above]
+            if above >= 0 and is_op[call] and CallIndex(call) in found:
+                below.setdefault(CallIndex(above), []).append(CallIndex(call))
+    return below, nested, tensors
+
+
+def _execute(
+    work: _Work, process: Process, conditions: Conditions, options: Options, checkpoint: Checkpoint | None, bar: bool
+) -> tuple[dict[str, tuple[float, float, int]], dict[str, str]]:
+    """Median, IQR and number of runs by key; and the reasons of the others."""
+    done, failed = dict[str, tuple[float, float, int]](), dict[str, str]()
+    whole, begin = max(sum(one.self_ns for one in work.distinct.values()), 1), time.monotonic()
+    empty = process.about()["empty_call_ns"]
+    known = checkpoint.read(conditions) if checkpoint is not None else {}
+    order = sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0]))
+    with progress_bar(len(order), "measure", bar) as shown:
+        for key, one in order:
+            shown.update(1)
+            if options.ops is not None and not options.ops.search(one.call.schema.op):
+                failed[key] = _NOT_ASKED
+            elif one.self_ns < options.min_share * whole and one.recorded:
+                failed[key] = _SMALL
+            elif one.call.needed_bytes > options.max_bytes:
+                failed[key] = _TOO_LARGE
+            elif key in known:
+                done[key] = known[key]
+            elif options.budget_s is not None and time.monotonic() - begin > options.budget_s:
+                failed[key] = _NO_TIME
+            else:
+                try:
+                    answer = process.ask(
+                        do="measure", call=one.call.call, device=process.device, threads=conditions.threads,
+                        min_time=_MIN_TIME_S,
+                    )  # fmt: skip
+                except ExecutionError as error:
+                    failed[key] = str(error)
+                else:
+                    done[key] = max(answer["ns"] - empty, 0.0), answer["iqr_ns"], answer["runs"]
+                    if checkpoint is not None:
+                        checkpoint.add(key, done[key])
+    return done, failed
+
+
+def _measured(
+    work: _Work, conditions: Conditions, done: Mapping[str, tuple[float, float, int]], failed: Mapping[str, str]
+) -> Measured:
+    """Put together what was timed and what was not."""
+    timings = [_timing(key, one, done) for key, one in work.distinct.items() if key in done]
+    timings.sort(key=lambda one: (-(one.recorded_own_ns or 0) * one.count, one.op, one.key))
+    shares = []
+    for trace, keys, reasons in work.keys:
+        why = {**reasons, **{call: failed[key] for call, key in keys.items() if key in failed}}
+        executed = {call for call, key in keys.items() if key in done}
+        shares.append(covered(trace, executed, {*keys, *reasons}, why))
+    share = Coverage.sum(shares)
+    files = tuple(dict.fromkeys(Path(trace.file).name for trace, _, _ in work.keys))
+    return Measured(VERSION, files, conditions, tuple(timings), share.not_executed(), share.executed, share.outside)
+
+
+def covered(
+    trace: Trace, done: Container[CallIndex], operators: Container[CallIndex], reasons: Mapping[CallIndex, str],
+    among: Container[CallIndex] | None = None,
+) -> Coverage:  # fmt: skip
+    """How much of a trace's self time is in calls that were executed, or are part of one.
+
+    Args:
+        done: calls that were executed. operators: those that have a schema, or ought to have one.
+        reasons: of those that were not executed. among: calls that count; None for all.
+    """
+    parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
+    whole, found = [False] * len(parents), Coverage()
+    for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):
+        call = CallIndex(at)
+        if among is not None and call not in among:
+            continue
+        whole[at] = call in done or (above >= 0 and whole[above])
+        found.all_ns += self_ns
+        if call in operators or whole[at]:
+            found.operators_ns += self_ns
+            if not whole[at]:
+                name = trace.name_at(trace.calls.name[call])
+                found.lost.setdefault((name, reasons.get(call, "")), []).append(self_ns)
+    return found
+
+
+def _timing(key: str, one: _Distinct, done: Mapping[str, tuple[float, float, int]]) -> Timing:
+    ns, iqr_ns, runs = done[key]
+    callees = [done[below][0] if below is not None and below in done else None for below in one.below]
+    own = None if None in callees else max(ns - sum(callee for callee in callees if callee is not None), 0.0)
+    shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in one.call.tensors)
+    dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in one.call.tensors))
+    return Timing(
+        key, one.call.schema.op, shapes, dtypes, ns, iqr_ns, runs, own, one.calls, _median(one.recorded),
+        _median(one.recorded_own), one.nested, one.tensors, len(one.call.tensors) + len(one.call.results),
+    )  # fmt: skip
+
+
+def _median(values: Sequence[int]) -> float | None:
+    return float(np.median(values)) if values else None

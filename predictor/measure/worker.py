@@ -1,0 +1,98 @@
+"""The process in which operators of a trace run: one JSON object a line in, one out. Killed by `process` if need be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["main"]
+
+_BASE_BYTES = 1 << 30
+_MOST_TEXT = 160
+
+
+def main() -> None:
+    """Serve requests from standard input until it ends. What else is printed goes to standard error."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        from . import sequence, standalone
+    except ImportError as error:
+        _say(out, {"missing": str(error)})
+        return
+    start = json.loads(sys.stdin.readline())
+    _say(out, _prepare(start))
+    serve: dict[str, Callable[..., dict[str, Any]]] = {"measure": standalone.measure, "run": sequence.run}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = serve[request.pop("do")](**request)
+        except MemoryError:
+            answer = {"error": "not enough memory"}
+        except Exception as error:
+            answer = {"error": _reason(error)}
+        _say(out, answer)
+
+
+def _prepare(start: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from .standalone import empty_call_ns
+
+    torch.manual_seed(0)
+    torch.set_flush_denormal(True)  # in-place operators that run often make such numbers, which are slow
+    if start["threads"]:
+        torch.set_num_threads(start["threads"])
+    device, name = start["device"], "CPU"
+    if device != "cpu":
+        if not torch.cuda.is_available():
+            return {"error": f"torch {torch.__version__} finds no GPU"}
+        try:
+            name = torch.cuda.get_device_name(device)
+            torch.cuda.set_device(device)
+            total = torch.cuda.mem_get_info()[1]
+            torch.cuda.set_per_process_memory_fraction(min(4 * start["max_bytes"] / total, 1.0))
+        except (RuntimeError, AssertionError) as error:
+            return {"error": _reason(error)}
+    _limit_memory(start["max_bytes"] if device == "cpu" else 1 << 40)
+    return {
+        "torch": torch.__version__, "threads": torch.get_num_threads(), "device": name,
+        "empty_call_ns": empty_call_ns() if device == "cpu" else 0.0,
+    }  # fmt: skip
+
+
+def _limit_memory(max_bytes: int) -> None:
+    """Let allocations beyond several times the wanted size fail, whatever an operator makes of its arguments."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # not on Windows; not where it is limited already
+        import resource
+
+        used = _data_bytes()
+        resource.setrlimit(resource.RLIMIT_DATA, (used + 4 * max_bytes + _BASE_BYTES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _data_bytes() -> int:
+    """Bytes of writable private memory of this process, Linux; elsewhere a guess."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
+        for line in status:
+            if line.startswith("VmData:"):
+                return int(line.split()[1]) << 10
+    return 4 << 30
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_MOST_TEXT]
+
+
+def _say(out: Any, answer: dict[str, Any]) -> None:
+    out.write(json.dumps(answer) + "\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    main()
