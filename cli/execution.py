@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..analysis.tables import Cell, number, render, rewrap, share, terminal_width
-from ..predictor.edge_latencies import step_range
+from ..trace.selection import step_range
 from ..predictor.measure.execution import Execution, execute
 from ..predictor.measure.measured import NotExecuted
 from ..predictor.measure.process import MAX_BYTES, check_device

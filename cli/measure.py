@@ -11,7 +11,8 @@ from ..analysis.tables import Cell, number, render, rewrap, share, shorten, term
 from ..predictor.measure.checkpoint import Checkpoint
 from ..predictor.measure.measured import Measured, write_measured
 from ..predictor.measure.timing import Options, measure
-from ..predictor.reshape import parse_change, with_batch
+from ..predictor.reshape import reshaped
+from ..predictor.shape_change import parse_changes
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
@@ -46,22 +47,23 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
     add("--min-share", default="0", metavar="SHARE", help="leave out what takes less of the self time, such as 0.1%%")
     add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest in the traces come first")
-    add("--set", dest="change", metavar="batch=SIZE", help="also with the shapes of another batch size, as in predict")
+    add("--set", dest="changes", action="append", metavar="NAME=VALUE",
+        help="also with the shapes of another batch size and so on, as in predict")  # fmt: skip
     add("--resume", action="store_true", help="take what OUTPUT.checkpoint has, where a run was interrupted")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, write and print; returns the exit status."""
     options = _options(arguments)
-    change = None if arguments.change is None else parse_change(arguments.change)
+    change = None if arguments.changes is None else parse_changes(arguments.changes)
     inputs = find_inputs(arguments)
     kept = f"{arguments.output}.checkpoint"
     check_outputs([arguments.output, kept], input_files(inputs))
     traces = list(read_inputs(inputs))
     warn_of_damage(traces)
-    reshaped = [] if change is None else [with_batch(trace, change).trace for trace in traces]
+    others = [] if change is None else [reshaped(trace, change).trace for trace in traces]
     checkpoint = Checkpoint(kept, resume=arguments.resume)
-    found = measure(traces, arguments.device, reshaped=reshaped, options=options, checkpoint=checkpoint, progress=True)
+    found = measure(traces, arguments.device, reshaped=others, options=options, checkpoint=checkpoint, progress=True)
     if not found.timings and not found.not_executed:
         raise UsageError(f"{', '.join(found.files)}: no operators with a schema; give a trace with its Execution Trace")
     write_measured(found, arguments.output)

@@ -167,7 +167,7 @@ def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str
     """The operators of a trace in order of start; for one that cannot be called again the reason.
 
     Calls of names without a namespace and without a schema (the autograd engine's, Python's) are left out. Of a trace
-    with other shapes (`with_batch`) the calls have those; recorded strides and sizes among the numbers follow.
+    with other shapes (`reshaped`) the calls have those; recorded strides and sizes among the numbers follow.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE

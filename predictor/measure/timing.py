@@ -124,7 +124,7 @@ def measure(
 
     Args:
         device: "cpu" or "cuda:N".
-        reshaped: traces with other shapes than those recorded (`with_batch`); their own times do not count.
+        reshaped: traces with other shapes than those recorded (`reshaped`); their own times do not count.
         checkpoint: has what was timed before, and takes what is timed now.
         progress: show a bar on standard error when it takes over two seconds.
 
