@@ -262,7 +262,7 @@ def test_wrong_usage(tmp_path: Path, arguments: list[Any]) -> None:
 def test_wrong_options_get_the_usage(tmp_path: Path, arguments: list[str]) -> None:
     done = trace_link(ET, KINETO, "--output", tmp_path / "o", *arguments)
     assert done.returncode == 2 and list(tmp_path.iterdir()) == []
-    assert done.stderr.decode().splitlines()[-1].startswith("trace-link: error: ")
+    assert done.stderr.decode().splitlines()[-1].startswith("etplus link: error: ")
 
 
 @pytest.mark.parametrize("option", ["--output", "--report"])

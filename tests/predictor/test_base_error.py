@@ -108,8 +108,8 @@ def test_a_what_if_on_a_wrong_base_is_refused(files: dict[str, Path], tmp_path: 
                 "In msg nelems": 4, "Out msg nelems": 4, "Process Group Ranks": "[0, 1]"}  # fmt: skip
         trace.header["distributedInfo"] = {"backend": "nccl", "rank": k, "world_size": 2}
         end = max(event["ts"] + event["dur"] for event in trace.events)
-        call = trace.call("cudaLaunchKernel", end + 1, 2)
-        trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", end + 3, 5, call, stream=20, **comm)
+        launch = trace.call("cudaLaunchKernel", end + 1, 2)
+        trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", end + 3, 5, launch, stream=20, **comm)
         names.append(write(trace, tmp_path / f"rank{k}.json"))
     outputs = ["--json", tmp_path / "out.json", "--chrome", tmp_path / "t.json"]
     done = call("replay", *names, *more, "--what-if", "kernel*0.5", *outputs)
