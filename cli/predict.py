@@ -22,6 +22,7 @@ from .parser import hidden_alias
 __all__ = ["prepare_parser", "run"]
 
 _ROWS = 15
+_LEAST_UNLIKE = 0.005
 _EPILOG = """\
 examples:
   etplus predict rank2.json --model model.json
@@ -105,6 +106,8 @@ def _text(one: Prediction, width: int) -> str:
     sizes = [f" at {text}" for text in _sizes(one.shapes[0])] if one.shapes else ["", other]
     rows = [
         [f"predicted{sizes[0]}", _us(one.predicted_ns), _against(one, one.predicted_ns)],
+        ["80% between", _us(one.low_ns), _against(one, one.low_ns)],
+        ["and", _us(one.high_ns), _against(one, one.high_ns)],
         [f"{recorded}{sizes[1]}", _us(one.measured_ns), None],
     ]
     if one.unhindered is not None:
@@ -121,6 +124,8 @@ def _text(one: Prediction, width: int) -> str:
     notes = [f"{one.unknown:.1%} of the timed edges have no counterpart in the model: no time"] if one.unknown else []
     if one.sources.get("measured here"):
         notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in one.sources.items()))
+    if one.unlike >= _LEAST_UNLIKE:
+        notes.append(f"{one.unlike:.0%} of the time on devices is unlike anything fitted on")
     lines += rewrap(notes, width, "")
     lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
     return "\n".join([*lines, *rewrap(one.notes, width, "")])

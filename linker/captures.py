@@ -28,6 +28,7 @@ from ..trace.comm_kernels import Comm, comm_of
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ..trace.kinds import CPU
+from ..trace.launch_args import LaunchArgs, launch_args
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
 from .comm import RECORD_PARAM_COMMS, comm_of_node
@@ -41,11 +42,9 @@ __all__ = [
     "FILL",
     "Capture",
     "CaptureSource",
-    "LaunchArgs",
     "batch_size_in",
     "capture_files",
     "kernel_key",
-    "launch_args",
     "read_captures",
     "with_callers",
 ]
@@ -352,32 +351,6 @@ def _captured_for(
         sizes.append(size)
         modes.append(mode)
     return tuple(sizes), tuple(modes)
-
-
-_Grid = tuple[int, int, int]
-
-
-class LaunchArgs(msgspec.Struct, gc=False):
-    """What a HIP launch call says of its kernel."""
-
-    kernel: str | None = None
-    grid: _Grid = (-1, -1, -1)
-    block: _Grid = (-1, -1, -1)
-
-    @property
-    def dimensions(self) -> tuple[_Grid, _Grid]:
-        return self.grid, self.block
-
-
-def launch_args(text: bytes) -> LaunchArgs:
-    """Kernel, grid and block in the `args` of a launch call or a device event; what is not recorded is None or −1."""
-    try:
-        return _decode_args(text)
-    except UNREADABLE:
-        return LaunchArgs()
-
-
-_decode_args = msgspec.json.Decoder(LaunchArgs).decode
 
 
 def _key_of_launch(name: str, args: LaunchArgs) -> str | None:

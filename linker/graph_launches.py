@@ -13,8 +13,9 @@ import numpy as np
 from ..trace.columns import IntColumn, StringTable, distinct, positions
 from ..trace.errors import UNREADABLE
 from ..trace.kinds import GPU, RUNTIME
+from ..trace.launch_args import LaunchArgs
 from ..trace.trace import Trace
-from .captures import LaunchArgs, batch_size_in, kernel_key
+from .captures import batch_size_in, kernel_key
 
 __all__ = ["GraphLaunch", "graph_launches"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,13 +16,16 @@ from ..trace.comm_kernels import Comm
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
+from ..trace.unattached import with_unattached
 from .base_error import BaseError
 from .constants import Constants, fit_constants
+from .costs.familiarity import NEW
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
 from .edge_latencies import iterations_of, places, transfer_key
 from .fitting import measured_ns, self_time
 from .graph import COMM, DURATION, HOST, ReplayGraph
+from .kernel_rows import KernelRow, kernel_rows
 from .measure.lookup import EXECUTED, own_times, shares_of_sources
 from .measure.measured import Measured
 from .model_file import FittedModel
@@ -33,10 +36,12 @@ from .ranks import couple, find_meetings
 from .replay import build_graph, replay
 from .reshape import Reshaped, reshaped
 from .shape_change import ShapeChange
+from .uncertainty import drawn_in, interval
 
-__all__ = ["Engine", "OpRow", "Prediction", "predict", "predict_ranks"]
+__all__ = ["ENGINES", "Engine", "OpRow", "Prediction", "Totals", "predict", "predict_ranks", "totals"]
 
 Engine = Literal["replay", "overheads"]
+ENGINES: tuple[Engine, ...] = ("replay", "overheads")
 _SAME_PLACE, _SAME_NAME, _UNKNOWN = "same place", "same name", "unknown"
 
 
@@ -75,6 +80,8 @@ class Prediction:
             time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
         set_apart: iterations that were asked for and are not predicted, since they are not like the others.
         sources: shares of the priced time by where it is from: measured here, from traces, modelled (replay only).
+        kernels: the GPU events, equal ones in one row, the longest predicted first.
+        low_ns, high_ns: the predicted time is between them with a probability of 80% (`uncertainty`).
     """
 
     file: str
@@ -92,6 +99,15 @@ class Prediction:
     unhindered: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()
     sources: Mapping[str, float] = field(default_factory=dict)
+    kernels: tuple[KernelRow, ...] = ()
+    low_ns: int = 0
+    high_ns: int = 0
+
+    @property
+    def unlike(self) -> float:
+        """Share of the predicted time on devices that is unlike anything fitted on."""
+        total = sum(row.predicted_ns for row in self.kernels)
+        return sum(row.predicted_ns for row in self.kernels if row.level == NEW) / total if total else 0.0
 
     @property
     def error(self) -> float:
@@ -107,7 +123,8 @@ class Prediction:
         """JSON-ready; keys as in docs/predict.md."""
         return {
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
-            "predicted_ns": self.predicted_ns, "measured_ns": self.measured_ns, "ratio": self.ratio,
+            "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,
+            "measured_ns": self.measured_ns, "ratio": self.ratio,
             "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.unhindered,
@@ -118,6 +135,7 @@ class Prediction:
                 {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
                  "how": list(row.how)} for row in self.rows
             ],
+            "unlike": self.unlike, "kernels": [asdict(row) for row in self.kernels],
         }  # fmt: skip
 
 
@@ -133,7 +151,8 @@ class _Job:
         self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
         self.shapes = None if shape is None else reshaped(document, shape)
         self.trace: Trace = document if self.shapes is None else self.shapes.trace
-        self.pricing = Pricing(model, self.trace, device, beyond=shape is not None)
+        self._price = partial(Pricing, model, device=device, beyond=shape is not None)
+        self.pricing = self._price(self.trace)
         self._changed, self._moved = changed, device is not None
         self._executed = own_times(self.trace, measured or model.executed)
 
@@ -217,9 +236,32 @@ class _Job:
             return done.makespan_ns
         return int(self.split.times(done.start, done.end)[self.chosen.index].sum())
 
-    def by_overheads(self, *, wait: bool = True) -> int:
+    @cached_property
+    def ends(self) -> tuple[list[float], list[float]]:
+        """ns of each GPU event at the low and the high end of the interval of all together."""
+        source = self.trace.gpu.source
+        return drawn_in(self.pricing, np.flatnonzero((source >= 0) & (self.of_row[source] >= 0)).tolist())
+
+    def lags_at(self, times: Sequence[float] | None) -> IntColumn:
+        """Lags from the model, with GPU events that take other times; as predicted if None."""
+        lags = self.priced[0]
+        if times is None:
+            return lags
+        edges, usual, lags = self.graph.edges, self.pricing.times, lags.copy()
+        event_of = {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
+        for edge in np.flatnonzero(edges.kind == DURATION).tolist():
+            event = event_of.get(Row(int(edges.owner[edge])))
+            if event is not None and usual[event]:
+                lags[edge] = round(lags[edge] * times[event] / usual[event])
+        return lags
+
+    def total(self, engine: Engine, times: Sequence[float] | None = None) -> int:
+        """ns of the iterations by an engine, with GPU events that take other times; as predicted if None."""
+        return self.by_overheads(times) if engine == "overheads" else self.replayed(self.lags_at(times))
+
+    def by_overheads(self, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
         """ns of the iterations by the overheads engine."""
-        times = list(self.pricing.times)
+        times = list(self.pricing.times if kernel_ns is None else kernel_ns)
         for event, row in enumerate([] if wait else self.trace.gpu.source.tolist()):
             times[event] = min(times[event], self.transfers.get(row, times[event]))
         return overhead_model(self.trace, self.model, times, self.of_row).total
@@ -251,6 +293,11 @@ class _Job:
                 name = kinds.get(owner) or document.name_of(owner)
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
         return _op_rows(found)
+
+    def kernels(self) -> tuple[KernelRow, ...]:
+        """The GPU events of the iterations, those that no operator is known to have launched included."""
+        trace = with_unattached(self.trace) if self.split is None else self.trace
+        return kernel_rows(self.pricing if trace is self.trace else self._price(trace), trace, self.of_row)
 
     @cached_property
     def comm(self) -> dict[int, Comm]:
@@ -308,13 +355,14 @@ def predict(
     if changed or device is not None or shape is not None:
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
-    total = job.by_overheads() if engine == "overheads" else job.replayed(job.priced[0])
+    total, low, high = (round(job.total(engine, times) * factor) for times in (None, *job.ends))
+    low, high = interval(total, low, high, model.end_to_end.get(engine))
     return Prediction(
-        document.file, engine, len(job.chosen.index), round(total * factor), job.measured, job.baselines(),
+        document.file, engine, len(job.chosen.index), total, job.measured, job.baselines(),
         job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
         changed or device is not None or shape is not None, tuple(job.pricing.notes),
         () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor), job.chosen.set_apart,
-        job.sources if engine == "replay" else {},
+        job.sources if engine == "replay" else {}, job.kernels(), low, high,
     )  # fmt: skip
 
 
@@ -337,28 +385,57 @@ def predict_ranks(
     base = BaseError.of(replay(joint, [fit_constants(job.graph) for job in jobs]))
     if changed:
         base.refuse(files, force=force)
-    constants, unknown = _constants(model), 0.0
+    together = _walk_together if engine == "overheads" else _replay_together
+    factor, unknown = model.calibration.get(engine, 1.0), 0.0
     if engine == "replay":
-        priced = [job.graph.with_latencies(job.priced[0]) for job in jobs]
-        coupled = couple(priced)
-        lags = coupled.edges.lag.copy()
-        for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
-            rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
-            row = int(coupled.edges.owner[edge] - coupled.first_row[rank])
-            lags[edge] = jobs[rank].transfers.get(row, lags[edge])
-        total = replay(coupled.with_latencies(lags), [constants] * len(jobs)).makespan_ns
         unknown = float(np.mean([job.priced[2] for job in jobs]))
-    else:
-        total = _walk_together(jobs, joint)
-    total = round(total * model.calibration.get(engine, 1.0))
-    took = int(joint.measured.max() - joint.measured[1:].min())
+    usual = [job.pricing.times for job in jobs]
+    ends = [[job.ends[side] for job in jobs] for side in (0, 1)]
+    total, low, high = (round(together(jobs, joint, times) * factor) for times in (usual, *ends))
+    low, high = interval(total, low, high, model.end_to_end.get(engine))
+    measured = int(joint.measured.max() - joint.measured[1:].min())
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
-    return Prediction(files, engine, 1, total, took, _joined(jobs), rows, unknown, base, changed, notes, shapes)
+    return Prediction(
+        files, engine, 1, total, measured, _joined(jobs), rows, unknown, base, changed, notes, shapes,
+        kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=low, high_ns=high,
+    )  # fmt: skip
 
 
-def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
+class Totals(NamedTuple):
+    """ns of the iterations of a trace: by engine as predicted, without calibration; and as measured."""
+
+    predicted: dict[str, int]
+    measured: int
+
+
+def totals(
+    document: Trace, model: FittedModel, iterations: str | None = None, *, keep_outliers: bool = False
+) -> Totals:
+    """What both engines say of the iterations of a trace, one by one, without anything else."""
+    job = _Job(document, model, iterations, None, False, None, keep_outliers)
+    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured)
+
+
+Times = Sequence[Sequence[float]]
+"""ns of the GPU events of each rank."""
+
+
+def _replay_together(jobs: Sequence[_Job], joint: ReplayGraph, kernel_ns: Times) -> int:
+    """The replay of ranks that meet in collectives."""
+    coupled = couple([
+        job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)
+    ])  # fmt: skip
+    lags = coupled.edges.lag.copy()
+    for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
+        rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
+        row = int(coupled.edges.owner[edge] - coupled.first_row[rank])
+        lags[edge] = jobs[rank].transfers.get(row, lags[edge])
+    return replay(coupled.with_latencies(lags), [_constants(jobs[0].model)] * len(jobs)).makespan_ns
+
+
+def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph, kernel_ns: Times) -> int:
     """The overheads engine over ranks that meet in collectives."""
     documents = [job.document for job in jobs]
     begin = []
@@ -367,7 +444,7 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
         begin.append(float(joint.measured[mine].min()))
     event_of = [{row: event for event, row in enumerate(job.trace.gpu.source.tolist())} for job in jobs]
     meetings: list[Mapping[int, int]] = []
-    times = [list(job.pricing.times) for job in jobs]
+    times = [list(of) for of in kernel_ns]
     for met in find_meetings(documents).found:
         events = {rank: event_of[rank][Row(row)] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..analysis.devices import Device
+from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
@@ -16,8 +16,10 @@ from ..trace.kinds import CPU, GPU
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
-from .costs.measured import cpu_tasks, gpu_tasks, medians
+from .costs.kernel_model import KernelModel, fit_kernels
+from .costs.measured import Measured, cpu_tasks, gpu_tasks, medians, pooled
 from .costs.task import Task
+from .costs.utilisation_fit import fit_utilisation
 from .edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
 from .graph import ReplayGraph
 from .host_time import without_waits
@@ -25,19 +27,19 @@ from .model_file import VERSION, FittedModel, LaunchConstants
 from .outliers import Outlier
 from .replay import build_graph
 
-__all__ = ["fit", "measured_ns", "self_time"]
+__all__ = ["Part", "fit", "fit_parts", "measured_ns", "plain_kernels", "prepare", "self_time"]
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What one trace contributes."""
+class Part:
+    """What one trace contributes to a model."""
 
+    file: str
     graph: ReplayGraph
     at: Places
     constants: Constants
     overheads: OverheadRows
-    tasks: list[Task]
-    ns: list[float]
+    gpu: list[Measured]
     cpu: list[Task]
     cpu_ns: list[float]
     took: int
@@ -61,19 +63,39 @@ def fit(
     """
     if not documents:
         raise UsageError("nothing to fit; give ET+ files")
-    parts = [_part(document, iterations, devices, keep_outliers) for document in documents]
+    parts = [prepare(document, iterations, devices, keep_outliers) for document in documents]
+    return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], _records(devices)))
+
+
+def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
+    """The model of what several traces contribute.
+
+    Args:
+        devices: records that come before those of the table. kernels: the model of their GPU events.
+    """
     rows = pool([part.overheads for part in parts])
-    gpu = medians([t for part in parts for t in part.tasks], [n for part in parts for n in part.ns])
+    gpu = pooled(one for part in parts for one in part.gpu)
     cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
     return FittedModel(
-        VERSION, tuple(Path(document.file).name for document in documents), tuple(part.took for part in parts),
+        VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
         sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
         fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
-        outliers=tuple(part.set_apart for part in parts),
+        outliers=tuple(part.set_apart for part in parts), kernels=kernels,
     )  # fmt: skip
 
 
-def _part(document: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> _Part:
+def plain_kernels(parts: Sequence[Part], devices: Sequence[Device]) -> KernelModel | None:
+    """The utilisation model of some traces' GPU events, without intervals."""
+    measured = pooled(one for part in parts for one in part.gpu if one.ns > 0)
+    return KernelModel(fit_utilisation(measured, _records(devices))) if measured else None
+
+
+def _records(devices: Sequence[Device]) -> dict[str, Device]:
+    return {device.name: device for device in (*known_devices(), *devices)}
+
+
+def prepare(document: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> Part:
+    """What a trace contributes; arguments as in `fit`."""
     chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
     graph, trace = build_graph(document), document
@@ -81,10 +103,10 @@ def _part(document: Trace, wanted: str | None, devices: Sequence[Device], keep_o
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
     calls, own = self_time(graph, trace, of_row)
     counted = of_row >= 0
-    return _Part(
-        graph, places(graph, trace, of_row), fit_constants(graph, counted),
+    return Part(
+        Path(document.file).name, graph, places(graph, trace, of_row), fit_constants(graph, counted),
         overhead_rows(without_waits(trace), 0, counted=counted),
-        [tasks[i] for i in gpu.tolist()], ns[gpu].tolist(), cpu_tasks(trace, calls), own.tolist(),
+        medians([tasks[i] for i in gpu.tolist()], ns[gpu].tolist()), cpu_tasks(trace, calls), own.tolist(),
         measured_ns(document, chosen), len(chosen.index), chosen.set_apart,
     )  # fmt: skip
 

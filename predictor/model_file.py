@@ -9,13 +9,14 @@ from ..analysis.overheads import Overheads
 from ..schemas.files import Source, load, open_output
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
+from .costs.kernel_model import KernelModel
 from .costs.measured import Measured
-from .costs.registry import Costs
+from .costs.registry import ORDER, Costs
 from .edge_latencies import EdgeLatencies
 from .measure.measured import Measured as MeasuredHere
 from .outliers import Outlier
 
-__all__ = ["VERSION", "FittedModel", "LaunchConstants", "read_model", "write_model"]
+__all__ = ["VERSION", "EndToEndError", "FittedModel", "LaunchConstants", "read_model", "write_model"]
 
 VERSION = 1
 
@@ -28,6 +29,16 @@ class LaunchConstants(msgspec.Struct, frozen=True):
     event_gap_ns: int
     sync_return_ns: int
     queue_limit: int | None
+
+
+class EndToEndError(msgspec.Struct, frozen=True):
+    """How an engine missed what was held out.
+
+    Attributes:
+        log_ratios: log(measured/predicted), one a held-out trace, or iteration if there was one trace.
+    """
+
+    log_ratios: tuple[float, ...] = ()
 
 
 class FittedModel(msgspec.Struct, frozen=True):
@@ -43,6 +54,8 @@ class FittedModel(msgspec.Struct, frozen=True):
         calibration: by engine, what the traces fitted on took over what the engine says of them.
         outliers: of each trace the iterations that it was not fitted on, since they are not like the others.
         executed: operators that were timed on this machine, which come before all else.
+        kernels: what was learned of GPU events; None without any, and in files of earlier versions.
+        end_to_end: by engine, how it missed traces that were held out; none if there was one trace.
     """
 
     version: int
@@ -58,6 +71,8 @@ class FittedModel(msgspec.Struct, frozen=True):
     calibration: dict[str, float] = {}
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None
+    kernels: KernelModel | None = None
+    end_to_end: dict[str, EndToEndError] = {}
 
     def records(self) -> dict[str, Device]:
         """Devices by name, the users' own before those of the table."""
@@ -65,7 +80,8 @@ class FittedModel(msgspec.Struct, frozen=True):
 
     def costs(self, *, beyond: bool = False) -> Costs:
         """Prices of GPU events and CPU operators; `beyond` as in `Costs`."""
-        return Costs((*self.gpu, *self.cpu), self.records(), beyond=beyond)
+        order, fitted = (ORDER, None) if self.kernels is None else (self.kernels.order, self.kernels.utilisation)
+        return Costs((*self.gpu, *self.cpu), self.records(), order, beyond=beyond, utilisation=fitted)
 
 
 def write_model(model: FittedModel, path: str) -> None:

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
-from ..analysis.devices import Device
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
+from .costs.bound import bound_of
+from .costs.familiarity import Familiarity
+from .costs.intervals import Intervals
+from .costs.kernel_model import interval_group
 from .costs.measured import gpu_tasks
+from .costs.similar import MeasuredTable
 from .costs.task import Estimate, Task
+from .costs.utilisation import Utilisation
+from .costs.utilisation_fit import fit_utilisation
 from .model_file import FittedModel
 
-__all__ = ["Pricing"]
+__all__ = ["Price", "Pricing"]
 
 _NOTHING = Estimate(0.0, "unknown")
+
+
+class Price(NamedTuple):
+    """What a GPU event takes by the model.
+
+    Attributes:
+        ns: predicted. low, high: between these with a probability of 80%. bound: what it takes at least; None if
+            neither its FLOPs nor its bytes are known.
+        how: the model that priced it. level: how like the events fitted on it is (`familiarity.LEVELS`).
+    """
+
+    ns: float
+    low: float
+    high: float
+    bound: float | None
+    how: str
+    level: str
 
 
 class Pricing:
@@ -24,7 +48,7 @@ class Pricing:
 
     Args:
         device: name of the record to price for, instead of each event's own device.
-        beyond: the trace may have larger work than any that was measured.
+        beyond: the trace has other shapes than it was recorded with: what is recorded of launches does not hold.
 
     Raises:
         UsageError: no record of that name.
@@ -36,44 +60,80 @@ class Pricing:
             raise UsageError(
                 f"device {device!r} is not known; give --device-spec, or one of {', '.join(self._records)}"
             )
+        self._model = model
         self._measured_there = any(one.task.device == device for one in model.gpu)
         self._ops = {one.task.op for one in model.cpu}
-        self._tasks: Sequence[Task] = gpu_tasks(trace, model.devices)
+        tasks = gpu_tasks(trace, model.devices)
+        self.tasks: Sequence[Task] = [task.unlaunched for task in tasks] if beyond else tasks
+        self._known: dict[Task, Price] = {}
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
-            self.notes.append(f"nothing was measured on {device}: times are scaled by the peaks of the two devices")
+            self.notes.append(
+                f"nothing was measured on {device}: times are scaled by what the utilisation model says of both devices"
+            )
 
     @property
     def kinds(self) -> list[str]:
         """Of each GPU event, what it counts to in tables (`Task.kind`)."""
-        return [task.kind for task in self._tasks]
+        return [task.kind for task in self.tasks]
 
     @cached_property
     def times(self) -> list[float]:
         """ns of each GPU event."""
-        return [self.event(event).ns for event in range(len(self._tasks))]
+        return [self.event(event).ns for event in range(len(self.tasks))]
 
     def event(self, event: int) -> Estimate:
         """The time of a GPU event, 0 if no model serves it."""
-        task = self._tasks[event]
+        return self._estimate(self.tasks[event])
+
+    def _estimate(self, task: Task) -> Estimate:
         if self._to is None or self._to == task.device:
             return self._costs.predict(task) or _NOTHING
+        there = msgspec.structs.replace(task, device=self._to)
         if self._measured_there:
-            return self._costs.predict(msgspec.structs.replace(task, device=self._to)) or _NOTHING
-        found = self._costs.predict(task) or _NOTHING
-        ratio = _peaks_ratio(task, self._records.get(task.device), self._records[self._to])
-        return Estimate(found.ns * ratio, f"{found.how}, scaled")
+            return self._costs.predict(there) or _NOTHING
+        found = self._costs.predict(task)
+        if found is None:
+            return _NOTHING
+        law = self._utilisation
+        ratio = law.nanoseconds(there, self._records) / law.nanoseconds(task, self._records)
+        bound = bound_of(there, self._records)
+        return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
+
+    def price(self, event: int) -> Price:
+        """The time of a GPU event with its interval and bound."""
+        task = self.tasks[event]
+        if task not in self._known:
+            there = task if self._to is None else msgspec.structs.replace(task, device=self._to)
+            estimate, bound = self._estimate(task), bound_of(there, self._records)
+            level, *rest = self._familiar.group(there)
+            spread = self._intervals.of(interval_group(estimate.how, (level, *rest)))
+            low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
+            measured = self._table.of(there)
+            if measured is not None and estimate.how == "measured":
+                low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
+            least = None if bound is None else bound.ns
+            self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
+                                      estimate.how, level)  # fmt: skip
+        return self._known[task]
+
+    @cached_property
+    def _intervals(self) -> Intervals:
+        return self._model.kernels.intervals if self._model.kernels is not None else Intervals()
+
+    @cached_property
+    def _utilisation(self) -> Utilisation:
+        kernels = self._model.kernels
+        return fit_utilisation(self._model.gpu, self._records) if kernels is None else kernels.utilisation
+
+    @cached_property
+    def _familiar(self) -> Familiarity:
+        return Familiarity(self._model.gpu, self._records)
+
+    @cached_property
+    def _table(self) -> MeasuredTable:
+        return MeasuredTable(self._model.gpu)
 
     def call(self, task: Task) -> Estimate | None:
         """The own time of a CPU operator; None for one that the model has not seen."""
         return self._costs.predict(task) if task.op in self._ops else None
-
-
-def _peaks_ratio(task: Task, old: Device | None, new: Device) -> float:
-    """How much longer work takes on the new device if it reaches the same share of the peak that bounds it."""
-    if old is None or task.collective:
-        return 1.0
-    peaks = [device.peak_flops(task.dtype) or device.peak_flops("float32") for device in (old, new)]
-    if task.flops and peaks[0] and peaks[1] and task.flops / peaks[0] > (task.bytes or 0) / old.bytes_per_second:
-        return peaks[0] / peaks[1]
-    return old.bytes_per_second / new.bytes_per_second

@@ -13,23 +13,31 @@ from ...analysis.flops import bytes_moved, flops
 from ...analysis.roofline import find_devices, work_of_events
 from ...trace.columns import IntColumn
 from ...trace.index import CallIndex
+from ...trace.launch_args import launch_sizes
 from ...trace.tables import OP
 from ...trace.tensors import Signature
 from ...trace.trace import Trace
 from .task import Bag, Task
 
-__all__ = ["CPU_OP", "Measured", "cpu_tasks", "gpu_tasks", "medians"]
+__all__ = ["CPU_OP", "Measured", "cpu_tasks", "gpu_tasks", "medians", "pooled"]
 
 CPU_OP = "cpu_op"
 _LOOKUP = "embedding_codegen_lookup"
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A task and what it took: the median over `count` equal ones, ns."""
+    """A task and what it took.
+
+    Attributes:
+        ns: the median over `count` equal ones.
+        low_ns, high_ns: their tenth and ninetieth percentiles, between neighbours in order of length.
+    """
 
     task: Task
     ns: float
     count: int
+    low_ns: float = 0.0
+    high_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
         if owner >= 0:
             place[event] = before.get(owner, 0)
             before[owner] = int(place[event]) + 1
-    tasks = []
+    tasks, launched = [], launch_sizes(trace).tolist()
     for event, owner in enumerate(owners):
         caller = callers.of(owner)
         comm = gpu.comm.get(event)
@@ -72,13 +80,14 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 caller.name, trace.names[gpu.name[event]], category,
                 caller.signature.tensors if caller.signature else (),
                 (caller.signature.outputs or ()) if caller.signature else (),
-                None if copy else (int(work.flops[event]) if work.flops[event] >= 0 else caller.flops),
+                None if copy else int(work.flops[event]) if work.flops[event] >= 0 else None if main else caller.flops,
                 comm.bytes if comm is not None else (int(gpu.bytes[event]) if gpu.bytes[event] >= 0 else None)
                 if copy else moved,
                 work.dtypes[work.dtype[event]], main, int(place[event]),
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
                 _bag(caller), at.name if at is not None else str(properties.get("name", "unknown device")),
+                *launched[event],
             )
         )  # fmt: skip
     return tasks
@@ -161,4 +170,26 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
-    return [Measured(task, float(np.median(times)), len(times)) for task, times in found.items()]
+    return [
+        Measured(task, float(np.median(times)), len(times), *np.percentile(times, (10, 90)).tolist())
+        for task, times in found.items()
+    ]
+
+
+def pooled(measured: Iterable[Measured]) -> list[Measured]:
+    """Equal tasks of several traces as one: the median over the traces, each counted once.
+
+    Example:
+        >>> pooled([Measured(Task("a"), 4.0, 9, 3.0, 5.0), Measured(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
+        5.0
+    """
+    found: dict[Task, list[Measured]] = {}
+    for one in measured:
+        found.setdefault(one.task, []).append(one)
+    return [
+        of[0] if len(of) == 1 else Measured(
+            task, float(np.median([one.ns for one in of])), sum(one.count for one in of),
+            min(one.low_ns for one in of), max(one.high_ns for one in of),
+        )
+        for task, of in found.items()
+    ]  # fmt: skip

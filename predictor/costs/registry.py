@@ -14,8 +14,12 @@ from .roofline import Roofline
 from .similar import MeasuredTable, Nearest, Similar
 from .task import CostModel, Estimate, Task
 from .transfer import Transfers
+from .utilisation import Utilisation
+from .utilisation_fit import fit_utilisation
 
-__all__ = ["MODELS", "ORDER", "Costs", "fit_model"]
+__all__ = ["CANDIDATES", "MODELS", "ORDER", "UTILISATION", "Costs", "fit_model"]
+
+UTILISATION = "utilisation"
 
 _CLOSE = 4.0
 """Distance up to which the nearest measured task is taken as it is."""
@@ -47,6 +51,23 @@ class _Products:
         return None if table is None else table.predict(task)
 
 
+class _Utilised:
+    """The utilisation model, for all GPU events."""
+
+    def __init__(self, fitted: Utilisation, devices: Mapping[str, Device]) -> None:
+        self.fitted, self._devices = fitted, devices
+
+    def predict(self, task: Task) -> Estimate | None:
+        if task.category == CPU_OP:
+            return None
+        return Estimate(self.fitted.nanoseconds(task, self._devices), UTILISATION)
+
+
+def _utilised(measured: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
+    events = [one for one in measured if one.task.category != CPU_OP and one.ns > 0]
+    return _Utilised(fit_utilisation(events, devices), devices)
+
+
 def _transfers(measured: Sequence[Measured], _: Mapping[str, Device]) -> CostModel:
     return Transfers.fit([one.task for one in measured], [one.ns for one in measured])
 
@@ -57,6 +78,7 @@ def _embedding(_: Sequence[Measured], devices: Mapping[str, Device]) -> CostMode
 
 MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel]] = {
     "measured": lambda measured, _: MeasuredTable(measured),
+    UTILISATION: _utilised,
     "close": lambda measured, _: Nearest(measured, _CLOSE),
     "nearest": lambda measured, _: Nearest(measured),
     "similar": lambda measured, _: Similar(measured),
@@ -69,8 +91,10 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
     "mean": lambda measured, _: KindMean(measured),
 }
 """By name, how each model is made from measured tasks and records of devices."""
-ORDER = ("measured", "close", "similar", "roofline", "mean")
+ORDER = ("measured", UTILISATION)
 """Models asked for a GPU event, the first that serves it answers."""
+CANDIDATES = (ORDER, ("measured", "close", UTILISATION), ("measured", "close", "similar", "roofline", "mean"))
+"""Orders among which `etplus fit` chooses."""
 CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
 """The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 
@@ -86,16 +110,20 @@ class Costs:
     Args:
         devices: records, by name.
         order: names of models.
-        beyond: ask for what is larger than all that was measured first "grown".
+        beyond: ask for what is larger than all that was measured first "grown", of GPU events only where the
+            utilisation model, which grows with size by itself, is not in the order.
+        utilisation: fitted before on these tasks; fitted anew when it is first asked if None.
     """
 
     def __init__(
         self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
-        *, beyond: bool = False,
+        *, beyond: bool = False, utilisation: Utilisation | None = None,
     ) -> None:  # fmt: skip
         self._measured, self._devices, self._order = measured, devices, tuple(order)
-        self._first = ("measured", "grown") if beyond else ()
+        self._beyond = beyond
         self._models: dict[str, CostModel] = {}
+        if utilisation is not None:
+            self._models[UTILISATION] = _Utilised(utilisation, devices)
         self._known: dict[Task, Estimate] = {}
 
     def predict(self, task: Task) -> Estimate | None:
@@ -104,13 +132,19 @@ class Costs:
             if not self._measured:
                 return None
             order = CPU_ORDER if task.category == CPU_OP else self._order
-            found = next(
-                (one for name in (*self._first, *order) if (one := self._model(name).predict(task)) is not None), None
-            )
+            if self._beyond and UTILISATION not in order:
+                order = ("measured", "grown", *order)
+            found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
             if found is None:
                 return None
             self._known[task] = found
         return self._known[task]
+
+    @property
+    def utilisation(self) -> Utilisation | None:
+        """The fitted utilisation model, if it was asked."""
+        model = self._models.get(UTILISATION)
+        return model.fitted if isinstance(model, _Utilised) else None
 
     def _model(self, name: str) -> CostModel:
         if name not in self._models:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...analysis.devices import Device
+from .bound import times_at_peak
 from .features import family
 from .measured import Measured
 from .task import Estimate, Task
 
 __all__ = ["Roofline"]
 
-_NS_PER_S = 1e9
 _CPU = Device(name="a CPU of 100 GFLOP/s and 20 GB/s", tflops={"float32": 0.1}, memory_gb_s=20)
 """Stands for every CPU; the fitted efficiency makes up for what is wrong in it, so it may exceed 1."""
 
@@ -69,6 +69,4 @@ def _bound(task: Task, devices: Mapping[str, Device]) -> float | None:
     device = devices.get(task.device, _CPU if task.category == "cpu_op" else None)
     if device is None or task.bytes is None:
         return None
-    peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
-    compute = task.flops / peak if task.flops and peak else 0.0
-    return max(compute, task.bytes / device.bytes_per_second) * _NS_PER_S or None
+    return times_at_peak(task, device).ns or None

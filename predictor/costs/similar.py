@@ -19,14 +19,22 @@ _MOST_TASKS = 1500
 
 
 class MeasuredTable:
-    """The median of the same operator, shapes, types and kernel on the same device."""
+    """The median of the same operator, shapes, types and kernel, launched with the same grid, on the same device.
+
+    Work whose shapes are known is the same whatever is recorded of its launch.
+    """
 
     def __init__(self, measured: Sequence[Measured]) -> None:
-        self._ns = {one.task: one for one in measured}
+        self._tasks = {one.task: one for one in measured}
+        self._unlaunched = {one.task.unlaunched: one for one in reversed(measured) if one.task.inputs}
+
+    def of(self, task: Task) -> Measured | None:
+        """The same task as it was measured; None for others."""
+        return self._tasks.get(task) or self._unlaunched.get(task.unlaunched)
 
     def predict(self, task: Task) -> Estimate | None:
         """ns of a task that was measured; None for others."""
-        one = self._ns.get(task)
+        one = self.of(task)
         return None if one is None else Estimate(one.ns, "measured")
 
 

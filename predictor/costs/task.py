@@ -51,6 +51,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         collective: of a communication kernel, "" for others. group_size: its ranks.
         bag: sizes of a batched embedding lookup.
         device: name of the device, of its record where there is one; of a CPU an identifier.
+        blocks, block_threads: of a kernel's launch, blocks of the grid and threads of a block; 0 if not recorded.
     """
 
     op: str
@@ -67,6 +68,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     group_size: int | None = None
     bag: Bag | None = None
     device: str = ""
+    blocks: int = 0
+    block_threads: int = 0
 
     @property
     def shapes(self) -> str:
@@ -80,6 +83,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.op and not self.collective:
             return self.op, self.shapes
         return self.kernel or self.collective, f"{self.collective} {self.bytes} {self.shapes}"
+
+    @property
+    def unlaunched(self) -> Task:
+        """The task without the sizes of its launch, which follow from the rest where shapes are known."""
+        return msgspec.structs.replace(self, blocks=0, block_threads=0)
 
     @property
     def kind(self) -> str:

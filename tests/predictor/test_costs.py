@@ -181,4 +181,6 @@ def test_scores() -> None:
 
 def test_equal_work_is_one_row() -> None:
     task = Task("aten::add", "k")
-    assert medians([task, task, Task("b"), task], [1, 5, 7, 3]) == [Measured(task, 3.0, 3), Measured(Task("b"), 7.0, 1)]
+    assert medians([task, task, Task("b"), task], [1, 5, 7, 3]) == [
+        Measured(task, 3.0, 3, 1.4, 4.6), Measured(Task("b"), 7.0, 1, 7.0, 7.0),
+    ]  # fmt: skip

@@ -1,0 +1,197 @@
+"""The utilisation model: a GPU event's time from what it must compute and move, and how well kernels like it use peaks.
+
+    time = start + max(C (1 + e^u), M (1 + e^v)),   efficiencies 1/(1 + e^u) and 1/(1 + e^v)
+
+C is FLOPs over the peak, M bytes over the bandwidth (`bound_of`); log start, u and v are sums of weights, one for each
+label of the event: kind, family and name of the kernel, operator, element type, device, its vendor, and three numbers
+of device and grid. So the time grows with FLOPs and bytes, is never below the bound, and the share of the peak that is
+reached grows from 0 with size towards the efficiency: NeuSight's utilisation (Lee et al., ASPLOS 2025) with the
+start-up time of Hockney's r∞, n½ model (1982) as its law of size. Where neither FLOPs nor bytes are known,
+
+    time = start + N e^w,
+
+N being the threads launched, at 16 bytes each and the bandwidth; without a grid it is the start alone: what kernels of
+that name and family take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from math import exp, log
+
+import msgspec
+
+from ...analysis.devices import Device
+from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
+from .bound import bound_of, device_of
+from .task import Task
+from .transfer import wire_factor
+
+__all__ = ["COMPUTE", "MEMORY", "START", "THREADS", "Law", "Utilisation", "Work", "kernel_family", "kind_of", "work_of"]
+
+START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
+"""The terms of the law; the names of labels begin with them."""
+START_NS = {True: 2000.0, False: 4000.0}
+"""Start-up time before anything is learned, where the work is known and where it is not."""
+USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
+"""u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread."""
+_BYTES_PER_THREAD = 16
+_USUAL_DEVICE = 100, 2e12
+"""Multiprocessors and bandwidth of a device that is not known."""
+_HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 6e9, 100e9
+"""Bytes per second of copies from and to the host, of those from pageable memory, and of collectives, which no record
+says; what is learned of them makes up for what is wrong in these."""
+_PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
+_LEAST_LOG, _MOST_LOG, _MOST_LOSS = log(300), 25.0, 12.0
+_TEMPLATE = re.compile(r"[<(]")
+_SIZES = re.compile(r"_?(?:MT)?\d+x\d+|_\d")
+
+
+@cache
+def kernel_family(kernel: str) -> str:
+    """A kernel's name without namespaces, template arguments and parameters; of a library's, without tile sizes.
+
+    Example:
+        >>> kernel_family("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)")
+        'vectorized_elementwise_kernel'
+        >>> kernel_family("volta_sgemm_128x64_nn")
+        'volta_sgemm'
+    """
+    plain = kernel.removeprefix("void ").replace("(anonymous namespace)", "anonymous")
+    name = _TEMPLATE.split(plain)[0]
+    return name.rpartition("::")[2] if "::" in name else _SIZES.split(name)[0]
+
+
+def kind_of(task: Task) -> str:
+    """One of `GPU_KINDS`; of copies between host and device, and of each collective, a kind of their own."""
+    if task.collective:
+        return f"collective {task.collective}"
+    if "HtoD" in task.kernel or "DtoH" in task.kernel:
+        return "pageable copy" if "ageable" in task.kernel else "host copy"
+    return _kind(task.kernel, task.category)
+
+
+@cache
+def _kind(kernel: str, category: str) -> str:
+    return GPU_KINDS[gpu_kind(kernel, category, is_comm=False)]
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A GPU event as the law sees it.
+
+    Attributes:
+        known: FLOPs or bytes are known. bound: ns, 0 if not.
+        amounts: by term (COMPUTE and MEMORY, or THREADS) the time at the peak, ns.
+        labels: what weights are learned for, with its value.
+        kernel: the name.
+    """
+
+    known: bool
+    bound: float
+    amounts: dict[str, float]
+    labels: dict[str, float]
+    kernel: str
+
+    @property
+    def size(self) -> float:
+        """ns, the greatest of the amounts."""
+        return max(self.amounts.values())
+
+
+def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
+    """What the law takes of a GPU event.
+
+    Args:
+        devices: records by name.
+    """
+    device, bound = device_of(task, devices), bound_of(task, devices)
+    many, bandwidth = _USUAL_DEVICE
+    if device is not None:
+        many, bandwidth = device.multiprocessors or many, device.bytes_per_second
+    labels = _labels(task, device, many, bandwidth)
+    if bound is None:
+        threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
+        return Work(False, 0.0, {THREADS: threads}, labels, task.kernel)
+    through = _through(task)
+    memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
+    amounts = {COMPUTE: bound.compute, MEMORY: memory}
+    return Work(True, bound.ns, amounts, labels, task.kernel)
+
+
+def _through(task: Task) -> float | None:
+    """Bytes per second of what a copy or collective passes other than the device's memory."""
+    if task.collective:
+        return _NETWORK / wire_factor(task.collective, task.group_size)
+    return {"pageable copy": _PAGEABLE, "host copy": _HOST_LINK}.get(kind_of(task))
+
+
+def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> dict[str, float]:
+    kind = kind_of(task)
+    named = {
+        "kind": kind, "family": kernel_family(task.kernel), "op": task.op.rpartition("::")[2].strip("_"),
+        "dtype": task.dtype + " product" * (kind in _PRODUCTS), "vendor": _vendor(task.device),
+        "device": task.device, "grid": "recorded" if task.blocks else "",
+    }  # fmt: skip
+    labels = {f"{group} {value}": 1.0 for group, value in named.items() if value}
+    labels["all"] = 1.0
+    labels["bandwidth of a multiprocessor"] = log(bandwidth / many / 2e10)
+    labels["multiprocessors"] = log(many / _USUAL_DEVICE[0])
+    labels["multiprocessors without a block"] = max(log(many / task.blocks), 0.0) / 2 if task.blocks else 0.0
+    return labels
+
+
+def _vendor(device: str) -> str:
+    return "AMD" if re.match(r"MI\d|AMD|gfx|Radeon", device) else "NVIDIA"
+
+
+class Law(msgspec.Struct, frozen=True):
+    """What is learned: of events whose work is known, or of those whose work is not.
+
+    Attributes:
+        weights: term to label to weight; labels that are not there count 0.
+        kernels: name of a kernel to the log of what its events take over what the rest of the law says.
+    """
+
+    weights: dict[str, dict[str, float]]
+    kernels: dict[str, float]
+
+    def terms(self, work: Work) -> dict[str, float]:
+        """Start in ns, and the time of each amount in ns, before the factor of the kernel's name."""
+        sums = {term: _sum(weights, work.labels) for term, weights in self.weights.items()}
+        start = exp(min(max(log(START_NS[work.known]) + sums[START], _LEAST_LOG), _MOST_LOG))
+        found = {START: start}
+        for term, amount in work.amounts.items():
+            loss = exp(min(USUAL[term] + sums[term], _MOST_LOSS))
+            found[term] = amount * (loss + work.known)
+        return found
+
+    def nanoseconds(self, work: Work) -> float:
+        """The time of an event, not below its bound."""
+        terms = self.terms(work)
+        return max((terms.pop(START) + max(terms.values())) * exp(self.kernels.get(work.kernel, 0.0)), work.bound)
+
+
+def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
+    return sum(weights.get(label, 0.0) * value for label, value in labels.items())
+
+
+class Utilisation(msgspec.Struct, frozen=True):
+    """The fitted model; JSON-ready.
+
+    Attributes:
+        known, unknown: the laws of events whose FLOPs or bytes are known, and of the others.
+    """
+
+    known: Law
+    unknown: Law
+
+    def law(self, work: Work) -> Law:
+        """The one that holds for an event."""
+        return self.known if work.known else self.unknown
+
+    def nanoseconds(self, task: Task, devices: Mapping[str, Device]) -> float:
+        """Predicted time of a GPU event."""
+        work = work_of(task, devices)
+        return self.law(work).nanoseconds(work)
