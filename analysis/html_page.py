@@ -18,7 +18,7 @@ __all__ = ["page"]
 
 _PARTS = files(__package__) / "html"
 _SCRIPTS = (
-    "base.js", "table.js", "blocks.js", "tiles.js", "timeline.js", "job.js", "overview.js", "breakdown.js",
+    "base.js", "table.js", "blocks.js", "tiles.js", "timeline.js", "job.js", "ranks.js", "overview.js", "breakdown.js",
     "flame.js", "operators.js", "kernels.js", "idle.js", "host.js", "main.js",
 )  # fmt: skip
 _LIBRARY = "echarts.min.js.gz"
