@@ -108,11 +108,12 @@ def test_real_jobs(files: list[str]) -> None:
 def test_the_page_walks_from_collective_to_collective(browser: Page, tmp_path: Path) -> None:
     reports = [rank_report(analyse(rank_of(rank, ahead)), 3) for rank, ahead in ((2, 7), (0, 10), (1, 7010))]
     job = shown(browser, report_html(reports), tmp_path)["job"]
-    press = (
-        "(() => {{ const canvas = document.querySelector('#axis canvas');"
-        " canvas.dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}})); const [from, to] = canvas.dataset.view.split(' ').map(Number);"
-        " return [from, to, document.querySelector('#axis .picked').textContent]; }})()"
-    )
+    press = """(() => {{
+        const canvas = document.querySelector('#axis canvas');
+        canvas.dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}}));
+        const told = document.querySelector('#axis .picked').textContent;
+        return [...canvas.dataset.view.split(' ').map(Number), told];
+    }})()"""
     for one in job["collectives"]:
         start, end, told = browser.evaluate(press.format("n"))
         assert start <= min(one["start"]) and max(one["end"]) <= end and end - start < job["span"] / 2
