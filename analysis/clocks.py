@@ -23,7 +23,7 @@ from ..trace.columns import IntColumn
 from .matching import Matched
 from .rank_communications import kind_name
 
-__all__ = ["clock_offsets", "stragglers", "synchronises", "synchronising"]
+__all__ = ["arrivals", "clock_offsets", "stragglers", "synchronises", "synchronising"]
 
 _SYNCHRONISING = (
     CollectiveCommType.ALL_REDUCE,
@@ -33,6 +33,7 @@ _SYNCHRONISING = (
     CollectiveCommType.REDUCE_SCATTER_BLOCK,
     CollectiveCommType.BARRIER,
 )
+"""Kinds of collectives that no rank can leave before all have come."""
 
 
 def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
@@ -129,12 +130,25 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
     return median
 
 
+def arrivals(one: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntColumn]:
+    """When each rank came to each collective, and how long it waited there for the last one.
+
+    A rank waits from the start of its own collective to that of the last one, and no longer than its own takes.
+
+    Args:
+        offsets: by rank, ns, what its clock is ahead.
+
+    Returns:
+        int64 ns (n, r), clocks corrected; and int64 ns (n, r).
+    """
+    come = one.start - np.array([offsets.get(rank, 0) for rank in one.ranks], np.int64)
+    return come, np.minimum(come.max(axis=1, keepdims=True) - come, one.end - one.start)
+
+
 def stragglers(
     matched: Sequence[Matched], offsets: Mapping[int, int], longest: int
 ) -> tuple[list[Lateness], list[Wait]]:
-    """Who arrives last at collectives, and how long the others wait for it, clocks corrected.
-
-    A rank waits from the start of its own collective to that of the last one, and no longer than its own takes.
+    """Who arrives last at collectives, and how long the others wait for it (`arrivals`).
 
     Args:
         matched: see `synchronising`. offsets: by rank, ns.
@@ -147,8 +161,7 @@ def stragglers(
     worst: list[tuple[int, int, int]] = []
     waits: list[IntColumn] = []
     for g, one in enumerate(matched):
-        come = one.start - np.array([offsets.get(rank, 0) for rank in one.ranks], np.int64)
-        wait = np.minimum(come.max(axis=1, keepdims=True) - come, one.end - one.start)
+        come, wait = arrivals(one, offsets)
         latest = np.argmax(come, axis=1)
         total = wait.sum(axis=1)
         for i, rank in enumerate(one.ranks):
@@ -162,8 +175,7 @@ def stragglers(
     details = []
     for _, g, i in sorted(worst)[:longest]:
         one, wait = matched[g], waits[g][i].tolist()
-        come = one.start[i] - np.array([offsets.get(rank, 0) for rank in one.ranks], np.int64)
-        at = int(np.argmax(come))
+        at = int(np.argmax(arrivals(one, offsets)[0][i]))
         others = tuple((rank, wait[j]) for j, rank in enumerate(one.ranks) if j != at)
         details.append(
             Wait(one.group, int(one.position[i]), kind_name(int(one.kind[i])), int(one.bytes[i]), one.ranks[at], others)

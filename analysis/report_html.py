@@ -13,6 +13,7 @@ from .critical_chain import CriticalChain
 from .flame import flame_graph
 from .gaps import longest_gaps
 from .html_page import page
+from .job_timeline import job_timeline, rank_lanes
 from .summary import Analysis, json_of
 from .time_tree import time_tree
 from .timeline_lanes import KIND_COLOURS, timeline_of
@@ -37,7 +38,8 @@ _NOT_SHOWN = ("memory", "memory_holders", "memory_outliving", "memory_curve")
 
 
 def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
-    """What the page is to show of a trace; it holds nothing of the trace itself.
+    """What the page is to show of a trace; it holds nothing of the trace itself (`lanes` are what `report_html` draws
+    the ranks of a job with).
 
     Args:
         files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
@@ -62,12 +64,19 @@ def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None 
         "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
         "coverage": _coverage(trace.coverage),
         "tree": tree.plain(),
+        "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files))),
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain
         ),
     }
+
+
+def _job(ranks: list[RankReport]) -> dict[str, Any] | None:
+    """The ranks on one axis; None for a single trace. What was kept for it is taken out of the reports."""
+    lanes = [(one["rank"], one.pop("lanes", None)) for one in ranks]
+    return job_timeline(lanes) if len(lanes) > 1 and all(of is not None for _, of in lanes) else None
 
 
 def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = ()) -> bytes:
@@ -78,19 +87,21 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         title: by default the file's name.
         warnings: of the job, shown above everything, as is the damage of each trace.
     """
-    found = list(ranks)
+    found = [dict(one) for one in ranks]
     numbers = [one["rank"] for one in found]
     if None not in numbers and len(set(numbers)) == len(found):
         found.sort(key=lambda one: int(one["rank"]))
         labels = [f"{one['rank']}" for one in found]
     else:
         labels = [one["file"] for one in found]
+    job = _job(found)
     name = title or (found[0]["file"] if len(found) == 1 else f"Job of {len(found)} ranks")
     shown = {
         "title": name,
         "version": __version__,
         "warnings": list(warnings),
         "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
+        "job": job,
         "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
     }
     return page(shown, f"{name} · etplus report")

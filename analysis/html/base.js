@@ -150,7 +150,9 @@ const PALETTE = {
 const Theme = {
   choice: "auto",
   system: matchMedia("(prefers-color-scheme: dark)"),
+  paper: false,
   get name() {
+    if (this.paper) return "light";
     return this.choice === "auto" ? (this.system.matches ? "dark" : "light") : this.choice;
   },
   colour(index) {
@@ -196,7 +198,8 @@ function chart(node, height, options, ready = () => {}) {
   one.draw = () => {
     if (one.instance) one.instance.dispose();
     one.instance = echarts.init(node, null, { renderer: "canvas" });
-    one.instance.setOption({ ...common(), ...options() });
+    const described = node.hasAttribute("aria-label");
+    one.instance.setOption({ ...common(), aria: { enabled: !described }, ...options() });
     ready(one.instance);
   };
   return one;

@@ -47,7 +47,7 @@ function breakdownSection(report, rank) {
         roam: false,
         nodeClick: "zoomToNode",
         drillDownIcon: "",
-        animationDuration: 200,
+        animationDuration: Theme.paper ? 0 : 200,
         visibleMin: 20,
         breadcrumb: {
           top: 0,

@@ -251,6 +251,7 @@ function communicationSection(report, rank) {
 
 const SECTIONS = [
   jobSection,
+  ranksSection,
   overviewSection,
   timelineSection,
   breakdownSection,

@@ -13,7 +13,7 @@ function card(heading, note, ...content) {
 }
 
 function section(id, heading, lead, ...content) {
-  return el("section", { id }, el("h2", {}, heading), lead ? el("p", { class: "lead" }, lead) : null, content);
+  return el("section", { id, "aria-labelledby": `${id}-heading` }, el("h2", { id: `${id}-heading` }, heading), lead ? el("p", { class: "lead" }, lead) : null, content);
 }
 
 /** Draw everything for a rank. */
@@ -61,6 +61,19 @@ function theme(choice) {
   for (const one of charts) one.draw();
 }
 
+/** For paper: light, and as wide as a page, since a canvas that is wider would be cut off. */
+function onPaper() {
+  document.documentElement.classList.add("paper");
+  Theme.paper = true;
+  theme(Theme.choice);
+}
+
+function offPaper() {
+  document.documentElement.classList.remove("paper");
+  Theme.paper = false;
+  theme(Theme.choice);
+}
+
 function start() {
   $("title").textContent = report.title;
   $("footer").textContent =
@@ -73,6 +86,8 @@ function start() {
   const order = Object.keys(THEMES);
   $("theme").addEventListener("click", () => theme(order[(order.indexOf(Theme.choice) + 1) % order.length]));
   Theme.system.addEventListener("change", () => Theme.choice === "auto" && theme("auto"));
+  addEventListener("beforeprint", onPaper);
+  addEventListener("afterprint", offPaper);
   let pending;
   addEventListener("resize", () => {
     clearTimeout(pending);

@@ -106,7 +106,7 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
   return el(
     "div",
     {},
-    el("div", { class: "tools" }, searched ? [input, said, more] : said, copy),
+    el("div", { class: searched ? "tools" : "tools alone" }, searched ? [input, said, more] : said, copy),
     el("div", { class: "table", tabindex: 0, role: "region", "aria-label": `${name.replaceAll("_", " ")} table` }, shown),
   );
 }
