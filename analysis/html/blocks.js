@@ -38,6 +38,39 @@ function legend(kinds, side) {
       );
 }
 
+/** The strip above the timeline, and moving by dragging. */
+function zoomOf(startValue, endValue) {
+  return [
+    {
+      type: "inside",
+      filterMode: "none",
+      zoomLock: true, // it moves only: zooming, it would keep every turn of the wheel from the page
+      startValue,
+      endValue,
+      minValueSpan: LEAST_VIEW_NS,
+    },
+    {
+      type: "slider",
+      filterMode: "none",
+      top: 2,
+      height: 22,
+      left: 4,
+      right: 4,
+      startValue,
+      endValue,
+      brushSelect: false,
+      showDetail: false,
+      borderColor: "transparent",
+      backgroundColor: Theme.value("sunk"),
+      fillerColor: `${Theme.colour(0)}33`,
+      dataBackground: { lineStyle: { opacity: 0 }, areaStyle: { color: Theme.value("faint"), opacity: 0.6 } },
+      selectedDataBackground: { lineStyle: { opacity: 0 }, areaStyle: { color: Theme.colour(0), opacity: 0.8 } },
+      handleStyle: { borderColor: Theme.colour(0), color: Theme.value("card") },
+      moveHandleSize: 0,
+    },
+  ];
+}
+
 const INKS = ["#10151c", "#ffffff"];
 
 /** Dark or light text, whichever has the higher contrast to a colour (WCAG 2: at least 4.6 on all of the palette). */

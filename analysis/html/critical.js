@@ -52,7 +52,8 @@ class CriticalPath {
     this.shown = true;
     this.say(element);
     if (element.event >= 0) await inspector.select(element.event);
-    this.timeline.reveal({ ...element, ...(element.event >= 0 ? this.timeline.tiles.placeOf(element.event) : { lane: 0, depth: 0 }) });
+    const place = element.event >= 0 ? this.timeline.tiles.placeOf(element.event) : { lane: 0, depth: 0 };
+    this.timeline.reveal({ ...element, ...place });
     this.timeline.redraw();
     this.node.dataset.element = next;
   }
@@ -64,12 +65,13 @@ class CriticalPath {
 
   say(element) {
     const { makespan_ns, shown_ns, kinds } = this.path,
+      total = show(makespan_ns, "ns"),
+      count = integers.format(this.size),
       part = shown_ns === makespan_ns ? "" : `, of which ${show(shown_ns, "ns")} are on this page`;
-    this.node.replaceChildren(
-      element
-        ? `Critical path, element ${integers.format(element.number + 1)} of ${integers.format(this.size)}: ${kinds[element.kind]}, ${show(element.ns, "ns")} of ${show(makespan_ns, "ns")}`
-        : `Critical path: ${integers.format(this.size)} elements, ${show(makespan_ns, "ns")} by the replay${part}; n and p walk along it, c hides it`,
-    );
+    this.node.textContent = element
+      ? `Critical path, element ${integers.format(element.number + 1)} of ${count}: ` +
+        `${kinds[element.kind]}, ${show(element.ns, "ns")} of ${total}`
+      : `Critical path: ${count} elements, ${total} by the replay${part}; n and p walk along it, c hides it`;
     this.node.dataset.ns = element?.ns ?? "";
   }
 }

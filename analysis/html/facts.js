@@ -17,8 +17,9 @@ const RELATION_TEXTS = {
 };
 
 const fact = (key, label, value, text) => ({ key, label, value, text: text ?? String(value) });
-const known = (facts) => facts.filter((one) => one && one.value !== null && one.value !== undefined && one.value !== -1);
-const time = (key, label, ns) => fact(key, label, ns, show(ns, "ns"));
+const known = (facts) => facts.filter((one) => one && (one.value ?? -1) !== -1);
+const amount = (key, label, value, unit) => fact(key, label, value, show(value, unit));
+const time = (key, label, ns) => amount(key, label, ns, "ns");
 const exactMs = (ns) => `${(ns / 1e6).toFixed(6)} ms`;
 
 /** "[8, 4] float32, [4] float32". */
@@ -43,11 +44,12 @@ function regions(texts, path) {
 }
 
 function linkFacts(texts, link, whose) {
-  if (!(link > 0)) return [];
-  const label = texts.links[link];
+  const label = texts.links[link],
+    evidence = texts.evidence[label]; // none where nothing was linked
+  if (!evidence) return [];
   return [
     fact("link", `Link of ${whose} to the ET`, label),
-    texts.evidence[label]?.length ? fact("evidence", "Evidence", texts.evidence[label], texts.evidence[label].join(". ")) : null,
+    evidence.length ? fact("evidence", "Evidence", evidence, evidence.join("; ")) : null,
   ];
 }
 
@@ -56,7 +58,7 @@ function callFacts(event, texts) {
   const modules = regions(texts, event.path);
   return known([
     time("self_ns", "Self time", event.self_ns),
-    event.device_events > 0 ? fact("device_events", "Device events", event.device_events, show(event.device_events, "count")) : null,
+    event.device_events > 0 ? amount("device_events", "Device events", event.device_events, "count") : null,
     event.device_ns > 0 ? time("device_ns", "Device time", event.device_ns) : null,
     ...signatureFacts(texts.signatures[event.signature]),
     modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
@@ -87,15 +89,22 @@ function deviceFacts(event, texts, lane, operator, devices) {
     fact("device", "Device", lane.device),
     fact("stream", "Stream", lane.stream),
     ...Object.entries(texts.configs[event.config] ?? {}).map(([name, value]) =>
-      fact(name, `${name[0].toUpperCase()}${name.slice(1)}`, value, Array.isArray(value) ? value.join(" × ") : undefined),
+      fact(
+        name,
+        `${name[0].toUpperCase()}${name.slice(1)}`,
+        value,
+        Array.isArray(value) ? value.join(" × ") : undefined,
+      ),
     ),
-    event.flops >= 0 ? fact("flops", "FLOPs", event.flops, show(event.flops, "flop")) : null,
-    rate === null ? null : fact("flops_per_second", "Rate", rate, show(rate, "flop/s")),
-    rate === null || !peak ? null : fact("flops_share", `Share of the ${dtype} peak`, rate / peak, show(rate / peak, "share")),
-    event.bytes >= 0 ? fact("bytes", "Bytes", event.bytes, show(event.bytes, "bytes")) : null,
-    moved === null ? null : fact("bytes_per_second", "Bandwidth", moved, show(moved, "bytes/s")),
-    moved === null || !wide ? null : fact("bytes_share", "Share of the bandwidth", moved / wide, show(moved / wide, "share")),
-    ...Object.entries(texts.comms[event.comm] ?? {}).map(([name, value]) => fact(`comm.${name}`, `Comm: ${name}`, value)),
+    event.flops >= 0 ? amount("flops", "FLOPs", event.flops, "flop") : null,
+    rate === null ? null : amount("flops_per_second", "Rate", rate, "flop/s"),
+    rate === null || !peak ? null : amount("flops_share", `Share of the ${dtype} peak`, rate / peak, "share"),
+    event.bytes >= 0 ? amount("bytes", "Bytes", event.bytes, "bytes") : null,
+    moved === null ? null : amount("bytes_per_second", "Bandwidth", moved, "bytes/s"),
+    moved === null || !wide ? null : amount("bytes_share", "Share of the bandwidth", moved / wide, "share"),
+    ...Object.entries(texts.comms[event.comm] ?? {}).map(([name, value]) =>
+      fact(`comm.${name}`, `Communication: ${name}`, value),
+    ),
     fact("correlation", "Correlation", event.correlation),
     fact("id", "Node id", event.id),
     fact("kineto_event", "Kineto event", event.kineto_event),
@@ -111,14 +120,21 @@ function capturedFacts(event, texts) {
   const one = texts.captured[event.captured];
   if (!one) return [];
   const replay = texts.replays[event.replay],
-    graph = texts.graphs[replay?.graph];
+    graph = texts.graphs[replay?.graph],
+    inputs = shapesText(one.shapes, one.dtypes);
   return [
     fact("captured_by", "Captured by", one.name),
-    one.shapes.length ? fact("captured_shapes", "Captured inputs", one.shapes, shapesText(one.shapes, one.dtypes)) : null,
+    inputs ? fact("captured_shapes", "Captured inputs", one.shapes, inputs) : null,
     one.modules.length ? fact("captured_modules", "Captured in", one.modules, one.modules.join(" / ")) : null,
     fact("captured_link", "Link to the capture", texts.links[event.captured_link]),
-    replay?.evidence.length ? fact("captured_evidence", "Evidence", replay.evidence, replay.evidence.join(", ")) : null,
+    replay?.evidence.length
+      ? fact("captured_evidence", "Evidence for the graph", replay.evidence, replay.evidence.join(", "))
+      : null,
     replay?.candidates > 1 ? fact("candidates", "Graphs that fit equally", replay.candidates) : null,
-    graph ? fact("graph", "Graph", graph.index, `${graph.index} of ${graph.file}${graph.batch_size === null ? "" : `, batch size ${graph.batch_size}`}`) : null,
+    graph ? fact("graph", "Graph", graph.index, graphText(graph)) : null,
   ];
+}
+
+function graphText({ index, file, batch_size }) {
+  return `${index} of ${file}${batch_size === null ? "" : `, batch size ${batch_size}`}`;
 }

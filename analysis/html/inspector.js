@@ -2,7 +2,8 @@
 
 const LISTED = 12, // related events of a kind that are listed at first
   ARROWS = 80,
-  ARROW_HEAD = 6;
+  ARROW_HEAD = 6,
+  LONG_FACT = 90; // characters; longer texts take a line of their own
 const ARROW_COLOURS = { caller: 9, operator: 4, launch: 4, forward: 5, data: 3, comm: 2, sync: 1, event: 1 };
 
 class Inspector {
@@ -14,7 +15,8 @@ class Inspector {
     this.event = null;
     this.arrows = []; // {kind, from, to}, events
     this.asked = 0;
-    this.node = el("div", { class: "details", role: "region", hidden: true, tabindex: -1, "aria-label": "Details of the selected event" });
+    const label = "Details of the selected event";
+    this.node = el("div", { class: "details", role: "region", hidden: true, tabindex: -1, "aria-label": label });
     this.node.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       this.timeline.canvas.focus();
@@ -37,7 +39,8 @@ class Inspector {
     this.timeline.picked.dataset.event = number;
     if (reveal) this.timeline.reveal(event);
     this.timeline.redraw();
-    this.timeline.sayEvent(event);
+    const { kinds, lanes } = this.timeline.data;
+    this.timeline.sayOf({ ...event, kind: kinds[event.kind], lane: lanes[event.lane] });
     if (focus) this.node.focus();
     this.node.dataset.arrows = JSON.stringify(arrows.map((one) => [one.kind, one.from.number, one.to.number]));
     this.node.dataset.event = number; // all is there
@@ -85,6 +88,7 @@ class Inspector {
   panel(event, texts, operator) {
     const { lanes, kinds } = this.timeline.data,
       lane = lanes[event.lane],
+      address = `#event-${event.number}`,
       facts = [
         fact("ts", "Start", event.ts, exactMs(event.ts)),
         time("dur", event.gpu ? "Duration" : "Total time", event.dur),
@@ -104,7 +108,7 @@ class Inspector {
           button("Fill the view", "z", () => this.timeline.fill(event)),
           button("What runs meanwhile", "m", () => this.timeline.span.set(event.ts, event.ts + event.dur)),
           button("Close", "Esc", () => this.clear()),
-          el("a", { href: `#event-${event.number}`, title: "An address that opens the page with this event" }, `#event-${event.number}`),
+          el("a", { href: address, title: "An address that opens the page with this event" }, address),
         ),
       ),
       el(
@@ -113,7 +117,7 @@ class Inspector {
         facts.map(({ key, label, value, text }) =>
           el(
             "div",
-            {},
+            { class: text.length > LONG_FACT ? "long" : null },
             el("dt", {}, label),
             el("dd", { "data-key": key, "data-value": JSON.stringify(value), title: `${label}: ${value}` }, text),
           ),

@@ -91,7 +91,11 @@ function drop(x, y0, y1, colour) {
   return {
     type: "group",
     children: [
-      { type: "line", shape: { x1: x + 2, y1: y0, x2: x + 2, y2: y1 + back }, style: { stroke: colour, lineWidth: 1.6 } },
+      {
+        type: "line",
+        shape: { x1: x + 2, y1: y0, x2: x + 2, y2: y1 + back },
+        style: { stroke: colour, lineWidth: 1.6 },
+      },
       {
         type: "polygon",
         shape: { points: [[x + 2, y1 + 2], [x + 2 - half, y1 + back], [x + 2 + half, y1 + back]] },

@@ -1,13 +1,17 @@
 /* A span of time selected in the timeline, and tables of what runs in it. */
 
+const SHARE_HINT = "Of the span's length; over 100 % where several run at a time";
+
 class SelectedSpan {
   constructor(timeline) {
     this.timeline = timeline;
     this.from = this.to = null;
     this.asked = 0;
-    this.node = el("div", { class: "in-span", role: "region", hidden: true, "aria-label": "What runs in the selected span" });
+    const label = "What runs in the selected span";
+    this.node = el("div", { class: "in-span", role: "region", hidden: true, "aria-label": label });
     const frame = timeline.canvas;
-    for (const kind of ["pointerdown", "mousedown"]) frame.addEventListener(kind, (event) => this.press(event, kind), true);
+    for (const kind of ["pointerdown", "mousedown"])
+      frame.addEventListener(kind, (event) => this.press(event, kind), true);
   }
 
   /** Shift and drag; the chart does not see it. */
@@ -56,7 +60,7 @@ class SelectedSpan {
     if (totals) this.show(totals);
   }
 
-  /** Number and time within the span, by kind and name, and by launching operator; null if it is not wanted any more. */
+  /** Number and time within the span, by kind and name and by launching operator; null if not wanted any more. */
   async totals(from, to, wanted) {
     const { tiles, rows } = this.timeline,
       byName = new Map(),
@@ -103,8 +107,8 @@ class SelectedSpan {
                 { key: "name", title: "Name", unit: "text", code: true },
                 { key: "kind", title: "Kind", unit: "text" },
                 { key: "count", title: "Count", unit: "count" },
-                { key: "total", title: "Time", unit: "ns", hint: "What lies within the span, callees included" },
-                { key: "share", title: "Share", unit: "share", hint: "Of the span's length; over 100 % where several run at a time" },
+                { key: "total", title: "Time", unit: "ns", hint: "Within the span, callees included" },
+                { key: "share", title: "Share", unit: "share", hint: SHARE_HINT },
               ],
               rows(found),
               { sort: "total", name: `span-${key}` },
@@ -118,7 +122,7 @@ class SelectedSpan {
         "header",
         {},
         el("h3", {}, `${show(length, "ns")} selected`),
-        el("span", { class: "said" }, `${show(this.from, "ns")} to ${show(this.to, "ns")}`),
+        el("span", { class: "said" }, `${exactMs(this.from)} to ${exactMs(this.to)}`),
         clear,
       ),
       ...part("Device work by operator", "op", byOp),

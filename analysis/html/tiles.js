@@ -71,7 +71,9 @@ class Tiles {
   async decode(tile) {
     const count = this.tiles.count[tile],
       columns = await unpackColumns(this.tiles.data[tile], this.tiles.fields, count);
-    return Object.assign(columns, { lane: this.tiles.lane[tile], depth: this.tiles.depth[tile], first: this.first[tile], count });
+    const lane = this.tiles.lane[tile],
+      depth = this.tiles.depth[tile];
+    return Object.assign(columns, { lane, depth, first: this.first[tile], count });
   }
 
   /** The tile of an event. */

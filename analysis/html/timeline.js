@@ -176,35 +176,7 @@ class Timeline {
         { type: "value", min: 0, max: this.height || 1, inverse: true, show: false },
         { type: "value", min: 0, max: 1, show: false },
       ],
-      dataZoom: [
-        {
-          type: "inside",
-          filterMode: "none",
-          zoomLock: true, // it moves only: zooming, it would keep every turn of the wheel from the page
-          startValue: this.from,
-          endValue: this.to,
-          minValueSpan: LEAST_VIEW_NS,
-        },
-        {
-          type: "slider",
-          filterMode: "none",
-          top: 2,
-          height: 22,
-          left: 4,
-          right: 4,
-          startValue: this.from,
-          endValue: this.to,
-          brushSelect: false,
-          showDetail: false,
-          borderColor: "transparent",
-          backgroundColor: Theme.value("sunk"),
-          fillerColor: `${Theme.colour(0)}33`,
-          dataBackground: { lineStyle: { opacity: 0 }, areaStyle: { color: Theme.value("faint"), opacity: 0.6 } },
-          selectedDataBackground: { lineStyle: { opacity: 0 }, areaStyle: { color: Theme.colour(0), opacity: 0.8 } },
-          handleStyle: { borderColor: Theme.colour(0), color: Theme.value("card") },
-          moveHandleSize: 0,
-        },
-      ],
+      dataZoom: zoomOf(this.from, this.to),
       series: [
         {
           id: "load",
@@ -418,9 +390,13 @@ class Timeline {
     );
   }
 
-  pick({ name, kind, ts, dur, count, op, lane, event }) {
-    if (event === null) this.inspector?.clear();
-    else this.inspector.select(event);
+  pick(item) {
+    this.sayOf(item);
+    if (item.event === null) this.inspector?.clear();
+    else this.inspector.select(item.event);
+  }
+
+  sayOf({ name, kind, ts, dur, count = 1, op, lane }) {
     Object.assign(this.picked.dataset, { ts, dur, count });
     this.say(name, [
       kind.name,
@@ -428,18 +404,6 @@ class Timeline {
       `start ${show(ts, "ns")}`,
       `duration ${show(dur, "ns")}`,
       count > 1 ? `${integers.format(count)} calls merged; zoom in for one` : null,
-      op >= 0 ? `launched by ${this.data.names[op]}` : null,
-    ]);
-  }
-
-  /** Tell of the selected event. */
-  sayEvent({ name, kind, ts, dur, op, lane }) {
-    Object.assign(this.picked.dataset, { ts, dur, count: 1 });
-    this.say(name, [
-      this.data.kinds[kind].name,
-      this.data.lanes[lane].name,
-      `start ${show(ts, "ns")}`,
-      `duration ${show(dur, "ns")}`,
       op >= 0 ? `launched by ${this.data.names[op]}` : null,
     ]);
   }

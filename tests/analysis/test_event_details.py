@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from captured import capture_events, encode, replay_events
 from etplus.analysis.event_details import LAUNCH_ARGS
 from etplus.analysis.relations import RELATIONS, backward_of
 from etplus.analysis.roofline import work_of_events
@@ -138,6 +139,27 @@ def test_relations_are_the_edges_of_the_file_from_both_sides(name: str) -> None:
         )
         own = 2 if side == "sources" else 1
         assert found == Counter({key: count for key, count in wanted.items() if key[own] >= 0})
+
+
+def test_events_of_a_replayed_graph_name_the_captured_call() -> None:
+    launches = [("gemm_1", "aten::mm"), ("relu", "aten::relu")]
+    capture, replay = capture_events([launches]), replay_events([[(name, 7) for name, _ in launches]] * 2)
+    trace = link(None, encode(replay), graph_captures=[encode(capture)])
+    events, texts = events_of(trace)
+    seen = 0
+    for event in trace.device_events:
+        (one,) = [e for e in events if e["lane"]["gpu"] and e["ts"] == event.start_ns - trace.span.start]
+        by = event.captured_by
+        assert (one["captured"] >= 0) == (by is not None)
+        if by is not None:
+            said = texts["captured"][one["captured"]]
+            assert (said["name"], said["kind"], tuple(said["modules"])) == (by.name, by.kind, by.modules)
+            assert texts["links"][one["captured_link"]] == by.link
+            replayed = texts["replays"][one["replay"]]
+            assert (tuple(replayed["evidence"]), replayed["candidates"]) == (by.evidence, by.candidates)
+            assert by.graph is not None and texts["graphs"][replayed["graph"]]["index"] == by.graph.index
+            seen += 1
+    assert seen == 4
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["linked", "Kineto alone"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from etplus.analysis.summary import analyse
@@ -12,7 +14,7 @@ from etplus.trace.intervals import Span
 from etplus.trace.selection import parse_window, part_of
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from support import fixture_pair, run
+from support import call, fixture_pair, run
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +117,20 @@ def test_parts_that_are_refused(trace: Trace) -> None:
             part_of(trace, **given)
 
 
-def test_the_command_writes_smaller_pages_of_parts(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    trace = tmp_path / "et_plus.json"
+def test_the_command_writes_smaller_pages_of_parts(tmp_path: Path) -> None:
+    trace, page = tmp_path / "et_plus.json", tmp_path / "page.html"
     link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(trace)
     sizes = []
-    for options in ((), ("--steps", "0"), ("--window", "2-3ms")):
-        done = run("etplus", "report", trace, *options, "-o", tmp_path / "page.html")
+    for command, options in ((call, ()), (call, ("--steps", "0")), (run, ("--window", "2-3ms"))):
+        words = ("report", trace, *options, "-o", page)
+        done = command("etplus", *words) if command is run else call(*words)
         assert done.returncode == 0, done.stderr
-        sizes.append((tmp_path / "page.html").stat().st_size)
+        sizes.append(page.stat().st_size)
     assert sizes[1] < sizes[0] and sizes[2] < sizes[0]
     load(trace).write_report(tmp_path / "same.html", window="2-3ms")
-    assert (tmp_path / "same.html").read_bytes() == (tmp_path / "page.html").read_bytes()
-    (tmp_path / "page.html").unlink()
+    assert (tmp_path / "same.html").read_bytes() == page.read_bytes()
+    page.unlink()
     for options in (("--steps", "7-8"), ("--window", "3-1ms"), ("--steps", "0", "--window", "0-1ms")):
-        done = run("etplus", "report", trace, *options, "-o", tmp_path / "page.html")
+        done = call("report", trace, *options, "-o", page)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
-        assert not (tmp_path / "page.html").exists()
+        assert not page.exists()
