@@ -257,5 +257,7 @@ const SECTIONS = [
   kernelsSection,
   overheadsSection,
   idleSection,
+  launchesSection,
+  memorySection,
   communicationSection,
 ];
