@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,19 +12,23 @@ from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .bandwidth import bandwidth_series
 from .launches import queue_lengths
-from .memory import DeviceMemory, device_memory
+from .memory import DeviceMemory, device_memory, thinned
 
-__all__ = ["Counter", "counters"]
+__all__ = ["Counter", "counters", "drawn"]
+
+_SCALES = {"MB": 1e6, "GB/s": 1e9}
 
 
 class Counter(NamedTuple):
     """A step function: `values` from each time until the next.
 
     Attributes:
+        kind: "queue", "bandwidth", "allocated" or "reserved".
         device: number of the device, −1 of the host. name: what is counted, without the device. unit: of the values.
         ts: int64 ns, ascending.
     """
 
+    kind: str
     device: int
     name: str
     unit: str
@@ -36,20 +40,25 @@ class Counter(NamedTuple):
         return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
 
 
-def counters(trace: Trace) -> Iterator[Counter]:
+def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iterator[Counter]:
     """Length of each stream's launch queue, the bandwidth of each kind of copy, and memory by device.
+
+    Args:
+        memory: what `device_memory` finds, where it is known.
 
     Example:
         >>> next(counters(trace)).unit
         'launches'
     """
     for queue in queue_lengths(trace):
-        yield Counter(queue.device, f"queue length of stream {queue.stream}", "launches", queue.ts, queue.length)
+        yield Counter(
+            "queue", queue.device, f"queue length of stream {queue.stream}", "launches", queue.ts, queue.length
+        )
     for copies in bandwidth_series(trace):
         rate = np.round(copies.bytes_per_second / 1e9, 3)
-        yield Counter(copies.device, f"memory bandwidth {copies.kind}", "GB/s", copies.ts, rate)
-    for memory in device_memory(trace):
-        yield from _memory(memory, trace.span.start)
+        yield Counter("bandwidth", copies.device, f"memory bandwidth {copies.kind}", "GB/s", copies.ts, rate)
+    for one in device_memory(trace) if memory is None else memory:
+        yield from _memory(one, trace.span.start)
 
 
 def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
@@ -58,4 +67,24 @@ def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
     ts = np.maximum(memory.ts[first:], start)
     for name, values in (("allocated", memory.allocated[first:]), ("reserved", memory.reserved[first:])):
         if values.min() >= 0:
-            yield Counter(memory.number, f"memory {name}", "MB", ts, values / 1e6)
+            yield Counter(name, memory.number, f"memory {name}", "MB", ts, values / 1e6)
+
+
+def drawn(found: Iterable[Counter], start: int, spans: int) -> list[dict[str, Any]]:
+    """Counters for a chart: of each the greatest and the last value of each of so many spans of time.
+
+    Args:
+        start: ns that are time 0.
+
+    Returns:
+        `kind`, `device`, `title`; `ts`, ns; `values` in bytes, bytes a second or launches.
+    """
+    rows = []
+    for one in found:
+        at = thinned(one.ts, one.values, spans)
+        values = np.round(one.values[at] * _SCALES.get(one.unit, 1)).astype(np.int64)
+        ts = one.ts[at] - start
+        rows.append(
+            {"kind": one.kind, "device": one.device, "title": one.title(one.device), "ts": ts, "values": values}
+        )
+    return rows

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
+from .counters import counters, drawn
 from .critical_chain import CriticalChain
 from .flame import flame_graph
 from .gaps import longest_gaps
@@ -32,9 +33,10 @@ _LEAST_BOXES = 200
 _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
-_LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences")
-_NOT_SHOWN = ("memory", "memory_holders", "memory_outliving", "memory_curve")
-"""Of which `memory` has the page's own form."""
+_LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences", "memory_holders")
+_SPANS = 600
+"""Spans of a counter's chart; of a job's pages fewer."""
+_LEAST_SPANS = 60
 
 
 def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
@@ -46,7 +48,8 @@ def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None 
         chain: the critical path, to be drawn in the timeline.
     """
     trace = analysis.trace
-    told = {name: value for name, value in json_of(analysis).items() if name not in _NOT_SHOWN}
+    told = json_of(analysis)
+    told.pop("memory_curve")  # drawn as a counter
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     tree = time_tree(analysis.breakdown, comm)
     rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
@@ -57,7 +60,9 @@ def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None 
         "analysis": told | {name: told[name][:rows] for name in _LONG_TABLES},
         "left_out": {name: max(0, len(told[name]) - rows) for name in _LONG_TABLES},
         "kernel_kinds": kinds,
+        "start_ns": trace.span.start,
         "span_ns": trace.span.length,
+        "counters": drawn(counters(trace, analysis.memory), trace.span.start, max(_SPANS // files, _LEAST_SPANS)),
         "host_calls": len(trace.calls),
         "runtime_calls": len(trace.runtime),
         "gpu_events": len(trace.gpu),

@@ -261,7 +261,7 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
         zero: ns on the trace's clock that are time 0.
 
     Example:
-        >>> one = Counter(0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
+        >>> one = Counter("allocated", 0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
         >>> next(counter_events(one, 0, 0))
         {'ph': 'C', 'name': 'GPU 0 memory allocated', 'pid': 0, 'ts': 1.5, 'args': {'MB': 2.5}}
     """

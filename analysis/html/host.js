@@ -260,5 +260,7 @@ const SECTIONS = [
   kernelsSection,
   overheadsSection,
   idleSection,
+  launchesSection,
+  memorySection,
   communicationSection,
 ];

@@ -26,7 +26,7 @@ function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18
         const row = shown[item.dataIndex],
           part = row.parts.find((of) => of.name === item.seriesName);
         return tip(row.name ? `${row.name}: ${part.name}` : part.name, [
-          ["time", show(part.ns, unit)],
+          [unit === "ns" ? "time" : "size", show(part.ns, unit)],
           ["share", show(part.ns / (row.whole || 1), "share")],
         ]);
       }),

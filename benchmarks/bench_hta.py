@@ -1,0 +1,92 @@
+"""Speed of `etplus analyze` against Holistic Trace Analysis (HTA) on the same Kineto trace: bar three times as fast.
+
+    python benchmarks/bench_hta.py [--times N] [--hta PYTHON] [KINETO]
+
+HTA loads the trace and makes its temporal, idle-time and kernel breakdowns; `etplus analyze` makes all of its tables.
+Without KINETO the pair `resnet103` beside the repository is repeated (54 MB at 5 times), else a fixture's. HTA gets a
+virtual environment of its own, in `build/hta`, unless PYTHON has it; where it cannot be installed that is said and
+nothing is compared. Every figure is taken in a process of its own, the best of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+from repeat_pair import repeat_pair
+
+ROOT = Path(__file__).parents[1]
+REAL = ROOT.parent / "shared" / "traces" / "gpu-pairs" / "resnet103"
+FIXTURE = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu"
+BAR = 3.0
+RUNS = 3
+_HTA = """\
+import sys
+from hta.trace_analysis import TraceAnalysis
+found = TraceAnalysis(trace_files={0: sys.argv[1]})
+found.get_temporal_breakdown(visualize=False)
+found.get_idle_time_breakdown(ranks=[0], visualize=False)
+found.get_gpu_kernel_breakdown(visualize=False)
+"""
+
+
+def hta_python(given: str | None) -> str | None:
+    """A Python that has HTA, installed where none is given; None if it cannot be installed."""
+    if given is not None:
+        return given
+    folder = ROOT / "build" / "hta"
+    python = str(folder / "bin" / "python")
+    if not Path(python).exists():
+        venv.create(folder, with_pip=True)
+    install = [python, "-m", "pip", "install", "-q", "HolisticTraceAnalysis"]
+    return python if subprocess.run(install, check=False).returncode == 0 else None
+
+
+def best(command: list[str]) -> tuple[float, float]:
+    """Least seconds, and least seconds of processor time, of several runs."""
+    wall, processor = [], []
+    for _ in range(RUNS):
+        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wall.append(time.perf_counter() - begin)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(wall), min(processor)
+
+
+def main() -> int:
+    """Print the times and their ratio; status 1 if it is below the bar."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kineto", type=Path, nargs="?")
+    parser.add_argument("--times", type=int, default=5, help="how often the pair is repeated (default: 5)")
+    parser.add_argument("--hta", metavar="PYTHON", help="an interpreter that has HTA")
+    arguments = parser.parse_args()
+    python = hta_python(arguments.hta)
+    if python is None:
+        print("HTA cannot be installed here: nothing to compare with")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        kineto = arguments.kineto
+        if kineto is None:
+            pair = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
+            _, kineto = repeat_pair(
+                Path(f"{pair}.et.json.gz"), Path(f"{pair}.kineto.json.gz"), arguments.times, Path(folder)
+            )
+        print(f"{kineto.name}: {kineto.stat().st_size / 1e6:.0f} MB")
+        ours = best([sys.executable, "-m", "etplus", "analyze", str(kineto)])
+        theirs = best([python, "-c", _HTA, str(kineto)])
+    for name, (wall, processor) in (("etplus analyze", ours), ("HTA", theirs)):
+        print(f"{name:15} {wall:7.2f} s, {processor:7.2f} s of processor time")
+    ratio = theirs[0] / ours[0]
+    print(f"{ratio:.1f} times as fast as HTA (bar: {BAR:g})")
+    return 0 if ratio >= BAR else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
