@@ -108,7 +108,8 @@ class Resharded:
             at = layout.coordinates(rank)
             for dimension in ("tp", "dp"):
                 mine = [one for one in found if one.dimension == dimension]
-                for other in {self.derivation.representative(r) for r in layout.group(dimension, at)}:
+                others = {self.derivation.representative(r) for r in layout.group(dimension, at)}
+                for other in sorted(others - {rank}):
                     theirs = [one for one in programs[other] if one.dimension == dimension]
                     if [(c.kind, c.elements, c.dtype) for c in mine] != [(c.kind, c.elements, c.dtype) for c in theirs]:
                         raise UsageError(f"ranks {rank} and {other} issue different {dimension} collectives")

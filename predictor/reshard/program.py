@@ -143,6 +143,7 @@ class Derivation:
     plan: Plan
     layout: Layout
     recorded: Layout = field(default_factory=Layout)
+    _first_alike: dict[int, list[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _ = self.changed, self.stages
@@ -224,19 +225,22 @@ class Derivation:
         return fill_buckets(sized, self.layout.bucket_mib)
 
     def representative(self, rank: int) -> int:
-        """The first rank that runs the same, but for its peers: that of its stage (and shard, where those differ)."""
+        """The first rank that runs the same, but for its peers: of its stage, with shards of the same sizes."""
         at = self.layout.coordinates(rank)
-        dp = at.dp if self._uneven(at.pp) else 0
-        return self.layout.rank(0, dp, at.pp)
+        return self.layout.rank(0, self._alike(at.pp)[at.dp], at.pp)
 
-    def _uneven(self, stage: int) -> bool:
-        """Optimizer shards of a stage differ between ranks."""
-        dp = self.layout.dp
-        if self.layout.zero == 0 or dp == 1:
-            return False
-        flat = self.layout.zero < 3
-        return any((prod(self.sizes(one)) if flat else (self.sizes(one) or (1,))[0]) % dp
-                   for one in self.parameters(stage))  # fmt: skip
+    def _alike(self, stage: int) -> list[int]:
+        """Of each data-parallel index of a stage the first one that has optimizer shards of the same sizes."""
+        if stage not in self._first_alike:
+            count, flat = self.layout.dp, self.layout.zero < 3
+            sizes = {(prod(one) if flat else (one or (1,))[0]) for one in map(self.sizes, self.parameters(stage))}
+            divided = sorted(sizes) if self.layout.zero else []
+            first: dict[tuple[int, ...], int] = {}
+            self._first_alike[stage] = [
+                first.setdefault(tuple(Shard(count, index, flat).of([size])[0] for size in divided), index)
+                for index in range(count)
+            ]
+        return self._first_alike[stage]
 
     @cached_property
     def _reductions(self) -> dict[int, list[Partial]]:
