@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .converters.open import load
     from .linker import link
     from .linker.batch import link_many
+    from .predictor.measure.measured import Measured
+    from .predictor.measure.timing import measure
     from .predictor.replay import build_graph, fit_constants, replay
     from .trace.errors import EtplusError
     from .trace.trace import Trace
@@ -25,6 +27,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "EtplusError": ".trace.errors",
+    "Measured": ".predictor.measure.measured",
     "Trace": ".trace.trace",
     "build_graph": ".predictor.replay",
     "convert": ".converters.convert",
@@ -32,11 +35,12 @@ _HOMES = {
     "link": ".linker",
     "link_many": ".linker.batch",
     "load": ".converters.open",
+    "measure": ".predictor.measure.timing",
     "replay": ".predictor.replay",
 }
 __all__ = [  # the keys of _HOMES, written out for type checkers
-    "EtplusError", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many", "load",
-    "replay",
+    "EtplusError", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many",
+    "load", "measure", "replay",
 ]  # fmt: skip
 
 
