@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .converters.open import load
     from .linker import link
     from .linker.batch import link_many
+    from .predictor.measure.measured import Measured
+    from .predictor.measure.timing import measure
     from .predictor.replay import build_graph, fit_constants, replay
     from .trace.errors import EtplusError
     from .trace.trace import Trace
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "EtplusError", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many", "load",
-    "replay",
+    "EtplusError", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many",
+    "load", "measure", "replay",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -38,6 +40,8 @@ __getattr__, __dir__ = lazy_names(
         ".converters.open": "load",
         ".linker": "link",
         ".linker.batch": "link_many",
+        ".predictor.measure.measured": "Measured",
+        ".predictor.measure.timing": "measure",
         ".predictor.replay": "build_graph fit_constants replay",
     },
     __all__,

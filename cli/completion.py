@@ -9,7 +9,7 @@ from ..trace.errors import UsageError
 __all__ = ["prepare_parser", "run"]
 
 _SHELLS = ("bash", "zsh", "fish")
-_FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "PAGE", "PREFIX"}
+_FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
 _EPILOG = """\
 examples:
   eval "$(etplus completion bash)"                               # in ~/.bashrc

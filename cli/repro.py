@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..predictor.measure.calls import RecordedCall, recorded_calls
+from ..predictor.measure.calls import RecordedCall
 from ..predictor.measure.program import outermost, program_of
+from ..predictor.measure.reader import recorded_calls
 from ..predictor.measure.script import op_script, sequence_script
 from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs

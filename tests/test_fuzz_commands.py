@@ -71,6 +71,7 @@ COMMANDS = {
     "check": Command("check plus.0.et --groups groups.json --json", ("plus.0.et", "groups.json"), (1,)),
     "batch": Command("batch . --manifest list.csv --output out --jobs 1 --no-progress",
                      ("et.json", "kineto.json", "list.csv"), (3,)),
+    "repro": Command("repro plus.json --op ProfilerStep#3 --subtree -o out/x.py", ("plus.json",)),
     "evaluate": Command("evaluate set --split valid", ("set/train/a.npz", "set/valid/b.npz")),
 }  # fmt: skip
 
@@ -199,6 +200,7 @@ def test_every_command_is_in_it() -> None:
     """Those that read no trace, or need PyTorch, apart."""
     assert {command.words.split()[0] for command in COMMANDS.values()} == ALL_COMMANDS.keys() - {
         "demo",
+        "measure",
         "train",
         "completion",
     }

@@ -15,10 +15,11 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
 from ...trace.trace import Trace
-from .calls import RecordedCall, recorded_calls
+from .calls import RecordedCall
 from .measured import Conditions, NotExecuted
 from .process import ExecutionError, Process
 from .program import Plan, outermost, program_of
+from .reader import recorded_calls
 from .timing import Options, covered
 
 __all__ = ["Execution", "OpTime", "execute"]

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from ...trace.index import Row
 from ...trace.trace import Trace
-from .calls import RecordedCall, recorded_calls
+from .calls import RecordedCall
 from .measured import Measured
+from .reader import recorded_calls
 
 __all__ = ["EXECUTED", "own_times", "shares_of_sources"]
 

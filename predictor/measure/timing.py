@@ -14,10 +14,11 @@ from ...schemas.files import progress_bar
 from ...trace.index import CallIndex
 from ...trace.tables import OP
 from ...trace.trace import Trace
-from .calls import RecordedCall, recorded_calls
+from .calls import RecordedCall
 from .checkpoint import Checkpoint
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
 from .process import MAX_BYTES, ExecutionError, Process
+from .reader import recorded_calls
 
 __all__ = ["Coverage", "Options", "covered", "measure"]
 

@@ -1,0 +1,70 @@
+"""Traces of a few operator calls with their schemas, as PyTorch records them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import etplus
+from etplus.trace.trace import Trace
+from support import et_document, kineto_document, recorded_with
+
+Document = dict[str, Any]
+Argument = tuple[Any, Any, str, Any]
+"""Value, shape, type, strides."""
+
+MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
+
+
+def tensor(number: int, *shape: int, dtype: str = "float", storage: int = 0, offset: int = 0,
+           strides: list[int] | None = None) -> Argument:  # fmt: skip
+    """A tensor; of a storage of its own unless one is given."""
+    steps = strides or [int_product(shape[at + 1 :]) for at in range(len(shape))]
+    value = [number, storage or 1000 + number, offset, int_product(shape), 4, "cpu"]
+    return value, list(shape), f"Tensor({dtype})", steps
+
+
+def int_product(numbers: Any) -> int:
+    """The product, 1 of none."""
+    found = 1
+    for one in numbers:
+        found *= one
+    return found
+
+
+def scalar(value: Any, kind: str) -> Argument:
+    """What is no tensor."""
+    return value, [], kind, []
+
+
+def op(name: str, schema: str, *inputs: Argument, outputs: tuple[Argument, ...] = (), **columns: Any) -> Document:
+    """A call; `parent` is the position, from 1, of the call around it."""
+    keys = ("values", "shapes", "types", "strides")
+    sides = {
+        side: {key: [one[at] for one in of] for at, key in enumerate(keys)}
+        for side, of in (("inputs", inputs), ("outputs", outputs))
+    }
+    return {"name": name, "op_schema": schema, **sides, **columns}
+
+
+def mm(rows: int = 4, inner: int = 8, columns: int = 2, **more: Any) -> Document:
+    """A matrix product."""
+    taken = tensor(1, rows, inner), tensor(2, inner, columns)
+    return op("aten::mm", MM, *taken, outputs=(tensor(3, rows, columns),), **more)
+
+
+def trace_of(*calls: Document, took_us: float = 100.0) -> Trace:
+    """The linked trace of calls, one after the other, 100 µs each; callees are within the call of their `parent`."""
+    nodes, events, ends = [], [], dict[int, float]()
+    for number, call in enumerate(calls, 1):
+        above = call.get("parent", 0)
+        begin = ends[above] - took_us + 1.0 * number if above else 1000.0 * number
+        took = took_us / 2 if above else took_us
+        ends[number] = begin + took
+        ids = {"id": number + 2, "rf_id": number, "parent": above + 2 if above else 2}
+        nodes.append({**call, **ids})
+        args = {"Record function id": number, "Ev Idx": number - 1}
+        events.append({"ph": "X", "cat": "cpu_op", "name": call["name"], "ts": begin, "dur": took, "args": args})
+    kineto = kineto_document(events)
+    et = et_document(nodes, **recorded_with(kineto))
+    return etplus.link(json.dumps(et).encode(), json.dumps(kineto).encode())
