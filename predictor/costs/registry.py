@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
+from .between import Between
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .gemm import GemmTable, Size, gemm_size
 from .grown import Grown
@@ -57,6 +58,7 @@ def _embedding(_: Sequence[Measured], devices: Mapping[str, Device]) -> CostMode
 
 MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel]] = {
     "measured": lambda measured, _: MeasuredTable(measured),
+    "between": lambda measured, _: Between(measured),
     "close": lambda measured, _: Nearest(measured, _CLOSE),
     "nearest": lambda measured, _: Nearest(measured),
     "similar": lambda measured, _: Similar(measured),
@@ -71,7 +73,7 @@ MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel
 """By name, how each model is made from measured tasks and records of devices."""
 ORDER = ("measured", "close", "similar", "roofline", "mean")
 """Models asked for a GPU event, the first that serves it answers."""
-CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
+CPU_ORDER = ("measured", "between", "similar", "nearest", "roofline", "mean")
 """The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 
 
