@@ -3,6 +3,9 @@
     python benchmarks/programs.py OUT
     python benchmarks/predict_programs.py OUT
 
+A step takes the sum of the medians of its parts over the recorded steps, which other processes on the machine hardly
+disturb.
+
 Shapes: of every pair of recordings of a program that differ in one size, calls by whether the shapes derived from the
 first are those of the second. Times: fitted on the recordings at two batch sizes, a size between them is predicted from
 either; it must be between what the model says of the two.
@@ -13,15 +16,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from compare_shapes import compared
-from etplus.predictor.calibration import calibrated
-from etplus.predictor.end_to_end import Prediction, predict
+from etplus.predictor.end_to_end import predict
 from etplus.predictor.fitting import fit
+from etplus.predictor.model_file import FittedModel
 from etplus.predictor.reshape import reshaped
 from etplus.predictor.shape_change import ShapeChange, SizeChange, batch_change
 from etplus.schemas.etplus_reader import read_etplus
@@ -29,7 +33,7 @@ from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 
 DIMENSIONS = ("batch", "seq", "hidden")
-BETWEEN = ((4, 8, 16), (8, 16, 32), (16, 32, 64), (8, 16, 64))
+BETWEEN = ((4, 8, 16), (16, 32, 64))
 """Two batch sizes to fit on around one to predict."""
 Sizes = tuple[int, ...]
 
@@ -62,26 +66,33 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace], *, both: bool) -> No
         print(f"  {program:14}{dimension:8}{text}  {dict(wrong.most_common(3)) or ''}")
 
 
+def fitted(recordings: Sequence[Trace]) -> FittedModel:
+    """A model of medians, without what whole steps take over their sum."""
+    model = fit(recordings, keep_outliers=True)
+    return msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, device_ratio=1.0))
+
+
+def step_ms(recording: Trace, model: FittedModel, batch: int | None = None) -> float:
+    """ms of a step of a recording, at another batch size if one is given."""
+    shape = None if batch is None else batch_change(batch)
+    one = predict(recording, model, shape=shape, pooled=True, keep_outliers=True, force=True)
+    return one.predicted_ns / one.iterations / 1e6
+
+
 def times(program: str, recordings: Mapping[int, Trace]) -> list[float]:
     """Print predictions at batch sizes between two fitted ones; returns predicted by measured."""
-    found = []
+    found, alone = [], {batch: step_ms(one, fitted([one])) for batch, one in recordings.items()}
     for low, middle, high in BETWEEN:
         if not recordings.keys() >= {low, middle, high}:
             continue
-        known = [recordings[low], recordings[high]]
-        model = calibrated(fit(known), known)
-
-        def at(source: int, size: int) -> Prediction:
-            return predict(recordings[source], model, shape=batch_change(size), pooled=True)  # noqa: B023
-
-        ends = [at(low, low).predicted_ns, at(high, high).predicted_ns]
-        measured = predict(recordings[middle], model, pooled=True).measured_ns
+        model = fitted([recordings[low], recordings[high]])
         for source in (low, high):
-            one = at(source, middle).predicted_ns
-            found.append(one / measured)
-            between = "" if min(ends) <= one <= max(ends) else "  NOT BETWEEN"
-            print(f"  {program:14}{low:>4} {high:>4} -> {middle:<4} from {source:<4}{one / 1e6:9.2f} ms "
-                  f"{one / measured - 1:+7.1%}  ends {ends[0] / 1e6:.2f} {ends[1] / 1e6:.2f}{between}")  # fmt: skip
+            one, ends = step_ms(recordings[source], model, middle), sorted((alone[low], alone[high]))
+            found.append(one / alone[middle])
+            between = "" if ends[0] <= one <= ends[1] else f"  {max(ends[0] / one, one / ends[1]) - 1:.1%} OUTSIDE"
+            fit_on = f"{low:>4}:{alone[low]:<6.2f}{high:>4}:{alone[high]:<6.2f}"
+            error = f"{alone[middle]:<6.2f} from {source:>3}: {one:<6.2f} {one / alone[middle] - 1:+7.1%}"
+            print(f"  {program:14}{fit_on} -> {middle:>4}:{error}{between}")
     return found
 
 
@@ -95,7 +106,7 @@ def main() -> None:
     parser.add_argument("--also", action="store_true", help="derive shapes with the other recording's help")
     arguments = parser.parse_args()
     programs = defaultdict[str, dict[Sizes, Path]](dict)
-    for path in sorted(arguments.out.glob(f"*{arguments.only}*.json.gz")):
+    for path in sorted(arguments.out.glob(f"*{arguments.only}*__*.json.gz" if arguments.only else "*__*.json.gz")):
         program, sizes = sizes_of(path)
         programs[program][sizes] = path
     ratios = list[float]()

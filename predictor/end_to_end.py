@@ -208,6 +208,11 @@ class _Job:
                 whole = sum(share for _, share in parts)
                 for edge, share in parts:
                     lag[edge], how[edge] = round(estimate.ns * share / whole), estimate.how
+        if self.shapes is not None:
+            times = np.ones(len(self.document))
+            times[trace.calls.source] = self.shapes.repeats
+            host = at.edges[edges.kind[at.edges] == HOST]
+            lag[host] = np.round(lag[host] * times[graph.row[edges.target[host]]])
         unknown = sum(one == _UNKNOWN for one in how.values())
         return lag, how, unknown / max(len(how), 1)
 

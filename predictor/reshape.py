@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,8 @@ from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
 from .shape_change import ShapeChange, SizeChange
-from .shapes.calls import Shapes, shapes_of
+from .shapes.calls import LOADER, Shapes, shapes_of
+from .shapes.extents import Extents
 from .shapes.seeds import Evidence
 from .shapes.terms import Shape
 
@@ -26,7 +27,8 @@ __all__ = ["Reshaped", "Underived", "reshaped"]
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator some of whose extents could not be re-derived: those stay as recorded.
+    """Calls of an operator some of whose extents could not be re-derived: those stay as recorded, or are taken
+    in proportion to what they follow.
 
     Attributes:
         count: calls. first: those that take known shapes, where it begins.
@@ -46,12 +48,15 @@ class Reshaped:
     Attributes:
         sizes: what was changed, with the recorded sizes.
         unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
+        repeats: float64, one entry a call of the trace: how often it is made for each time that was recorded, since a
+            data loader makes some calls for each sample.
         calls, changed: how many operator calls there are, and of how many some extent is another one.
         underived: what is left as recorded, by share; operators with which it begins first.
     """
 
     trace: Trace
     unknown: npt.NDArray[np.bool_]
+    repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
     calls: int
     changed: int
@@ -106,7 +111,8 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
         [one.root for one in evidence.claims if one.root not in changed] if wider else (), parameters=wider,
     )  # fmt: skip
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
-    table = _Signatures(trace, shapes, new)
+    likely = _in_proportion(extents, known)
+    table = _Signatures(trace, shapes, new, likely)
     codes = trace.calls.signature.copy()
     unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
     for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
@@ -118,19 +124,48 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     calls_there = replace(trace.calls, signature=codes)
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(trace, unknown, first)
-    return Reshaped(_scaled(moved, trace), unknown, tuple(sizes), calls, count, listed)
+    return Reshaped(_scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed)
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
-class _Signatures:
-    """Signatures with new extents, equal ones once."""
+def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
+    """How often each call is made: within a data loader for each sample, but for what puts the samples together."""
+    ratio = next((one.to / one.was for one in sizes if one.dimension == "batch" and one.was), 1.0)
+    calls, names = trace.calls, trace.names
+    found = np.ones(len(calls))
+    for call, above in enumerate(calls.parent.tolist()):
+        name = names[calls.name[call]]
+        if name not in _GATHERS and (LOADER in name or (above >= 0 and found[above] != 1.0)):
+            found[call] = ratio
+    return found
 
-    def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None]) -> None:
-        self._trace, self._shapes, self._new = trace, shapes, new
+
+def _in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
+    """Of classes that follow changed ones in an unknown way, sizes in proportion to the one that changes most."""
+    ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
+    found = dict[int, int]()
+    for some, basis in extents.following:
+        most = max((ratio.get(of, Fraction(1)) for of in basis), key=lambda one: max(one, 1 / one or 1), default=1)
+        for root in some:
+            if most != 1 and root not in ratio:
+                ratio[root] = Fraction(most)
+                found[root] = max(round(extents.value[root] * most), 1)
+    return found
+
+
+class _Signatures:
+    """Signatures with new extents, equal ones once.
+
+    Args:
+        new: of each extent the derived value, None if there is none. likely: of classes without one, what to take.
+    """
+
+    def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
+        self._trace, self._shapes, self._new, self._likely = trace, shapes, new, likely
         self.values = list(trace.signatures)
-        self._codes: dict[tuple[int, int, tuple[tuple[int | None, ...], ...]], tuple[int, bool, bool]] = {}
+        self._codes: dict[Hashable, tuple[int, bool, bool]] = {}
 
     def code(self, call: int) -> tuple[int, bool, bool]:
         """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
@@ -138,7 +173,7 @@ class _Signatures:
         inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
         flat = [shape for one in (*inputs, *results) for shape in one if shape is not None]
         name = int(self._trace.calls.name[call])
-        key = old, name, tuple(tuple(self._new[extent] for extent in shape) for shape in flat)
+        key = old, name, tuple(tuple((self._new[extent], self._size(extent)) for extent in shape) for shape in flat)
         if key not in self._codes:
             code, taken, known = self._made(old, inputs, results)
             if self._trace.names[name] in _GATHERS and not _adds_up(self.values[code]):
@@ -182,10 +217,12 @@ class _Signatures:
             return tensors, known and all(self._new[extent] == value[extent] for shape in defined for extent in shape)
         made = []
         for tensor, shape in zip(tensors, defined, strict=True):
-            new = (self._new[extent] for extent in shape)
-            sizes = tuple(old if one is None else one for one, old in zip(new, tensor.shape, strict=True))
-            made.append(Tensor(sizes, tensor.dtype))
+            made.append(Tensor(tuple(self._size(extent) for extent in shape), tensor.dtype))
         return tuple(made), known
+
+    def _size(self, extent: int) -> int:
+        extents, new = self._shapes.extents, self._new[extent]
+        return self._likely.get(extents.root(extent), extents.value[extent]) if new is None else new
 
 
 def _adds_up(signature: Signature) -> bool:

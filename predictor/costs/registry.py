@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
+from .between import Between
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .gemm import GemmTable, Size, gemm_size
 from .grown import Grown
@@ -79,6 +80,7 @@ def _embedding(_: Sequence[Measured], devices: Mapping[str, Device]) -> CostMode
 MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel]] = {
     "measured": lambda measured, _: MeasuredTable(measured),
     UTILISATION: _utilised,
+    "between": lambda measured, _: Between(measured),
     "close": lambda measured, _: Nearest(measured, _CLOSE),
     "nearest": lambda measured, _: Nearest(measured),
     "similar": lambda measured, _: Similar(measured),
@@ -95,7 +97,7 @@ ORDER = ("measured", UTILISATION)
 """Models asked for a GPU event, the first that serves it answers."""
 CANDIDATES = (ORDER, ("measured", "close", UTILISATION), ("measured", "close", "similar", "roofline", "mean"))
 """Orders among which `etplus fit` chooses."""
-CPU_ORDER = ("measured", "similar", "nearest", "roofline", "mean")
+CPU_ORDER = ("measured", "between", "similar", "nearest", "roofline", "mean")
 """The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 
 

@@ -22,7 +22,7 @@ from .roles import IN_OTHERS, roles
 from .tensor_rules import FREE_SIZED, RANDOM, TENSOR_RULES
 from .terms import OpCall, Operand, Shape
 
-__all__ = ["Shapes", "Source", "shapes_of"]
+__all__ = ["LOADER", "Shapes", "Source", "shapes_of"]
 
 _RULES = TENSOR_RULES | LAYER_RULES
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
@@ -32,7 +32,7 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 """Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 """Collectives that, where gradients are accumulated, are those of data-parallel training."""
-_LOADER = "DataLoader"
+LOADER = "DataLoader"
 """In the name of what PyTorch marks the making of a batch with."""
 
 
@@ -191,7 +191,7 @@ class _Walk:
             self._extents.fix(mine)
         inherited = above.basis if above is not None else ()
         basis = mine if mine and name not in FREE_SIZED else inherited
-        loads = _LOADER in name or (above is not None and above.loads)
+        loads = LOADER in name or (above is not None and above.loads)
         self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, loads, taken)
 
     def end(self, row: Row, record: Record) -> None:
