@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..analysis.tables import Cell, number, render, rewrap, share, terminal_width
-from ..trace.selection import step_range
 from ..predictor.measure.execution import Execution, execute
 from ..predictor.measure.measured import NotExecuted
 from ..predictor.measure.process import MAX_BYTES, check_device
@@ -18,6 +17,7 @@ from ..predictor.measure.timing import Options
 from ..schemas.transaction import check_outputs
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
+from ..trace.selection import step_range
 from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
 from .inputs import find_inputs, input_files, read_inputs

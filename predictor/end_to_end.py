@@ -398,12 +398,12 @@ def predict_ranks(
     ends = [[job.ends[side] for job in jobs] for side in (0, 1)]
     total, low, high = (round(together(jobs, joint, times) * factor) for times in (usual, *ends))
     low, high = interval(total, low, high, model.end_to_end.get(engine))
-    measured = int(joint.measured.max() - joint.measured[1:].min())
+    took = int(joint.measured.max() - joint.measured[1:].min())
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
     return Prediction(
-        files, engine, 1, total, measured, _joined(jobs), rows, unknown, base, changed, notes, shapes,
+        files, engine, 1, total, took, _joined(jobs), rows, unknown, base, changed, notes, shapes,
         kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=low, high_ns=high,
     )  # fmt: skip
 
