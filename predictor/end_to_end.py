@@ -23,16 +23,17 @@ from .costs.familiarity import NEW
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
 from .edge_latencies import iterations_of, places, transfer_key
-from .fitting import measured_ns, self_time
+from .fitting import measured_ns, measured_steps, self_time
 from .graph import COMM, DURATION, HOST, ReplayGraph
 from .kernel_rows import KernelRow, kernel_rows
 from .model_file import FittedModel
-from .outliers import Outlier
+from .outliers import Outlier, warm_up
 from .overhead_model import overhead_model, overhead_model_of_ranks
 from .pricing import Pricing
 from .ranks import couple, find_meetings
 from .replay import build_graph, replay
 from .reshape import BatchChange, Reshaped, with_batch
+from .step_times import StepTimes, percentiles
 from .uncertainty import drawn_in, interval
 
 __all__ = ["ENGINES", "Engine", "OpRow", "Prediction", "Totals", "predict", "predict_ranks", "totals"]
@@ -78,6 +79,8 @@ class Prediction:
         set_apart: iterations that were asked for and are not predicted, since they are not like the others.
         kernels: the GPU events, equal ones in one row, the longest predicted first.
         low_ns, high_ns: the predicted time is between them with a probability of 80% (`uncertainty`).
+        steps: predicted and measured times of one iteration, where they are marked; the predicted ones are spread as
+            those that were fitted on.
     """
 
     file: str
@@ -97,6 +100,7 @@ class Prediction:
     kernels: tuple[KernelRow, ...] = ()
     low_ns: int = 0
     high_ns: int = 0
+    steps: StepTimes | None = None
 
     @property
     def unlike(self) -> float:
@@ -118,10 +122,11 @@ class Prediction:
         """JSON-ready; keys as in docs/predict.md."""
         return {
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
-            "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns, "measured_ns": self.measured_ns, "ratio": self.ratio,
+            "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,
+            "measured_ns": self.measured_ns, "ratio": self.ratio,
             "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
-            "without_waiting_ns": self.unhindered,
+            "without_waiting_ns": self.unhindered, "steps": None if self.steps is None else self.steps.to_dict(),
             "base_error": self.base.to_dict(),
             "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
             "notes": list(self.notes),
@@ -279,6 +284,15 @@ class _Job:
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
         return _op_rows(found)
 
+    def steps(self, predicted: int) -> StepTimes | None:
+        """Times of one iteration, if all together take so many ns; None where the model or the trace has none."""
+        times, spread = measured_steps(self.document, self.chosen), self.model.steps
+        if spread is None or not len(times):
+            return None
+        apart = self.chosen.set_apart
+        one = spread.times(predicted / len(times))
+        return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), one)
+
     def kernels(self) -> tuple[KernelRow, ...]:
         """The GPU events of the iterations, those that no operator is known to have launched included."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
@@ -339,13 +353,13 @@ def predict(
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
     total, low, high = (round(job.total(engine, times) * factor) for times in (None, *job.ends))
-    low, high = interval(total, low, high, model.end_to_end.get(engine))
+    low, high = interval(total, low, high, model.end_to_end.get(engine), job.priced[2])
     return Prediction(
         document.file, engine, len(job.chosen.index), total, job.measured, job.baselines(),
         job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
         changed or device is not None or batch is not None, tuple(job.pricing.notes),
         () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor), job.chosen.set_apart,
-        job.kernels(), low, high,
+        job.kernels(), low, high, job.steps(total),
     )  # fmt: skip
 
 
@@ -369,28 +383,29 @@ def predict_ranks(
     if changed:
         base.refuse(files, force=force)
     together = _walk_together if engine == "overheads" else _replay_together
-    factor, unknown = model.calibration.get(engine, 1.0), 0.0
-    if engine == "replay":
-        unknown = float(np.mean([job.priced[2] for job in jobs]))
+    factor, unknown = model.calibration.get(engine, 1.0), float(np.mean([job.priced[2] for job in jobs]))
     usual = [job.pricing.times for job in jobs]
     ends = [[job.ends[side] for job in jobs] for side in (0, 1)]
     total, low, high = (round(together(jobs, joint, times) * factor) for times in (usual, *ends))
-    low, high = interval(total, low, high, model.end_to_end.get(engine))
+    low, high = interval(total, low, high, model.end_to_end.get(engine), unknown)
     measured = int(joint.measured.max() - joint.measured[1:].min())
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
     return Prediction(
-        files, engine, 1, total, measured, _joined(jobs), rows, unknown, base, changed, notes, shapes,
+        files, engine, 1, total, measured, _joined(jobs), rows, unknown if engine == "replay" else 0.0, base, changed,
+        notes, shapes,
         kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=low, high_ns=high,
     )  # fmt: skip
 
 
 class Totals(NamedTuple):
-    """ns of the iterations of a trace: by engine as predicted, without calibration; and as measured."""
+    """ns of the iterations of a trace: by engine as predicted, without calibration; as measured; and the share of timed
+    edges without an estimate."""
 
     predicted: dict[str, int]
     measured: int
+    unknown: float
 
 
 def totals(
@@ -398,7 +413,7 @@ def totals(
 ) -> Totals:
     """What both engines say of the iterations of a trace, one by one, without anything else."""
     job = _Job(document, model, iterations, None, False, None, keep_outliers)
-    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured)
+    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured, job.priced[2])
 
 
 Times = Sequence[Sequence[float]]
