@@ -328,7 +328,6 @@ def predict(
     device: str | None = None,
     changed: bool = False,
     batch: BatchChange | None = None,
-    pooled: bool = False,
     keep_outliers: bool = False,
     force: bool = False,
 ) -> Prediction:
@@ -339,7 +338,6 @@ def predict(
         device: name of the device to predict for, of a record; by default the trace's own.
         changed: the document's shapes are not those that were measured.
         batch: predict another batch size.
-        pooled: predict all iterations, one by one, where none are asked for; otherwise the whole document.
         keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
         force: predict changes even on a base that is off by over 5% (`BaseError`).
 
@@ -347,12 +345,12 @@ def predict(
         UsageError: unknown device or iterations, an ambiguous batch size, or a change on a base that is off by too
             much. ConvertError: no times in the document.
     """
-    whole = iterations is None and not pooled
-    job = _Job(document, model, iterations, device, changed, batch, keep_outliers or whole)
+    job = _Job(document, model, iterations, device, changed, batch, keep_outliers or iterations is None)
     if changed or device is not None or batch is not None:
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
-    total, low, high = (round(job.total(engine, times) * factor) for times in (None, *job.ends))
+    total = round(job.total(engine) * factor)
+    low, high = (round(job.total(engine, times) * factor) if job.pricing.tasks else total for times in job.ends)
     low, high = interval(total, low, high, model.end_to_end.get(engine), job.priced[2])
     return Prediction(
         document.file, engine, len(job.chosen.index), total, job.measured, job.baselines(),
