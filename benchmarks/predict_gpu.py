@@ -1,32 +1,53 @@
 """Cost models and end-to-end prediction on the real GPU traces beside the repository (`../shared/traces`).
 
-    python benchmarks/predict_gpu.py
+    python benchmarks/predict_gpu.py                # everything
+    python benchmarks/predict_gpu.py MORE…          # traces or folders that are predicted from all of the shared ones
 
-Cross-validated errors of all models over every GPU event, grouped by operator and shapes; DLRM fitted on each pair of
-its four ranks and predicted for the others, coupled and alone; 40 iterations of a linear model fitted on 0 to 19 and
-predicted for 30 to 39.
+First what counts: every trace predicted by models fitted on the others, and by models fitted on other devices, with the
+median error, the factor by which predictions are off (exp of the mean |log ratio|, less 1), the error of the total
+and how many measured times are within the 80% interval; beside it the mean of the kernel's name, an untuned roofline,
+ExtraTrees (where scikit-learn is installed) and the nearest measured task. Then interpolation within the traces: errors
+on groups of operator and shapes that were held out; DLRM fitted on each pair of its four ranks and predicted for the
+others; 40 iterations of a linear model fitted on 0 to 19 and predicted for 30 to 39.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 from etplus.analysis.devices import known_devices
 from etplus.cli.fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predictor.calibration import calibrated
+from etplus.predictor.costs.baselines import ExtraTrees, NameMean, UntunedRoofline, have_trees
+from etplus.predictor.costs.bound import bound_of
 from etplus.predictor.costs.crossval import cross_validate
-from etplus.predictor.costs.measured import Measured, gpu_tasks, medians
-from etplus.predictor.costs.task import Task
+from etplus.predictor.costs.familiarity import Familiarity
+from etplus.predictor.costs.intervals import fit_intervals
+from etplus.predictor.costs.kernel_model import interval_group
+from etplus.predictor.costs.measured import Measured, gpu_tasks, medians, pooled
+from etplus.predictor.costs.registry import Costs
+from etplus.predictor.costs.similar import Nearest
+from etplus.predictor.costs.task import CostModel
 from etplus.predictor.end_to_end import Engine, Prediction, predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
+PAIRS = (*(f"dlrm.rank{rank}" for rank in range(4)), "linear", "resnet103", "simple_add")
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")
+DEVICES = {device.name: device for device in known_devices()}
+OURS = "this model"
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 def linked(name: str, *, alone: bool = False) -> Trace:
@@ -35,16 +56,127 @@ def linked(name: str, *, alone: bool = False) -> Trace:
     return read_etplus(b"".join(link(None if alone else et, kineto).chunks()))
 
 
-def measured_events(documents: list[Trace]) -> list[Measured]:
-    """Distinct GPU events of the documents and of the Kineto traces without an ET."""
-    traces: list[Trace] = list(documents)
-    traces += [read_trace(path) for path in sorted((TRACES / "gpu-kineto").glob("*.json.gz"))]
-    tasks: list[Task] = []
-    ns: list[float] = []
+def events_of(trace: Trace) -> list[Measured]:
+    """Distinct GPU events of a trace."""
+    return [one for one in medians(gpu_tasks(trace), trace.gpu.dur.tolist()) if one.ns > 0]
+
+
+def shared_events(pairs: Mapping[str, Trace]) -> dict[str, list[Measured]]:
+    """Distinct GPU events of the linked pairs and of the Kineto traces without an ET."""
+    found = {name: events_of(trace) for name, trace in pairs.items()}
+    for path in sorted((TRACES / "gpu-kineto").glob("*.json.gz")):
+        found[path.name.removesuffix(".json.gz")] = events_of(read_trace(path))
+    return found
+
+
+@dataclass(frozen=True)
+class Held:
+    """Held-out predictions, one entry a distinct event of a trace.
+
+    Attributes:
+        trace: its name. count: how often it occurs. ns: measured. bound: ns, 0 where it is not known.
+        predicted: by model, ns. low, high: ends of this model's interval, ns.
+    """
+
+    trace: npt.NDArray[np.str_]
+    count: Floats
+    ns: Floats
+    bound: Floats
+    predicted: Mapping[str, Floats]
+    low: Floats
+    high: Floats
+
+
+def models(given: Sequence[Measured]) -> dict[str, CostModel]:
+    """This model and what it is compared with, fitted on some events."""
+    found: dict[str, CostModel] = {
+        OURS: Costs(given, DEVICES), "name mean": NameMean(given), "roofline": UntunedRoofline(DEVICES),
+        "nearest": Nearest(given),
+    }  # fmt: skip
+    return found | ({"ExtraTrees": ExtraTrees(given)} if have_trees() else {})
+
+
+def hold_out(events: Mapping[str, list[Measured]], fold_of: Callable[[str], str], only: Iterable[str] = ()) -> Held:
+    """Predict every trace from those of other folds; intervals are from how events of other folds were missed.
+
+    Args:
+        fold_of: name of a trace to its fold. only: predict the traces of these folds; the others make the intervals.
+    """
+    rows: list[tuple[str, Measured, tuple[str, ...]]] = []
+    predicted: dict[str, list[float]] = {}
+    for fold in dict.fromkeys(map(fold_of, events)):
+        given = pooled(one for name, of in events.items() if fold_of(name) != fold for one in of)
+        held = [(name, one) for name, of in events.items() if fold_of(name) == fold for one in of]
+        familiar = Familiarity(given, DEVICES)
+        for model, made in models(given).items():
+            tasks = [one.task for _, one in held]
+            found = made.predict_all(tasks) if isinstance(made, ExtraTrees) else [made.predict(task) for task in tasks]
+            predicted.setdefault(model, []).extend(max(one.ns, 1.0) if one else float("nan") for one in found)
+            if model == OURS:
+                groups = [interval_group(one.how if one else "", familiar.group(task))
+                          for one, task in zip(found, tasks, strict=True)]  # fmt: skip
+        rows += [(name, one, group) for (name, one), group in zip(held, groups, strict=True)]
+    columns = {model: np.array(of) for model, of in predicted.items()}
+    low, high = intervals(rows, columns[OURS], fold_of)
+    wanted = set(only)
+    keep = np.array([not wanted or fold_of(name) in wanted for name, _, _ in rows])
+    bounds = [bound_of(one.task, DEVICES) for _, one, _ in rows]
+    return Held(
+        np.array([name for name, _, _ in rows])[keep], np.array([float(one.count) for _, one, _ in rows])[keep],
+        np.array([one.ns for _, one, _ in rows])[keep],
+        np.array([0.0 if bound is None else bound.ns for bound in bounds])[keep],
+        {model: of[keep] for model, of in columns.items()}, low[keep], high[keep],
+    )  # fmt: skip
+
+
+def intervals(
+    rows: Sequence[tuple[str, Measured, tuple[str, ...]]], predicted: Floats, fold_of: Callable[[str], str]
+) -> tuple[Floats, Floats]:
+    """Ends of the 80% intervals of held-out predictions, from those of the other folds."""
+    low, high = np.zeros(len(rows)), np.zeros(len(rows))
+    ratios = np.log([one.ns for _, one, _ in rows]) - np.log(predicted)
+    folds = np.array([fold_of(name) for name, _, _ in rows])
+    for fold in dict.fromkeys(folds.tolist()):
+        others = np.flatnonzero(folds != fold)
+        made = fit_intervals([rows[i][2] for i in others.tolist()], ratios[others].tolist())
+        for i in np.flatnonzero(folds == fold).tolist():
+            spread = made.of(rows[i][2])
+            low[i], high[i] = predicted[i] * min(spread.low, 1), predicted[i] * max(spread.high, 1)
+    return low, high
+
+
+def factor(predicted: Floats, ns: Floats) -> float:
+    """By what predictions are off, over or under alike."""
+    return float(np.exp(np.nanmean(np.abs(np.log(predicted / ns)))) - 1)
+
+
+def show_held(title: str, held: Held) -> None:
+    """Pooled errors, then those of each trace."""
+    print(f"\n{title}\n{'':24}{'known FLOPs or bytes':>27}{'all':>28}")
+    heads = f"{'events':>9}{'median':>9}{'factor':>9} "
+    print(f"{'pooled':24}{heads}{heads}{'within 80%':>11}")
+    within = (held.low <= held.ns) & (held.ns <= held.high)
+    for name, of in held.predicted.items():
+        cells = ""
+        for which in (held.bound > 0, np.ones(len(held.ns), bool)):
+            error = np.abs(of[which] / held.ns[which] - 1)
+            cells += f"{which.sum():>9}{np.nanmedian(error):>9.0%}{factor(of[which], held.ns[which]):>9.0%} "
+        print(f"{name:24}{cells}{f'{within.mean():>11.0%}' if name == OURS else ''}")
+    names = list(held.predicted)
+    heads = "".join(f"{name:>11}" for name in names)
+    print(f"\n{'factor by trace':24}{'events':>7}{heads}    total  within 80%")
+    better, close, traces = 0, 0, list(dict.fromkeys(held.trace.tolist()))
     for trace in traces:
-        tasks += gpu_tasks(trace)
-        ns += trace.gpu.dur.tolist()
-    return medians(tasks, ns)
+        mine = held.trace == trace
+        factors = {name: factor(of[mine], held.ns[mine]) for name, of in held.predicted.items()}
+        total = float((held.predicted[OURS] * held.count)[mine].sum() / (held.ns * held.count)[mine].sum() - 1)
+        better += factors[OURS] < min(factors["name mean"], factors["roofline"])
+        close += abs(total) <= 0.25
+        cells = "".join(f"{factors[name]:>11.0%}" for name in names)
+        print(f"{trace:24}{mine.sum():>7}{cells}{total:>+9.0%}{within[mine].mean():>12.0%}")
+    below = int((held.predicted[OURS] < held.bound * (1 - 1e-9)).sum())
+    print(f"better than name mean and roofline in {better} of {len(traces)} traces; total within 25% in {close};")
+    print(f"{below} predictions below their bound")
 
 
 def show(what: str, engine: Engine, one: Prediction) -> None:
@@ -57,7 +189,8 @@ def ranks_held_out(ranks: list[Trace], known: tuple[int, ...], engine: Engine) -
     """Errors of the other ranks with a model fitted on some, as a line of `HEAD`."""
     model = calibrated(fit([ranks[rank] for rank in known]), [ranks[rank] for rank in known])
     others = [rank for rank in range(len(ranks)) if rank not in known]
-    errors = [predict_ranks([ranks[rank] for rank in others], model, engine=engine).error]
+    coupled = predict_ranks([ranks[rank] for rank in others], model, engine=engine)
+    errors = [coupled.error, *(end / coupled.measured_ns - 1 for end in (coupled.low_ns, coupled.high_ns))]
     errors += [predict_ranks(ranks, model, engine=engine).error]
     for rank in others:
         one = predict(ranks[rank], model, engine=engine)
@@ -68,16 +201,34 @@ def ranks_held_out(ranks: list[Trace], known: tuple[int, ...], engine: Engine) -
 
 
 HEAD = f"{'fitted':6}{' others':8}{'engine':10}" + "".join(
-    f"{name:>10}" for name in ("coupled", "all four", "first", "no waits", "second", "no waits")
+    f"{name:>10}" for name in ("coupled", "80% from", "to", "all four", "first", "no waits", "second", "no waits")
 )
 
 
-def main() -> None:
+def show_more(events: Mapping[str, list[Measured]], files: Sequence[str]) -> None:
+    """Errors on further traces, predicted from all shared ones."""
+    paths = [path for file in files for path in (sorted(Path(file).iterdir()) if Path(file).is_dir() else [Path(file)])]
+    more = {path.name: events_of(read_trace(path)) for path in paths}
+    for name, of in more.items():
+        one = hold_out({**events, name: of}, lambda trace: trace, only=[name])
+        show_held(f"{name}: fitted on the shared traces", one)
+
+
+def main(files: Sequence[str] = ()) -> None:
     """Print everything."""
-    ranks = [linked(f"dlrm.rank{rank}") for rank in range(4)]
-    documents = [*ranks, *(linked(name) for name in ("linear", "resnet103", "simple_add"))]
-    devices = {device.name: device for device in known_devices()}
-    print("\n".join(crossval_lines("GPU events", cross_validate(measured_events(documents), devices))))
+    pairs = {name: linked(name) for name in PAIRS}
+    events = shared_events(pairs)
+    if files:
+        show_more(events, files)
+        return
+    device_of = {name: of[0].task.device.partition(" or ")[0] for name, of in events.items()}
+    show_held("each trace from the others", hold_out(events, lambda name: name))
+    jobs = hold_out(events, lambda name: name.partition(".rank")[0])
+    show_held("each job from the others (the ranks of DLRM together)", jobs)
+    show_held("each device from the others", hold_out(events, device_of.__getitem__))
+    found = cross_validate(pooled(one for of in events.values() for one in of), DEVICES)
+    print("\n" + "\n".join(crossval_lines("GPU events", found)))
+    ranks = [pairs[f"dlrm.rank{rank}"] for rank in range(4)]
     print("dlrm: errors of the two other ranks coupled, of all four coupled, of each other one alone with and without")
     print(f"what ranks wait for others\n{HEAD}")
     for known, engine in itertools.product(itertools.combinations(range(4), 2), ENGINES):
@@ -93,4 +244,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

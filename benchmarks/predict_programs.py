@@ -75,7 +75,7 @@ def fitted(recordings: Sequence[Trace]) -> FittedModel:
 def step_ms(recording: Trace, model: FittedModel, batch: int | None = None) -> float:
     """ms of a step of a recording, at another batch size if one is given."""
     shape = None if batch is None else batch_change(batch)
-    one = predict(recording, model, shape=shape, pooled=True, keep_outliers=True, force=True)
+    one = predict(recording, model, shape=shape, keep_outliers=True, force=True)
     return one.predicted_ns / one.iterations / 1e6
 
 

@@ -8,11 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ..analysis.devices import read_devices
-from ..analysis.tables import Cell, render, share, terminal_width
+from ..analysis.tables import Cell, render, rewrap, share, terminal_width
 from ..predictor.calibration import calibrated
 from ..predictor.costs.crossval import CrossValidation, cross_validate
+from ..predictor.costs.explain import explain
+from ..predictor.costs.kernel_model import KernelModel
 from ..predictor.fitting import fit
 from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import write_model
@@ -28,14 +31,18 @@ from .terminal import print_text
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
 _KINDS = 12
+_CLOSE = 0.25
 _EPILOG = """\
 examples:
   etplus fit rank0.json rank1.json -o model.json
   etplus fit job.json --steps 0-19 -o model.json.gz
+  etplus fit traces/ -o model.json --explain layer_norm
 
-The table shows errors on groups of work (operator and shapes) that a model was
-not fitted on, in five folds: geometric mean and median of |predicted/measured - 1|,
-the factor by which predictions are off, and the bias of the total time. ExtraTrees
+The first table shows errors on GPU events of traces that were held out, by which
+the order of models is chosen: the factor that predictions are off by and the
+total. The second shows errors on groups of work (operator and shapes) that were
+held out, in five folds: geometric mean and median of |predicted/measured - 1|,
+the factor, and the bias of the total time. ExtraTrees
 is in it if scikit-learn is installed (pip install 'etplus[learn]').
 """
 
@@ -53,6 +60,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
     add_json(parser, "the errors of the cross-validation")
+    add("--explain", metavar="KERNEL",
+        help="show how kernels whose name contains this are priced: formula, weights, neighbours")  # fmt: skip
     add("--no-table", action="store_true", help="do not cross-validate")
 
 
@@ -73,6 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
         for line in outlier_lines(set_apart):
             print(f"{shortened(file, 40)}: {line}", file=sys.stderr)
     numbers: dict[str, Any] = {}
+    kernels = model.kernels
+    if kernels is not None:
+        numbers["held out"] = {"traces": kernels.held_out, "order": list(kernels.order), "errors": kernels.errors}
+        if arguments.json != "-":
+            print_text("\n".join(held_out_lines(kernels, terminal_width())))
+    if arguments.explain is not None and arguments.json != "-":
+        lines = explain(arguments.explain, kernels.utilisation, model.gpu, model.records()) if kernels else []
+        print_text("\n".join(rewrap(lines or ["no GPU event was fitted on"], terminal_width(), " " * 8)))
     for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
         if measured and not arguments.no_table:
             found = cross_validate(measured, model.records())
@@ -84,6 +101,20 @@ def run(arguments: argparse.Namespace) -> int:
     factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
     print(f"calibration {factors}", f"wrote {arguments.output}", sep="\n", file=sys.stderr)
     return 0
+
+
+def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
+    """Table of the candidates' errors on held-out traces, the chosen one marked."""
+    what = f"each of {kernels.held_out} traces from the others" if kernels.held_out else "one trace, fifths of its work"
+    rows: list[list[Cell]] = []
+    for order, errors in kernels.errors.items():
+        factors, totals = (np.array([of[at] for of in errors]) for at in (0, 1))
+        mark = "*" if order == " > ".join(kernels.order) else ""
+        middle, off = (share(float(np.median(of))) for of in (factors, np.abs(totals)))
+        close = f"{np.mean(np.abs(totals) <= _CLOSE):.0%}"
+        rows.append([order, middle, share(float(factors.max())), off, close, mark])
+    heads = ["models in order", "factor", "worst", "total off", "within 25%", "chosen"]
+    return [render(f"GPU events, {what}: medians over what was held out", heads, rows, width), ""] if rows else []
 
 
 def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:

@@ -117,7 +117,8 @@ def _text(one: Prediction, width: int) -> str:
         rows.append(["measured without waiting for other ranks", _us(alone), None])
     rows += [[name, _us(ns), _against(one, ns)] for name, ns in one.baselines.items()]
     lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
-    lines += rewrap([*one.base.to_lines(), *outlier_lines(one.set_apart)], width, " " * 11)
+    steps = one.steps.to_lines() if one.steps is not None else []
+    lines += rewrap([*one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11)
     lines += ["", _ops(one, recorded, width)]
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")

@@ -43,9 +43,12 @@ def calibrated(
 def _errors(
     model: FittedModel, documents: Sequence[Trace], iterations: str | None, keep_outliers: bool
 ) -> dict[str, EndToEndError]:
-    """Of each engine, from models of the other traces; none with one trace."""
+    """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
     parts = [prepare(document, iterations, model.devices, keep_outliers) for document in documents]
-    ratios: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    if len(parts) == 1:
+        ratios = tuple(round(log(ratio), 4) for ratio in parts[0].step_ratios)
+        return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
+    found: dict[str, list[tuple[float, float]]] = {engine: [] for engine in ENGINES}
     for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
         given = [part for k, part in enumerate(parts) if k % _FOLDS != fold]
         other = fit_parts(given, model.devices, plain_kernels(given, model.devices))
@@ -53,5 +56,8 @@ def _errors(
             one = totals(document, other, iterations, keep_outliers=keep_outliers)
             for engine, predicted in one.predicted.items():
                 if predicted and one.measured:
-                    ratios[engine].append(round(log(one.measured / predicted), 4))
-    return {engine: EndToEndError(tuple(of)) for engine, of in ratios.items() if of}
+                    found[engine].append((round(log(one.measured / predicted), 4), round(one.unknown, 4)))
+    return {
+        engine: EndToEndError(tuple(ratio for ratio, _ in of), tuple(unknown for _, unknown in of))
+        for engine, of in found.items() if of
+    }  # fmt: skip

@@ -23,19 +23,20 @@ from .costs.familiarity import NEW
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
 from .edge_latencies import iterations_of, places, transfer_key
-from .fitting import measured_ns, self_time
+from .fitting import measured_ns, measured_steps, self_time
 from .graph import COMM, DURATION, HOST, ReplayGraph
 from .kernel_rows import KernelRow, kernel_rows
 from .measure.lookup import EXECUTED, own_times, shares_of_sources
 from .measure.measured import Measured
 from .model_file import FittedModel
-from .outliers import Outlier
+from .outliers import Outlier, warm_up
 from .overhead_model import overhead_model, overhead_model_of_ranks
 from .pricing import Pricing
 from .ranks import couple, find_meetings
 from .replay import build_graph, replay
 from .reshape import Reshaped, reshaped
 from .shape_change import ShapeChange
+from .step_times import StepTimes, percentiles
 from .uncertainty import drawn_in, interval
 
 __all__ = ["ENGINES", "Engine", "OpRow", "Prediction", "Totals", "predict", "predict_ranks", "totals"]
@@ -82,6 +83,8 @@ class Prediction:
         sources: shares of the priced time by where it is from: measured here, from traces, modelled (replay only).
         kernels: the GPU events, equal ones in one row, the longest predicted first.
         low_ns, high_ns: the predicted time is between them with a probability of 80% (`uncertainty`).
+        steps: predicted and measured times of one iteration, where they are marked; the predicted ones are spread as
+            those that were fitted on.
     """
 
     file: str
@@ -102,6 +105,7 @@ class Prediction:
     kernels: tuple[KernelRow, ...] = ()
     low_ns: int = 0
     high_ns: int = 0
+    steps: StepTimes | None = None
 
     @property
     def unlike(self) -> float:
@@ -127,7 +131,7 @@ class Prediction:
             "measured_ns": self.measured_ns, "ratio": self.ratio,
             "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
-            "without_waiting_ns": self.unhindered,
+            "without_waiting_ns": self.unhindered, "steps": None if self.steps is None else self.steps.to_dict(),
             "base_error": self.base.to_dict(),
             "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
             "notes": list(self.notes), "sources": dict(self.sources),
@@ -299,6 +303,15 @@ class _Job:
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
         return _op_rows(found)
 
+    def steps(self, predicted: int) -> StepTimes | None:
+        """Times of one iteration, if all together take so many ns; None where the model or the trace has none."""
+        times, spread = measured_steps(self.document, self.chosen), self.model.steps
+        if spread is None or not len(times):
+            return None
+        apart = self.chosen.set_apart
+        one = spread.times(predicted / len(times))
+        return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), one)
+
     def kernels(self) -> tuple[KernelRow, ...]:
         """The GPU events of the iterations, those that no operator is known to have launched included."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
@@ -334,7 +347,6 @@ def predict(
     device: str | None = None,
     changed: bool = False,
     shape: ShapeChange | None = None,
-    pooled: bool = False,
     keep_outliers: bool = False,
     force: bool = False,
     measured: Measured | None = None,
@@ -346,7 +358,6 @@ def predict(
         device: name of the device to predict for, of a record; by default the trace's own.
         changed: the document's shapes are not those that were measured.
         shape: predict with other sizes, or another element type (`reshaped`).
-        pooled: predict all iterations, one by one, where none are asked for; otherwise the whole document.
         keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
         force: predict changes even on a base that is off by over 5% (`BaseError`).
         measured: operators timed on this machine, which come before the model; by default those of the model.
@@ -355,19 +366,19 @@ def predict(
         UsageError: unknown device or iterations, an ambiguous size, or a change on a base that is off by too
             much. ConvertError: no times in the document.
     """
-    whole = iterations is None and not pooled
-    job = _Job(document, model, iterations, device, changed, shape, keep_outliers or whole, measured)
+    job = _Job(document, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured)
     if changed or device is not None or shape is not None:
         job.base.refuse(document.file, force=force)
     factor = model.calibration.get(engine, 1.0)
-    total, low, high = (round(job.total(engine, times) * factor) for times in (None, *job.ends))
-    low, high = interval(total, low, high, model.end_to_end.get(engine))
+    total = round(job.total(engine) * factor)
+    low, high = (round(job.total(engine, times) * factor) if job.pricing.tasks else total for times in job.ends)
+    low, high = interval(total, low, high, model.end_to_end.get(engine), job.priced[2])
     return Prediction(
         document.file, engine, len(job.chosen.index), total, job.measured, job.baselines(),
         job.rows(engine), job.priced[2] if engine == "replay" else 0.0, job.base,
         changed or device is not None or shape is not None, tuple(job.pricing.notes),
         () if job.shapes is None else (job.shapes,), job.unhindered(engine, factor), job.chosen.set_apart,
-        job.sources if engine == "replay" else {}, job.kernels(), low, high,
+        job.sources if engine == "replay" else {}, job.kernels(), low, high, job.steps(total),
     )  # fmt: skip
 
 
@@ -391,28 +402,29 @@ def predict_ranks(
     if changed:
         base.refuse(files, force=force)
     together = _walk_together if engine == "overheads" else _replay_together
-    factor, unknown = model.calibration.get(engine, 1.0), 0.0
-    if engine == "replay":
-        unknown = float(np.mean([job.priced[2] for job in jobs]))
+    factor, unknown = model.calibration.get(engine, 1.0), float(np.mean([job.priced[2] for job in jobs]))
     usual = [job.pricing.times for job in jobs]
     ends = [[job.ends[side] for job in jobs] for side in (0, 1)]
     total, low, high = (round(together(jobs, joint, times) * factor) for times in (usual, *ends))
-    low, high = interval(total, low, high, model.end_to_end.get(engine))
+    low, high = interval(total, low, high, model.end_to_end.get(engine), unknown)
     took = int(joint.measured.max() - joint.measured[1:].min())
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
     return Prediction(
-        files, engine, 1, total, took, _joined(jobs), rows, unknown, base, changed, notes, shapes,
+        files, engine, 1, total, took, _joined(jobs), rows, unknown if engine == "replay" else 0.0, base, changed,
+        notes, shapes,
         kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=low, high_ns=high,
     )  # fmt: skip
 
 
 class Totals(NamedTuple):
-    """ns of the iterations of a trace: by engine as predicted, without calibration; and as measured."""
+    """ns of the iterations of a trace: by engine as predicted, without calibration; as measured; and the share of timed
+    edges without an estimate."""
 
     predicted: dict[str, int]
     measured: int
+    unknown: float
 
 
 def totals(
@@ -420,7 +432,7 @@ def totals(
 ) -> Totals:
     """What both engines say of the iterations of a trace, one by one, without anything else."""
     job = _Job(document, model, iterations, None, False, None, keep_outliers)
-    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured)
+    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured, job.priced[2])
 
 
 Times = Sequence[Sequence[float]]

@@ -11,7 +11,7 @@ import numpy as np
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ..trace.columns import IntColumn
-from ..trace.errors import UsageError
+from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -23,11 +23,15 @@ from .costs.utilisation_fit import fit_utilisation
 from .edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
 from .graph import ReplayGraph
 from .host_time import without_waits
+from .iterations import find_iterations
 from .model_file import VERSION, FittedModel, LaunchConstants
 from .outliers import Outlier
 from .replay import build_graph
+from .step_times import percentiles
 
-__all__ = ["Part", "fit", "fit_parts", "measured_ns", "plain_kernels", "prepare", "self_time"]
+__all__ = ["Part", "fit", "fit_parts", "measured_ns", "measured_steps", "plain_kernels", "prepare", "self_time"]
+
+_LEAST_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Part:
     took: int
     iterations: int
     set_apart: tuple[Outlier, ...]
+    step_ratios: tuple[float, ...]
 
 
 def fit(
@@ -74,6 +79,7 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
         devices: records that come before those of the table. kernels: the model of their GPU events.
     """
     rows = pool([part.overheads for part in parts])
+    ratios = [ratio for part in parts for ratio in part.step_ratios]
     gpu = pooled(one for part in parts for one in part.gpu)
     cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
     return FittedModel(
@@ -81,6 +87,7 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
         sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
         fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
         outliers=tuple(part.set_apart for part in parts), kernels=kernels,
+        steps=percentiles(ratios) if ratios else None,
     )  # fmt: skip
 
 
@@ -107,8 +114,23 @@ def prepare(document: Trace, wanted: str | None, devices: Sequence[Device], keep
         Path(document.file).name, graph, places(graph, trace, of_row), fit_constants(graph, counted),
         overhead_rows(without_waits(trace), 0, counted=counted),
         medians([tasks[i] for i in gpu.tolist()], ns[gpu].tolist()), cpu_tasks(trace, calls), own.tolist(),
-        measured_ns(document, chosen), len(chosen.index), chosen.set_apart,
+        measured_ns(document, chosen), len(chosen.index), chosen.set_apart, _step_ratios(document, chosen),
     )  # fmt: skip
+
+
+def _step_ratios(document: Trace, chosen: Chosen) -> tuple[float, ...]:
+    """What each chosen iteration takes over their mean; none where fewer than three are marked."""
+    times = measured_steps(document, chosen)
+    return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
+
+
+def measured_steps(document: Trace, chosen: Chosen) -> IntColumn:
+    """ns that each chosen iteration took; empty where none are marked."""
+    try:
+        split = chosen.split or find_iterations(document)
+    except ConvertError:
+        return np.zeros(0, np.int64)
+    return split.times(document.ts, document.finish)[chosen.index]
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:

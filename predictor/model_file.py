@@ -15,10 +15,13 @@ from .costs.registry import ORDER, Costs
 from .edge_latencies import EdgeLatencies
 from .measure.measured import Measured as MeasuredHere
 from .outliers import Outlier
+from .step_times import Percentiles
 
 __all__ = ["VERSION", "EndToEndError", "FittedModel", "LaunchConstants", "read_model", "write_model"]
 
 VERSION = 1
+_LITTLE, _MUCH = 0.1, 2.0
+"""A held-out trace counts as known as well as one with an unknown share u if its own is up to 10%, or up to 2 u."""
 
 
 class LaunchConstants(msgspec.Struct, frozen=True):
@@ -35,10 +38,23 @@ class EndToEndError(msgspec.Struct, frozen=True):
     """How an engine missed what was held out.
 
     Attributes:
-        log_ratios: log(measured/predicted), one a held-out trace, or iteration if there was one trace.
+        log_ratios: log(measured/predicted), one a held-out trace.
+        unknown: of each the share of timed edges without an estimate in the model of the others.
     """
 
     log_ratios: tuple[float, ...] = ()
+    unknown: tuple[float, ...] = ()
+
+    def like(self, unknown: float) -> tuple[float, ...]:
+        """The log ratios of traces of which the others knew as much, or more, as the model does of one with this
+        share of unknown edges.
+
+        Example:
+            >>> EndToEndError((0.1, 4.2), (0.02, 0.9)).like(0.05)
+            (0.1,)
+        """
+        most = max(_MUCH * unknown, _LITTLE)
+        return tuple(ratio for ratio, of in zip(self.log_ratios, self.unknown, strict=True) if of <= most)
 
 
 class FittedModel(msgspec.Struct, frozen=True):
@@ -55,7 +71,8 @@ class FittedModel(msgspec.Struct, frozen=True):
         outliers: of each trace the iterations that it was not fitted on, since they are not like the others.
         executed: operators that were timed on this machine, which come before all else.
         kernels: what was learned of GPU events; None without any, and in files of earlier versions.
-        end_to_end: by engine, how it missed traces that were held out; none if there was one trace.
+        end_to_end: by engine, how it missed traces that were held out; with one trace, how its iterations differ.
+        steps: what iterations take over the mean of their trace; None where fewer than three were fitted on.
     """
 
     version: int
@@ -73,6 +90,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     executed: MeasuredHere | None = None
     kernels: KernelModel | None = None
     end_to_end: dict[str, EndToEndError] = {}
+    steps: Percentiles | None = None
 
     def records(self) -> dict[str, Device]:
         """Devices by name, the users' own before those of the table."""

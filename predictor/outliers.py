@@ -13,7 +13,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 
-__all__ = ["Outlier", "find_outliers", "outlier_lines"]
+__all__ = ["Outlier", "find_outliers", "outlier_lines", "warm_up"]
 
 _DEVIATIONS = 3.5 * 1.4826
 """A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation."""
@@ -36,6 +36,17 @@ class Outlier(msgspec.Struct, frozen=True):
     label: str
     measured_ns: int
     reason: str
+
+
+def warm_up(set_apart: Sequence[Outlier]) -> int:
+    """How many iterations from the first one on are set apart.
+
+    Example:
+        >>> warm_up([Outlier(0, "", 9, "takes longer"), Outlier(1, "", 8, "takes longer"), Outlier(7, "", 9, "")])
+        2
+    """
+    numbers = {one.iteration for one in set_apart}
+    return next(count for count in range(len(numbers) + 1) if count not in numbers)
 
 
 def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:

@@ -20,6 +20,7 @@ from .base_error import BaseError, start_error_ns
 from .constants import Constants
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained
+from .step_times import StepTimes, step_times
 
 __all__ = ["LaneTime", "Summary", "exposed_ns", "summarize"]
 
@@ -58,6 +59,7 @@ class Summary:
         bounds: see `resource_bounds`.
         path, path_before: critical path, and that without the what-ifs.
         what_ifs: in words. notes: what was guessed or left out.
+        steps: times of iterations, where they are marked and it is one rank's.
     """
 
     files: tuple[str, ...]
@@ -78,6 +80,7 @@ class Summary:
     before_ns: int | None = None
     path_before: CriticalPath | None = None
     notes: tuple[str, ...] = field(default=())
+    steps: StepTimes | None = None
 
     @property
     def error(self) -> float:
@@ -120,6 +123,7 @@ class Summary:
             "bounds_ns": self.bounds,
             "critical_path": _path_dict(self.path),
             "notes": list(self.notes),
+            "steps": None if self.steps is None else self.steps.to_dict(),
         }  # fmt: skip
         if self.path_before is not None:
             plain["what_if"] = {
@@ -151,6 +155,7 @@ class Summary:
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
         yield self.base.to_lines()
+        yield [] if self.steps is None else self.steps.to_lines()
         for note in self.notes:
             yield textwrap.wrap(printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
 
@@ -212,6 +217,7 @@ def summarize(
         what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
+        steps=step_times(graph.document, replay.start, replay.end) if len(graph.documents) == 1 else None,
     )  # fmt: skip
 
 

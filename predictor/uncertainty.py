@@ -25,19 +25,22 @@ _USUAL = 0.3
 """Standard deviation in log time that counts as much as one held-out trace; half width where nothing was held out."""
 
 
-def half_width(error: EndToEndError | None) -> float:
+def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
     """Of the 80% interval in log time.
 
     The ratios count as drawn from a normal distribution around 0, since predictions are not corrected by their mean,
-    with a deviation of which nothing but `_USUAL` is known before.
+    with a deviation of which nothing but `_USUAL` is known before. Only traces that the others knew as well count.
+
+    Args:
+        unknown: share of the timed edges without an estimate; they count as 0.
 
     Example:
-        >>> round(half_width(EndToEndError((0.1, -0.1))), 3)  # 1.886 √((0.1² + 0.1² + 0.3²) / 2)
+        >>> round(half_width(EndToEndError((0.1, -0.1), (0.0, 0.0))), 3)  # 1.886 √((0.1² + 0.1² + 0.3²) / 2)
         0.442
     """
-    ratios = error.log_ratios if error is not None else ()
+    ratios = error.like(unknown) if error is not None else ()
     if not ratios:
-        return _USUAL
+        return _USUAL - log(max(1 - unknown, 0.01))
     freedom = len(ratios)
     quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
     return quantile * sqrt((sum(ratio * ratio for ratio in ratios) + _USUAL**2) / freedom)
@@ -74,15 +77,15 @@ def _above(price: Price) -> float:
     return price.high - price.ns
 
 
-def interval(predicted: int, low: int, high: int, error: EndToEndError | None) -> tuple[int, int]:
+def interval(predicted: int, low: int, high: int, error: EndToEndError | None, unknown: float = 0.0) -> tuple[int, int]:
     """ns between which an end-to-end time is with a probability of 80%.
 
     Args:
         predicted, low, high: ns with all GPU events as predicted, and at the ends of their interval.
-        error: of the engine.
+        error: of the engine. unknown: as in `half_width`.
     """
     if not predicted:
         return 0, 0
-    half = half_width(error)
+    half = half_width(error, unknown)
     down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
     return round(predicted * exp(-down)), round(predicted * exp(up))

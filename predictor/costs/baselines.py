@@ -1,21 +1,24 @@
-"""Plain regressions, to hold the other models against: mean of the kind, ridge, ExtraTrees."""
+"""Plain estimates, to compare the other models with: means, an untuned roofline, ridge, ExtraTrees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
 
+from ...analysis.devices import Device
+from .bound import device_of, times_at_peak
 from .features import family, features
 from .measured import Measured
 from .task import Estimate, Task
 
-__all__ = ["ExtraTrees", "KindMean", "Ridge", "have_trees"]
+__all__ = ["ExtraTrees", "KindMean", "NameMean", "Ridge", "UntunedRoofline", "have_trees"]
 
 _PENALTY = 1.0
 _TREES = 200
+_OF_PEAK, _OF_BANDWIDTH, _FLOOR_NS = 0.5, 0.6, 2000.0
 
 
 class KindMean:
@@ -31,6 +34,37 @@ class KindMean:
     def predict(self, task: Task) -> Estimate:
         """ns of any task."""
         return Estimate(self._kinds.get(task.kind, self._all), "mean of its kind")
+
+
+class NameMean:
+    """Geometric mean of the events of one kernel's name, else as `KindMean`."""
+
+    def __init__(self, measured: Sequence[Measured]) -> None:
+        logs: dict[str, list[float]] = {}
+        for one in measured:
+            logs.setdefault(one.task.kernel, []).append(np.log(max(one.ns, 1.0)))
+        self._names = {name: float(np.exp(np.mean(of))) for name, of in logs.items()}
+        self._kinds = KindMean(measured)
+
+    def predict(self, task: Task) -> Estimate:
+        """ns of any task."""
+        known = self._names.get(task.kernel)
+        return self._kinds.predict(task) if known is None else Estimate(known, "mean of its name")
+
+
+class UntunedRoofline:
+    """Half of the peak FLOP/s or 60% of the bandwidth, and 2 µs at least; nothing is fitted."""
+
+    def __init__(self, devices: Mapping[str, Device]) -> None:
+        self._devices = devices
+
+    def predict(self, task: Task) -> Estimate:
+        """ns of any task."""
+        device = device_of(task, self._devices)
+        if device is None or not task.main:
+            return Estimate(_FLOOR_NS, "floor")
+        at_peak = times_at_peak(task, device)
+        return Estimate(max(at_peak.compute / _OF_PEAK, at_peak.memory / _OF_BANDWIDTH, _FLOOR_NS), "untuned roofline")
 
 
 class Ridge:

@@ -52,10 +52,10 @@ class Familiarity:
 
 def _keys(task: Task, work: Work) -> tuple[tuple[str, ...], ...]:
     state = state_of(work)  # sizes are comparable where they measure the same
-    return (
-        (state, task.kernel, task.device), (state, task.kernel), (state, kind_of(task), kernel_family(task.kernel)),
-        (state, kind_of(task), "", ""),
-    )  # fmt: skip
+    named = (state, task.kernel, task.device), (state, task.kernel)
+    if state == "name":  # of other names nothing follows where the work may be of any size
+        return named
+    return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
 
 
 def state_of(work: Work) -> str:

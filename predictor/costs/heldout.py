@@ -18,6 +18,7 @@ __all__ = ["HeldOut", "by_groups", "by_traces", "chosen_order", "errors_of"]
 
 Order = tuple[str, ...]
 _FOLDS = 5
+_CLEARLY = 0.1
 _MOST_TASKS = 500
 """Up to so many distinct events all candidates are tried, the first one alone with more."""
 
@@ -36,10 +37,12 @@ class HeldOut:
     groups: Sequence[tuple[str, str, str]]
 
 
-def by_traces(traces: Sequence[Sequence[Measured]], devices: Mapping[str, Device]) -> list[HeldOut]:
-    """Every trace by models fitted on the others."""
+def by_traces(
+    traces: Sequence[Sequence[Measured]], devices: Mapping[str, Device], orders: Sequence[Order] = CANDIDATES
+) -> list[HeldOut]:
+    """Every trace by models fitted on the others; by those of several orders where the others' events are few."""
     others = [pooled(one for k, of in enumerate(traces) if k != held for one in of) for held in range(len(traces))]
-    return [_predict(of, given, devices) for of, given in zip(traces, others, strict=True) if of and given]
+    return [_predict(of, given, devices, orders) for of, given in zip(traces, others, strict=True) if of and given]
 
 
 def by_groups(measured: Sequence[Measured], devices: Mapping[str, Device]) -> list[HeldOut]:
@@ -51,13 +54,15 @@ def by_groups(measured: Sequence[Measured], devices: Mapping[str, Device]) -> li
         mine = [one for one, of in zip(measured, fold, strict=True) if of == held]
         given = [one for one, of in zip(measured, fold, strict=True) if of != held]
         if given:
-            found.append(_predict(mine, given, devices))
+            found.append(_predict(mine, given, devices, CANDIDATES))
     return found
 
 
-def _predict(held: Sequence[Measured], given: Sequence[Measured], devices: Mapping[str, Device]) -> HeldOut:
+def _predict(
+    held: Sequence[Measured], given: Sequence[Measured], devices: Mapping[str, Device], orders: Sequence[Order]
+) -> HeldOut:
     familiar = Familiarity(given, devices)
-    orders = CANDIDATES if len(given) <= _MOST_TASKS else CANDIDATES[:1]
+    orders = orders if len(given) <= _MOST_TASKS else orders[:1]
     utilisation = None
     estimates: dict[Order, list[Estimate]] = {}
     for order in orders:
@@ -76,14 +81,15 @@ def errors_of(held: HeldOut, order: Order) -> tuple[float, float]:
 
 
 def chosen_order(held: Sequence[HeldOut]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
-    """The candidate with the least mean over the held-out traces of log factor and log error of the total, and the
-    errors of all; the first candidate where nothing was held out."""
+    """The candidate with the least sum over the held-out traces of log factor and log error of the total, and the
+    errors of all; the first candidate unless another one's sum is a tenth less."""
     errors = {
         order: tuple(errors_of(one, order) for one in held)
         for order in CANDIDATES if held and all(order in one.estimates for one in held)
     }  # fmt: skip
     badness = {
         order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)
+        * (1 - _CLEARLY * (order == CANDIDATES[0]))
         for order, of in errors.items()
     }
     best = min(badness, key=lambda order: badness[order], default=CANDIDATES[0])

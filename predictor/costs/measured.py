@@ -73,6 +73,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
         at = devices.get(int(gpu.device[event])) if device is None else device
         copy = category.startswith("gpu_mem")
         size, main = int(work.bytes[event]), int(work.flops[event]) >= 0 or int(work.bytes[event]) >= 0
+        main |= comm is not None and comm.bytes is not None
         moved = caller.bytes if size < 0 else size
         properties = trace.properties.get(int(gpu.device[event])) or {}
         tasks.append(

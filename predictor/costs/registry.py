@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
 from .between import Between
+from .bound import bound_of
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .gemm import GemmTable, Size, gemm_size
 from .grown import Grown
@@ -109,6 +110,8 @@ def fit_model(name: str, measured: Sequence[Measured], devices: Mapping[str, Dev
 class Costs:
     """All models of ORDER over measured tasks; each is made when it is first asked.
 
+    No GPU event is predicted to take less than its bound, but one that was measured so.
+
     Args:
         devices: records, by name.
         order: names of models.
@@ -139,6 +142,9 @@ class Costs:
             found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
             if found is None:
                 return None
+            if found.how != "measured" and task.category != CPU_OP:
+                bound = bound_of(task, self._devices)
+                found = found if bound is None or found.ns >= bound.ns else found._replace(ns=bound.ns)
             self._known[task] = found
         return self._known[task]
 

@@ -40,7 +40,7 @@ USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 _BYTES_PER_THREAD = 16
 _USUAL_DEVICE = 100, 2e12
 """Multiprocessors and bandwidth of a device that is not known."""
-_HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 6e9, 100e9
+_HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 """Bytes per second of copies from and to the host, of those from pageable memory, and of collectives, which no record
 says; what is learned of them makes up for what is wrong in these."""
 _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})

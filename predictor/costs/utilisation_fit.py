@@ -19,12 +19,12 @@ Floats = npt.NDArray[np.float64]
 
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
-        START: {"all": 0.3, "kind": 2, "family": 4, "op": 4, "vendor": 1, "device": 3},
+        START: {"all": 0.3, "kind": 2, "family": 4, "op": 4, "vendor": 4, "device": 3},
         COMPUTE: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
         MEMORY: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
     },
     False: {
-        START: {"all": 0.1, "kind": 1, "family": 1, "op": 3, "vendor": 2, "device": 3, "grid": 0.5},
+        START: {"all": 0.1, "kind": 1, "family": 1, "op": 3, "vendor": 6, "device": 3, "grid": 0.5},
         THREADS: {"all": 0.3, "kind": 1.5, "family": 2, "op": 4, "vendor": 3, "device": 4, "": 3},
     },
 }
