@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..trace.call_tree import levels, nesting
-from ..trace.columns import IntColumn, StringTable, matching
+from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.intervals import sums
 from ..trace.printable import shortened
@@ -103,8 +103,8 @@ def _merged(
     node, known = np.zeros(len(parent), np.int64), threads
     for rows in levels(parent):
         caller = np.where(parent[rows] >= 0, node[parent[rows]], thread[rows])
-        distinct, inverse = np.unique(np.stack([caller, name[rows]], axis=1), axis=0, return_inverse=True)
-        node[rows] = known + inverse.reshape(-1)
+        distinct, inverse = distinct_rows(caller, name[rows])
+        node[rows] = known + inverse
         above.append(distinct[:, 0])
         key.append(distinct[:, 1])
         known += len(distinct)
