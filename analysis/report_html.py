@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from .. import __version__
+from ..schemas.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .flame import flame_graph
 from .gaps import longest_gaps
@@ -34,11 +35,12 @@ _LEAST_ROWS = 200
 _LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences")
 
 
-def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
+def rank_report(analysis: Analysis, files: int = 1, frames: PythonFrames | None = None) -> RankReport:
     """What the page is to show of a trace; it holds nothing of the trace itself (`lanes` are what `report_html` draws
     the ranks of a job with).
 
     Args:
+        frames: Python calls for the flame graph of host time.
         files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
     """
     trace = analysis.trace
@@ -61,7 +63,7 @@ def rank_report(analysis: Analysis, files: int = 1) -> RankReport:
         "coverage": _coverage(trace.coverage),
         "tree": tree.plain(),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
-        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files))),
+        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(trace, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files))),
     }
