@@ -44,8 +44,8 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
 
     Example:
         >>> tree = flame_graph(trace)
-        >>> [tree["names"][name] for name in tree["name"][:2]]
-        ['CPU thread 1', 'ProfilerStep']
+        >>> [tree["names"][name] for name in tree["name"][:1]]
+        ['CPU thread 1']
     """
     names: list[str] = trace.names
     parent, thread, name, kind, dur = _calls(trace)
