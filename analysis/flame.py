@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..schemas.python_frames import PythonFrames
 from ..trace.call_tree import levels, nesting
-from ..trace.columns import IntColumn, StringTable, matching
+from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.intervals import sums
 from ..trace.printable import shortened
@@ -19,11 +20,12 @@ __all__ = ["flame_graph"]
 _LONGEST_NAME = 400
 STEP = 2**31
 """In place of the names of the profiler's iterations."""
-OPERATOR, REGION, RUNTIME, THREAD = range(4)
-"""Values of `kind`: operator; annotation or module; runtime call; the calls of one thread that nothing calls."""
+OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
+"""Values of `kind`: operator; annotation or module; runtime call; the calls of one thread that nothing calls; Python
+function."""
 
 
-def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
+def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = None) -> dict[str, Any]:
     """The call tree of each thread, calls with the same names from the thread down to them as one node.
 
     The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below their
@@ -31,6 +33,8 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
 
     Args:
         most: nodes to keep, those with the longest time.
+        frames: Python calls to show between the others; then a call is below the innermost one of any kind that
+            encloses it on its thread.
 
     Returns:
         `names`; by node, callers first and of one caller the longest first: `parent` (its place, −1 for a thread),
@@ -40,11 +44,15 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
 
     Example:
         >>> tree = flame_graph(trace)
-        >>> [tree["names"][name] for name in tree["name"][:2]]
-        ['CPU thread 1', 'ProfilerStep']
+        >>> [tree["names"][name] for name in tree["name"][:1]]
+        ['CPU thread 1']
     """
+    names: list[str] = trace.names
     parent, thread, name, kind, dur = _calls(trace)
-    steps = matching(name, trace.names, PROFILER_STEP.fullmatch)
+    if frames is not None:
+        parent, thread, name, kind, dur = _with_frames(trace, frames, thread, name, kind)
+        names = [*names, *frames.name]
+    steps = matching(name, names, PROFILER_STEP.fullmatch)
     name = np.where(steps, STEP, name)
     threads, of_thread = np.unique(thread, return_inverse=True)
     node_of, above, key = _merged(parent, of_thread.reshape(-1), name, len(threads))
@@ -61,7 +69,7 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
     labels = StringTable()
-    texts = [_text(trace, threads, one) for one in key[order].tolist()]
+    texts = [_text(names, threads, one) for one in key[order].tolist()]
     return {
         "name": labels.codes([shortened(text, _LONGEST_NAME) for text in texts]),
         "names": labels.values,
@@ -90,6 +98,41 @@ def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, In
     return parent, thread, np.concatenate([calls.name, runtime.name]).astype(np.int64), kind, np.maximum(dur, 0)
 
 
+def _with_frames(
+    trace: Trace, frames: PythonFrames, thread: IntColumn, name: IntColumn, kind: IntColumn
+) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
+    """The columns of `_calls` with those of Python calls behind them, the callers found anew from the times."""
+    calls, runtime = trace.calls, trace.runtime
+    ts = np.concatenate([calls.ts, runtime.ts, frames.ts])
+    end = np.maximum(ts, np.concatenate([calls.end, runtime.end, frames.end]))
+    thread = np.concatenate([thread, frames.thread])
+    first = {text: len(trace.names) + at for at, text in reversed(list(enumerate(frames.name)))}
+    name = np.concatenate([name, np.array([first[text] for text in frames.name], np.int64)])
+    kind = np.concatenate([kind, np.full(len(frames), PYTHON)])
+    place = np.arange(len(ts))
+    outside = np.where(kind == PYTHON, place - len(ts), place)  # of equal times the Python call, then the caller
+    order = np.lexsort((outside, -end, ts, thread))
+    around = _enclosing(nesting(thread[order], ts[order], end[order]), end[order])
+    parent = np.full(len(ts), -1, np.int64)
+    parent[order] = np.where(around >= 0, order[around], -1)
+    return parent, thread, name, kind, end - ts
+
+
+def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
+    """Of each call the innermost one around the whole of it: an annotation that a Python call begins outlives that.
+
+    Args:
+        inner: the innermost one that is open when it begins, −1 for none. end: ns.
+    """
+    around = inner.copy()
+    active = np.flatnonzero(around >= 0)
+    while len(active):
+        active = active[end[around[active]] < end[active]]
+        around[active] = inner[around[active]]
+        active = active[around[active] >= 0]
+    return around
+
+
 def _merged(
     parent: IntColumn, thread: IntColumn, name: IntColumn, threads: int
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
@@ -103,18 +146,18 @@ def _merged(
     node, known = np.zeros(len(parent), np.int64), threads
     for rows in levels(parent):
         caller = np.where(parent[rows] >= 0, node[parent[rows]], thread[rows])
-        distinct, inverse = np.unique(np.stack([caller, name[rows]], axis=1), axis=0, return_inverse=True)
-        node[rows] = known + inverse.reshape(-1)
+        distinct, inverse = distinct_rows(caller, name[rows])
+        node[rows] = known + inverse
         above.append(distinct[:, 0])
         key.append(distinct[:, 1])
         known += len(distinct)
     return node, np.concatenate(above), np.concatenate(key)
 
 
-def _text(trace: Trace, threads: IntColumn, key: int) -> str:
+def _text(names: list[str], threads: IntColumn, key: int) -> str:
     if key == STEP:
         return "ProfilerStep"
     if key >= 0:
-        return trace.name_at(key)
+        return names[key]
     number = int(threads[-1 - key])
     return f"CPU thread {number}" if number >= 0 else f"other thread {-number}"

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -22,7 +23,7 @@ _SCRIPTS = (
     "critical.js", "span.js", "overlay.js", "keys.js", "timeline.js", "job.js", "ranks.js", "overview.js",
     "breakdown.js", "flame.js", "operators.js", "kernels.js", "idle.js", "counters.js", "host.js", "main.js",
 )  # fmt: skip
-_STYLES = ("style.css", "details.css")
+_STYLES = ("style.css", "drawings.css", "details.css", "access.css")
 _LIBRARY = "echarts.min.js.gz"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -36,13 +37,13 @@ def page(report: dict[str, Any], title: str) -> bytes:
     name in a trace could do nothing even if it got into the markup.
     """
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
-    script = '"use strict";\n{\n' + "\n".join((_PARTS / name).read_text("utf-8") for name in _SCRIPTS) + "}\n"
+    script = '"use strict";\n{\n' + _joined(_SCRIPTS) + "}\n"
     allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
     parts = {
         "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
         "generator": f"etplus {__version__}",
         "title": html.escape(title),
-        "style": "".join((_PARTS / name).read_text("utf-8") for name in _STYLES),
+        "style": _joined(_STYLES),
         "data": embedded(report),
         "library": library,
         "script": script,
@@ -54,6 +55,10 @@ def page(report: dict[str, Any], title: str) -> bytes:
 def embedded(value: Any) -> str:
     """JSON that cannot end or change the script element it stands in, whatever texts it holds."""
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode().translate(_ESCAPES)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "\n".join((_PARTS / name).read_text("utf-8") for name in names)
 
 
 def _sha256(text: str) -> str:

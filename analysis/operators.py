@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..trace.call_tree import CallTree, nearest, outermost
+from ..trace.columns import distinct_rows
 from ..trace.index import as_column
 from ..trace.intervals import sums
 from ..trace.tables import OP
@@ -61,9 +62,9 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> list[OperatorRow]
         return []
     labels, label_of = shape_labels(trace)
     label = label_of[calls.signature[ops]] if by_shape else np.zeros(len(ops), np.int64)
-    distinct, inverse = np.unique(np.stack([calls.name[ops], label], axis=1), axis=0, return_inverse=True)
+    distinct, inverse = distinct_rows(calls.name[ops], label)
     key = np.full(len(calls), -1, np.int64)
-    key[ops] = inverse.reshape(-1)
+    key[ops] = inverse
     own = np.append(trace.self_ns, np.zeros(len(calls) - len(trace.calls), np.int64))
     launcher = nearest(owner.call, calls.parent, calls.kind == OP)
     outer, launched = np.flatnonzero(outermost(calls.parent, key)), np.flatnonzero(launcher >= 0)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from .. import __version__
+from ..schemas.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .counters import counters, drawn
 from .critical_chain import CriticalChain
@@ -39,11 +40,14 @@ _SPANS = 600
 _LEAST_SPANS = 60
 
 
-def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
+def rank_report(
+    analysis: Analysis, files: int = 1, chain: CriticalChain | None = None, frames: PythonFrames | None = None
+) -> RankReport:
     """What the page is to show of a trace; it holds nothing of the trace itself (`lanes` are what `report_html` draws
     the ranks of a job with).
 
     Args:
+        frames: Python calls for the flame graph of host time.
         files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
         chain: the critical path, to be drawn in the timeline.
     """
@@ -70,7 +74,7 @@ def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None 
         "coverage": _coverage(trace.coverage),
         "tree": tree.plain(),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
-        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files))),
+        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from ..analysis.devices import read_devices
 from ..analysis.job import check_job, job_trace
@@ -11,12 +12,13 @@ from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
 from ..predictor.critical_chain import critical_chain
 from ..schemas.files import open_output
+from ..schemas.python_frames import read_python_frames
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import TraceInput, add_inputs, find_inputs, input_files, read_inputs
 
 __all__ = ["prepare_parser", "run"]
 
@@ -27,6 +29,7 @@ examples:
   etplus report linked -o job.html                        # the folder that etplus batch wrote
   etplus report et_plus.json.gz --steps 3 -o step3.html   # a smaller page
   etplus report kineto.json.gz -o report.html --iteration-annotation train_step
+  etplus report kineto.json.gz --python-frames             # recorded with_stack=True
 
 The page holds all it needs and loads nothing from the network.
 
@@ -49,6 +52,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
     add("--batch-size", type=int, metavar="N", help="samples an iteration, for the throughput")
+    add("--python-frames", action="store_true", help="Python functions in the flame graph; of Kineto traces with_stack")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
 
 
@@ -58,13 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs([arguments.output], [*input_files(inputs), arguments.device_spec, *arguments.graph_capture])
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
+    if arguments.python_frames:
+        _check_frames(inputs)
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     ranks, job = [], []
     captures = captures_of(arguments)
-    for one in read_inputs(inputs):
-        trace = part_of(with_captures(one, captures), steps=arguments.steps, window=arguments.window)
+    for one, read in zip(inputs, read_inputs(inputs), strict=True):
+        trace = part_of(with_captures(read, captures), steps=arguments.steps, window=arguments.window)
+        frames = read_python_frames(one) if arguments.python_frames and isinstance(one, str) else None
         analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
-        ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace)))
+        ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace), frames))
         job.append(job_trace(trace))
         warn_of_damage([trace])
     warnings = check_job(job)
@@ -75,3 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output != "-":
         print(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)", file=sys.stderr)
     return 0
+
+
+def _check_frames(inputs: Sequence[TraceInput]) -> None:
+    """
+    Raises:
+        UsageError: an input that is not one file, or cannot be read twice.
+    """
+    if not all(isinstance(one, str) and one != "-" for one in inputs):
+        raise UsageError(
+            "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
+        )

@@ -8,6 +8,7 @@ const FLAME_ROW = 20,
     { name: "Annotation and module", colour: 10 },
     { name: "Runtime call", colour: 9 },
     { name: "Thread", colour: 8 },
+    { name: "Python function", colour: 1 },
   ];
 
 /** The nodes of a rank's flame graph as objects: {name, kind, count, total, own, parent, children, level, at}. */
@@ -205,7 +206,7 @@ function flameSection(report, rank) {
       el(
         "div",
         { class: "legend" },
-        FLAME_KINDS.map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
+        FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)).map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
         left ? el("span", {}, `${integers.format(left)} smaller boxes are left out`) : null,
       ),
       flame.node,

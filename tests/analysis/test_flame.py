@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
+from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
-from etplus.analysis.flame import RUNTIME, THREAD, flame_graph
+from etplus.analysis.flame import PYTHON, RUNTIME, THREAD, flame_graph
 from etplus.converters.open import load as read_trace
+from etplus.schemas.python_frames import read_python_frames
 from etplus.trace.trace import Trace
+from support import call, run, shared_trace
 from traces import GPU_SHAPED, kineto_of, launch, op, trace_of
 
 TRACES = (
@@ -113,3 +119,55 @@ def test_iterations_are_one_box() -> None:
         for name, count, total in zip(tree["name"].tolist(), tree["count"], tree["total"], strict=True)
     ]
     assert shown[1:] == [("ProfilerStep", 3, 270_000), ("aten::mm", 3, 150_000), ("cudaLaunchKernel", 1, 1000)]
+
+
+def test_python_functions_by_brute_force() -> None:
+    """Every call is below the last to begin of those on its thread that enclose it; of equal ones the inner one."""
+    path = shared_trace("cpu-pairs/conv_stack.kineto.json.gz")
+    trace, frames = read_trace(path), read_python_frames(path)
+    calls, runtime = trace.calls, trace.runtime
+    recorded = orjson.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    python = [one["name"] for one in recorded if one.get("cat") == "python_function"]
+    assert Counter(frames.name) == Counter(name for name in python if not name.startswith("nn.Module: "))
+    names = [trace.names[code] for code in (*calls.name.tolist(), *runtime.name.tolist())] + frames.name
+    names = ["ProfilerStep" if one.startswith("ProfilerStep#") else one for one in names]
+    tables = (calls, runtime, frames)
+    thread, ts, end = (np.concatenate([getattr(one, key) for one in tables]) for key in ("thread", "ts", "end"))
+    rank = np.arange(len(ts))
+    rank[-len(frames) :] -= len(ts)  # of calls of one time a Python call is the outer one, then the caller
+
+    def path_of(at: int) -> Path:
+        around = (thread == thread[at]) & (ts <= ts[at]) & (end >= end[at]) & (end > ts[at])
+        around &= (ts < ts[at]) | (end > end[at]) | (rank < rank[at])
+        if not around.any():
+            return f"CPU thread {thread[at]}", names[at]
+        found = np.flatnonzero(around)
+        return (*path_of(int(found[np.lexsort((rank[found], -end[found], ts[found]))[-1]])), names[at])
+
+    tree = flame_graph(trace, 10**9, frames)
+    counted = Counter(map(path_of, range(len(ts))))
+    assert {path: int(tree["count"][at]) for path, at in paths_of(tree).items() if len(path) > 1} == dict(counted)
+    assert sum(tree["count"][tree["kind"] == PYTHON]) == len(frames) > 400
+
+
+def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
+    python = {"cat": "python_function", "tid": 7}
+    events = [
+        op("train.py(3): step", 0, 100, **python),
+        op("nn.Module: Net_0", 10, 80, **python),
+        op("aten::mm", 20, 50),
+    ]
+    (tmp_path / "stack.json").write_bytes(kineto_of(events))
+    (tmp_path / "none.json").write_bytes(kineto_of(events[2:]))
+    done = run("etplus", "report", "stack.json", "--python-frames", "-o", "page.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    flame = orjson.loads((tmp_path / "page.html").read_bytes().split(b'"application/json">')[1].split(b"</script>")[0])
+    names = [flame["ranks"][0]["flame"]["names"][one] for one in flame["ranks"][0]["flame"]["name"]]
+    assert names == ["CPU thread 7", "train.py(3): step", "nn.Module: Net_0", "aten::mm"]
+    for words, told in (
+        (["none.json"], b"none.json: has no Python calls; give a Kineto trace that was recorded with_stack=True\n"),
+        (["-"], b"--python-frames reads Kineto traces a second time"),
+    ):
+        done = call("report", *words, "--python-frames", "-o", "other.html", cwd=tmp_path)
+        assert done.returncode == 2 and told in done.stderr and done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "other.html").exists()

@@ -76,6 +76,26 @@ def test_the_page_holds_what_analysis_tells() -> None:
     assert rank["tree"]["total_ns"] == int(analysis.trace.gpu.dur.sum())
 
 
+def test_long_tables_are_cut_and_say_by_how_much() -> None:
+    """Of many ranks each table keeps its first rows, and communication is in the page once."""
+    events: list[dict[str, Any]] = []
+    for number in range(210):
+        events.append(op(f"aten::op{number}", 100 * number, 90))
+        for part in range(3):
+            own, at = 3 * number + part, 100 * number + 10 * part
+            events += [launch(own + 1, at + 1), kernel(f"kernel{own}", own + 1, at + 50, 5)]
+    analysis = analyse(read_trace(kineto_of(events)))
+    whole, rank = json_of(analysis), rank_report(analysis, 1000)
+    assert "communication" not in rank
+    assert rank["left_out"] == {
+        "breakdown": 430, "operators": 10, "modules": 0, "kernels": 430, "gemms": 0, "communication": 0, "sequences": 10
+    }  # fmt: skip
+    for table, left in rank["left_out"].items():
+        assert rank["analysis"][table] == whole[table][:200]
+        assert len(rank["analysis"][table]) + left == len(whole[table])
+    assert len(rank["flame"]["name"]) == 200 and rank["flame"]["left_out"] == 221
+
+
 @pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "gpu-kineto/mi250_minitoy", "gpu-kineto/mi300_bert"])
 def test_the_peaks_of_the_page_are_those_that_the_shares_are_of(name: str) -> None:
     """What the roofline draws (`peaks`) times the share is the rate, for every kernel and element type."""
