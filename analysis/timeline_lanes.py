@@ -34,7 +34,7 @@ _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
 _LOAD_BINS = 400
 _MOST_IN_TILES = 6_000_000
-"""Calls of one timeline beyond which a page is not to hold all: some 45 MB."""
+"""Calls of one timeline beyond which a page is not to hold all: some 75 MB."""
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,12 @@ class Inspector {
     const caller = Details.first(event.sources, "operator"),
       operator = caller === null ? null : await this.details.of(caller);
     if (operator) operator.full = texts.names[operator.name];
+    const callers = (await this.callersOf(operator ?? event)).map((one) => texts.names[one.name]);
     const arrows = await this.arrowsOf(event);
     if (asked !== this.asked) return; // another one was selected meanwhile
     this.event = event;
     this.arrows = arrows;
-    this.panel(event, texts, operator);
+    this.panel(event, texts, operator, callers);
     this.timeline.picked.dataset.event = number;
     if (reveal) this.timeline.reveal(event);
     this.timeline.redraw();
@@ -44,6 +45,17 @@ class Inspector {
     if (focus) this.node.focus();
     this.node.dataset.arrows = JSON.stringify(arrows.map((one) => [one.kind, one.from.number, one.to.number]));
     this.node.dataset.event = number; // all is there
+  }
+
+  /** The calls around a call, outermost first; those on this page. */
+  async callersOf(event) {
+    const found = [];
+    for (let at = Details.first(event.sources, "caller"); at !== null; ) {
+      const call = await this.details.of(at);
+      found.unshift(call);
+      at = Details.first(call.sources, "caller");
+    }
+    return found;
   }
 
   clear() {
@@ -85,7 +97,7 @@ class Inspector {
     );
   }
 
-  panel(event, texts, operator) {
+  panel(event, texts, operator, callers) {
     const { lanes, kinds } = this.timeline.data,
       lane = lanes[event.lane],
       address = `#event-${event.number}`,
@@ -93,6 +105,7 @@ class Inspector {
         fact("ts", "Start", event.ts, exactMs(event.ts)),
         time("dur", event.gpu ? "Duration" : "Total time", event.dur),
         ...(event.gpu ? deviceFacts(event, texts, lane, operator, this.devices) : callFacts(event, texts)),
+        ...(callers.length ? [fact("callers", "Call stack", callers, callers.join(" › "))] : []),
       ];
     const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
     this.node.hidden = false;
