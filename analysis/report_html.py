@@ -60,7 +60,7 @@ def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None 
         "communication": [_communication_row(row) for row in communication(trace)[:rows]],
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(
-            trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain
+            trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),
     }
 

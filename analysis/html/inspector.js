@@ -27,6 +27,7 @@ class Inspector {
   /** Select an event by its number: draw it, its arrows and its details. */
   async select(number, { reveal = false, focus = false } = {}) {
     const asked = ++this.asked;
+    this.timeline.critical.at = null;
     const [event, texts] = await Promise.all([this.details.of(number), this.details.texts()]);
     const caller = Details.first(event.sources, "operator"),
       operator = caller === null ? null : await this.details.of(caller);
