@@ -67,8 +67,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColu
     start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in order of the path
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
-    number = np.full(len(trace.gpu) + len(trace.calls) + len(trace.runtime) + 1, -1, np.int64)
-    number[events] = layout.number
+    number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
     columns = {
         "ts": start[kept], "dur": np.maximum(end - start, 0)[kept], "ns": ns[kept], "kind": chain.kind[starts[kept]],
         "event": number[unit[starts[kept]]],

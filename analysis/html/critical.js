@@ -57,7 +57,7 @@ class CriticalPath {
     this.at = next;
     this.walking = false;
     const place = element.event >= 0 ? this.timeline.tiles.placeOf(element.event) : { lane: 0, depth: 0 };
-    this.timeline.reveal({ ...element, ...place });
+    inspector.reveal({ ...element, ...place });
     this.timeline.redraw();
     this.node.dataset.element = next;
   }

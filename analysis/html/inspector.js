@@ -39,7 +39,7 @@ class Inspector {
     this.arrows = arrows;
     this.panel(event, texts, operator, callers);
     this.timeline.picked.dataset.event = number;
-    if (reveal) this.timeline.reveal(event);
+    if (reveal) this.reveal(event);
     this.timeline.redraw();
     const { kinds, lanes } = this.timeline.data;
     this.timeline.sayOf({ ...event, kind: kinds[event.kind], lane: lanes[event.lane] });
@@ -190,6 +190,33 @@ class Inspector {
     );
   }
 
+  /** Bring an event into view, at the scale of the view where that shows it. */
+  reveal(event) {
+    const { timeline } = this,
+      { ts, dur, lane, depth } = event,
+      length = timeline.to - timeline.from,
+      px = length / (timeline.canvas.clientWidth || 1000);
+    if (depth >= (timeline.folded.get(lane) ?? Infinity)) {
+      timeline.folded.delete(lane);
+      timeline.refold();
+    }
+    if (dur < 4 * px || dur > length) timeline.show(ts - Math.max(200, 4 * dur), ts + Math.max(200, 5 * dur));
+    else if (ts < timeline.from || ts + dur > timeline.to)
+      timeline.show(ts + dur / 2 - length / 2, ts + dur / 2 + length / 2);
+    const y = timeline.canvas.getBoundingClientRect().top + timeline.rowAt(event).y;
+    if (y < 70 || y > innerHeight - 40) scrollBy({ top: y - innerHeight / 3, behavior: "instant" });
+  }
+
+  /** Number of the first single event in the view, of the topmost lane that has one; null without one. */
+  firstInView() {
+    const { timeline } = this;
+    for (const [start, , , i, , , place] of timeline.visible()) {
+      const { event } = timeline.at([0, 0, 0, i, 0, 0, place]);
+      if (event !== null && start >= timeline.from) return event;
+    }
+    return null;
+  }
+
   /** Follow a relation: to its source where the event has one, else to its target. */
   follow(...kinds) {
     if (!this.event) return;
@@ -203,9 +230,9 @@ class Inspector {
   /** To the event beside the selected one in its row; without one to the first that is in the view. */
   beside(step) {
     const { tiles } = this.timeline;
-    if (!this.event) return this.timeline.firstInView((number) => this.select(number, { reveal: true }));
-    const next = this.event.number + step;
-    if (next < 0 || next >= tiles.size) return;
+    const next = this.event ? this.event.number + step : this.firstInView();
+    if (next === null || next < 0 || next >= tiles.size) return;
+    if (!this.event) return this.select(next, { reveal: true });
     const { lane, depth } = tiles.placeOf(next);
     if (lane === this.event.lane && depth === this.event.depth) this.select(next, { reveal: true });
   }
