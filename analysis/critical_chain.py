@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
+from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .relations import event_of_rows
 from .tiles import Layout, tiles_of
@@ -53,31 +54,34 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColu
     Returns:
         `makespan_ns`; `shown_ns`, the part of it whose elements are here; `kinds`; `work`, kinds that are work of their
         event; `tiles` of the elements in order (see `tiles_of`) with the columns `ts` and `dur` (ns, as measured),
-        `ns` (the part of the makespan), `kind`, `event` (a number, −1 for none on the page).
+        `ns` (the part of the makespan), `kind`, `event` (a number, −1 for none on the page); `main`, of each tile the
+        kind with the largest part.
     """
     unit = _units(trace, chain.row)
     begins = np.ones(len(unit), np.bool_)
     begins[1:] = (unit[1:] != unit[:-1]) | (chain.kind[1:] != chain.kind[:-1])
     starts = np.flatnonzero(begins)
     if not len(starts):
-        return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "work": [], "tiles": None}
+        return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)
     start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in order of the path
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
-    number = np.full(len(trace.gpu) + len(trace.calls) + len(trace.runtime) + 1, -1, np.int64)
-    number[events] = layout.number
+    number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
     columns = {
         "ts": start[kept], "dur": np.maximum(end - start, 0)[kept], "ns": ns[kept], "kind": chain.kind[starts[kept]],
         "event": number[unit[starts[kept]]],
     }  # fmt: skip
     row = np.zeros(len(kept), np.int64)
+    drawn = Layout.of(row, row, columns["ts"])
+    parts = [sums(columns["kind"][part], columns["ns"][part], len(chain.kinds)) for part in drawn.parts()]
     return {
         "makespan_ns": chain.makespan_ns,
         "shown_ns": int(columns["ns"].sum()),
         "kinds": chain.kinds,
         "work": np.unique(chain.kind[chain.work]),
-        "tiles": tiles_of(Layout.of(row, row, columns["ts"]), columns),
+        "tiles": tiles_of(drawn, columns),
+        "main": [int(np.argmax(part)) for part in parts],
     }
 
 

@@ -68,8 +68,7 @@ def details_of(
         chosen = {name: column[rows] for name, column in columns.items()}
         data.append(pack(fields["gpu" if on_gpu else "cpu"], chosen))
     found = relations_of(trace)
-    number = np.full(len(trace.gpu) + len(trace.calls) + len(trace.runtime) + 1, -1, np.int64)
-    number[events] = layout.number
+    number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
     source, target = number[found.source], number[found.target]
     link_fields = [Field("kind", 1), Field(_AT, 2, True), Field(_OTHER, 4, True)]
     return {

@@ -77,7 +77,7 @@ def rank_report(
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
         "gaps": [asdict(gap) for gap in longest_gaps(trace)],
         "timeline": timeline_of(
-            trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain
+            trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),
     }
 

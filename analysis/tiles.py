@@ -50,6 +50,16 @@ class Layout:
         number[self.order] = np.arange(len(self.order))
         return number
 
+    def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
+        """int64, the numbers of `count` events of which these are laid out; −1 for the others, and, one entry more, −1.
+
+        Args:
+            events: int64, which of them each one laid out is.
+        """
+        number = np.full(count + 1, -1, np.int64)
+        number[events] = self.number
+        return number
+
     @property
     def counts(self) -> IntColumn:
         """int64, the number of events of each tile."""

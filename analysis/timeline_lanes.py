@@ -34,7 +34,7 @@ _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
 _LOAD_BINS = 400
 _MOST_IN_TILES = 6_000_000
-"""Calls of one timeline beyond which a page is not to hold all: some 45 MB."""
+"""Events of the timelines of a page beyond which it is not to hold all: some 75 MB."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,16 @@ class _Rows:
         return _Rows(*(getattr(self, field)[chosen] for field in self.__dataclass_fields__))
 
 
-def timeline_of(trace: Trace, work: Work, budget: int, chain: CriticalChain | None = None) -> dict[str, Any]:
+def timeline_of(
+    trace: Trace, work: Work, budget: int, chain: CriticalChain | None = None, files: int = 1
+) -> dict[str, Any]:
     """Lanes, blocks and a list of names to search in, as plain values and numpy columns.
 
     Args:
         work: of the trace's GPU events.
         budget: number of blocks that the page is to hold at most; short calls are merged to keep it.
         chain: the trace's critical path, to be drawn.
+        files: number of traces that share the page.
 
     Returns:
         `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, colour, gpu}; `names`;
@@ -88,7 +91,7 @@ def timeline_of(trace: Trace, work: Work, budget: int, chain: CriticalChain | No
     depth = nest(lane, rows.ts, rows.ts + rows.dur)
     blocks = condense(lane, depth, rows.ts, rows.dur, budget)
     found = _found(rows)
-    tiled = len(rows.ts) <= _MOST_IN_TILES
+    tiled = len(rows.ts) * files <= _MOST_IN_TILES
     named = slice(None) if tiled else blocks.first
     used = np.unique(np.concatenate([rows.name[named], rows.op[named], [one["name"] for one in found]]))
     used = used[used >= 0].astype(np.int64)

@@ -2,13 +2,14 @@
 
 const PATH_COLOURS = { "host work": 0, "GPU work": 4, collective: 2 };
 const PATH_WAIT = 1;
+const MOST_PATH_TILES = 24; // of elements that are drawn one by one
 
 class CriticalPath {
   constructor(path, timeline) {
     this.path = path;
     this.timeline = timeline;
     this.shown = true;
-    this.at = null; // number of the element that was walked to
+    this.at = null; // number of the element that was walked to, null after another event was selected
     this.tiles = new Tiles(path?.tiles ?? null, () => timeline.redraw());
     this.node = el("div", { class: "picked", id: "path-said", "aria-live": "polite" });
     if (path) this.say(null);
@@ -26,8 +27,16 @@ class CriticalPath {
     return PATH_COLOURS[this.path.kinds[kind]] ?? PATH_WAIT;
   }
 
-  /** Elements in the view, [] while they are being decoded. */
+  /** Elements in the view, none while they are being decoded; where they are very many, what each tile is mainly. */
   *within(from, to) {
+    const wanted = [...this.tiles.within(0, 0, from, to)];
+    if (wanted.length > MOST_PATH_TILES) {
+      for (const i of wanted) {
+        const ts = this.path.tiles.from[i];
+        yield { number: -1, ts, dur: this.path.tiles.to[i] - ts, kind: this.path.main[i], event: -1 };
+      }
+      return;
+    }
     const tiles = this.tiles.of([{ lane: 0, depth: 0 }], from, to)?.[0] ?? [];
     for (const tile of tiles)
       for (let i = firstEnding(tile.ts, tile.dur, 0, tile.count, from); i < tile.count && tile.ts[i] <= to; i++)
@@ -36,26 +45,29 @@ class CriticalPath {
 
   /** To the next element, or the one before; from the selected event if none was walked to. */
   async walk(step) {
-    if (!this.size) return;
-    const { from, to, inspector } = this.timeline;
-    let next = this.at === null ? null : this.at + step;
-    if (next === null) {
-      const begin = inspector?.event ? inspector.event.ts : from;
-      for (const element of this.within(begin, to)) {
-        next = element.number;
-        break;
-      }
-    }
-    next = Math.max(0, Math.min(this.size - 1, next ?? 0));
+    if (!this.size || this.walking) return;
+    this.walking = true;
+    const { from, inspector } = this.timeline,
+      begin = inspector.event ? inspector.event.ts : from;
+    const next = Math.max(0, Math.min(this.size - 1, this.at === null ? await this.atTime(begin) : this.at + step));
     const element = await this.tiles.event(next);
-    this.at = next;
     this.shown = true;
     this.say(element);
     if (element.event >= 0) await inspector.select(element.event);
+    this.at = next;
+    this.walking = false;
     const place = element.event >= 0 ? this.timeline.tiles.placeOf(element.event) : { lane: 0, depth: 0 };
-    this.timeline.reveal({ ...element, ...place });
+    inspector.reveal({ ...element, ...place });
     this.timeline.redraw();
     this.node.dataset.element = next;
+  }
+
+  /** Number of the first element that ends at a time or later. */
+  async atTime(time) {
+    const { to, from } = this.path.tiles,
+      tile = Math.min(to.findIndex((end) => end >= time) >>> 0, from.length - 1),
+      { ts, dur, count, first } = await this.tiles.decode(tile);
+    return first + firstEnding(ts, dur, 0, count, time);
   }
 
   toggle() {

@@ -27,23 +27,36 @@ class Inspector {
   /** Select an event by its number: draw it, its arrows and its details. */
   async select(number, { reveal = false, focus = false } = {}) {
     const asked = ++this.asked;
+    this.timeline.critical.at = null;
     const [event, texts] = await Promise.all([this.details.of(number), this.details.texts()]);
     const caller = Details.first(event.sources, "operator"),
       operator = caller === null ? null : await this.details.of(caller);
     if (operator) operator.full = texts.names[operator.name];
+    const callers = (await this.callersOf(operator ?? event)).map((one) => texts.names[one.name]);
     const arrows = await this.arrowsOf(event);
     if (asked !== this.asked) return; // another one was selected meanwhile
     this.event = event;
     this.arrows = arrows;
-    this.panel(event, texts, operator);
+    this.panel(event, texts, operator, callers);
     this.timeline.picked.dataset.event = number;
-    if (reveal) this.timeline.reveal(event);
+    if (reveal) this.reveal(event);
     this.timeline.redraw();
     const { kinds, lanes } = this.timeline.data;
     this.timeline.sayOf({ ...event, kind: kinds[event.kind], lane: lanes[event.lane] });
     if (focus) this.node.focus();
     this.node.dataset.arrows = JSON.stringify(arrows.map((one) => [one.kind, one.from.number, one.to.number]));
     this.node.dataset.event = number; // all is there
+  }
+
+  /** The calls around a call, outermost first; those on this page. */
+  async callersOf(event) {
+    const found = [];
+    for (let at = Details.first(event.sources, "caller"); at !== null; ) {
+      const call = await this.details.of(at);
+      found.unshift(call);
+      at = Details.first(call.sources, "caller");
+    }
+    return found;
   }
 
   clear() {
@@ -85,7 +98,7 @@ class Inspector {
     );
   }
 
-  panel(event, texts, operator) {
+  panel(event, texts, operator, callers) {
     const { lanes, kinds } = this.timeline.data,
       lane = lanes[event.lane],
       address = `#event-${event.number}`,
@@ -93,6 +106,7 @@ class Inspector {
         fact("ts", "Start", event.ts, exactMs(event.ts)),
         time("dur", event.gpu ? "Duration" : "Total time", event.dur),
         ...(event.gpu ? deviceFacts(event, texts, lane, operator, this.devices) : callFacts(event, texts)),
+        ...(callers.length ? [fact("callers", "Call stack", callers, callers.join(" › "))] : []),
       ];
     const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
     this.node.hidden = false;
@@ -176,6 +190,33 @@ class Inspector {
     );
   }
 
+  /** Bring an event into view, at the scale of the view where that shows it. */
+  reveal(event) {
+    const { timeline } = this,
+      { ts, dur, lane, depth } = event,
+      length = timeline.to - timeline.from,
+      px = length / (timeline.canvas.clientWidth || 1000);
+    if (depth >= (timeline.folded.get(lane) ?? Infinity)) {
+      timeline.folded.delete(lane);
+      timeline.refold();
+    }
+    if (dur < 4 * px || dur > length) timeline.show(ts - Math.max(200, 4 * dur), ts + Math.max(200, 5 * dur));
+    else if (ts < timeline.from || ts + dur > timeline.to)
+      timeline.show(ts + dur / 2 - length / 2, ts + dur / 2 + length / 2);
+    const y = timeline.canvas.getBoundingClientRect().top + timeline.rowAt(event).y;
+    if (y < 70 || y > innerHeight - 40) scrollBy({ top: y - innerHeight / 3, behavior: "instant" });
+  }
+
+  /** Number of the first single event in the view, of the topmost lane that has one; null without one. */
+  firstInView() {
+    const { timeline } = this;
+    for (const [start, , , i, , , place] of timeline.visible()) {
+      const { event } = timeline.at([0, 0, 0, i, 0, 0, place]);
+      if (event !== null && start >= timeline.from) return event;
+    }
+    return null;
+  }
+
   /** Follow a relation: to its source where the event has one, else to its target. */
   follow(...kinds) {
     if (!this.event) return;
@@ -189,9 +230,9 @@ class Inspector {
   /** To the event beside the selected one in its row; without one to the first that is in the view. */
   beside(step) {
     const { tiles } = this.timeline;
-    if (!this.event) return this.timeline.firstInView((number) => this.select(number, { reveal: true }));
-    const next = this.event.number + step;
-    if (next < 0 || next >= tiles.size) return;
+    const next = this.event ? this.event.number + step : this.firstInView();
+    if (next === null || next < 0 || next >= tiles.size) return;
+    if (!this.event) return this.select(next, { reveal: true });
     const { lane, depth } = tiles.placeOf(next);
     if (lane === this.event.lane && depth === this.event.depth) this.select(next, { reveal: true });
   }

@@ -238,29 +238,6 @@ class Timeline {
     return Math.round(this.from + ((this.to - this.from) * (clientX - left)) / this.canvas.clientWidth);
   }
 
-  /** Bring an event into view, at the scale of the view where that shows it. */
-  reveal(event) {
-    const { ts, dur, lane, depth } = event,
-      length = this.to - this.from,
-      px = length / (this.canvas.clientWidth || 1000);
-    if (depth >= (this.folded.get(lane) ?? Infinity)) {
-      this.folded.delete(lane);
-      this.refold();
-    }
-    if (dur < 4 * px || dur > length) this.show(ts - Math.max(200, 4 * dur), ts + Math.max(200, 5 * dur));
-    else if (ts < this.from || ts + dur > this.to) this.show(ts + dur / 2 - length / 2, ts + dur / 2 + length / 2);
-    const y = this.canvas.getBoundingClientRect().top + this.rowAt(event).y;
-    if (y < 70 || y > innerHeight - 40) scrollBy({ top: y - innerHeight / 3, behavior: "instant" });
-  }
-
-  /** Call with the number of the first single event in the view, of the topmost lane that has one. */
-  firstInView(found) {
-    for (const [start, , , i, , , place] of this.visible()) {
-      const { event } = this.at([0, 0, 0, i, 0, 0, place]);
-      if (event !== null && start >= this.from) return found(event);
-    }
-  }
-
   /** What is drawn by an item of `visible()`: a call, or several merged into a block. */
   at([, , , i, , , place]) {
     const of = this.sources[place],

@@ -19,6 +19,7 @@ from etplus.predictor.critical_chain import critical_chain
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.index import CallIndex
+from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from etplus.trace.views import DeviceEvent, Op
@@ -207,3 +208,6 @@ def test_the_critical_path_of_the_page_sums_up_to_the_makespan(name: str) -> Non
             if event >= 0 and drawn["kinds"][kind] == "GPU work":
                 assert (ts, dur) == (events[event]["ts"], events[event]["dur"])
     assert {kind: ns for kind, ns in by_kind.items() if ns} == path.by_kind
+    part = part_of(trace, window=f"0-{trace.span.length // 3}ns")
+    drawn = timeline_of(part, work_of_events(part), 10**6, critical_chain(part))["path"]
+    assert 0 < drawn["shown_ns"] < drawn["makespan_ns"] == path.length_ns

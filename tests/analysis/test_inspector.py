@@ -267,5 +267,11 @@ def test_an_operator_says_what_the_library_does(browser: Page, tmp_path: Path) -
         assert tuple(map(tuple, values.get("shapes", []))) == one.shapes
         assert tuple(values.get("modules", ())) == one.modules and values["id"] == one.record["id"]
         assert values.get("device_ns", 0) == one.device_ns and values.get("device_events", 0) == len(one.kernels)
+        assert values.get("callers", []) == callers_of(one)
         below = [numbers.row[child.record["id"]] for child in one.children]
         assert set(below) <= set(said["out"].get("caller", [])) or len(below) > 12
+
+
+def callers_of(call: Op) -> list[str]:
+    """Names of the calls around a call, outermost first."""
+    return [] if call.parent is None else [*callers_of(call.parent), call.parent.name]
