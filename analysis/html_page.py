@@ -19,7 +19,7 @@ __all__ = ["page"]
 _PARTS = files(__package__) / "html"
 _SCRIPTS = (
     "base.js", "table.js", "blocks.js", "tiles.js", "timeline.js", "job.js", "overview.js", "breakdown.js",
-    "kernels.js", "idle.js", "counters.js", "host.js", "main.js",
+    "kernels.js", "idle.js", "counters.js", "host.js", "diff.js", "main.js",
 )  # fmt: skip
 _LIBRARY = "echarts.min.js.gz"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")

@@ -20,7 +20,8 @@ function section(id, heading, lead, ...content) {
 function draw(rank) {
   for (const one of charts) one.instance?.dispose();
   charts.clear();
-  $("sections").replaceChildren(...SECTIONS.map((make) => make(report, rank)).filter(Boolean));
+  const sections = report.difference ? DIFF_SECTIONS : SECTIONS;
+  $("sections").replaceChildren(...sections.map((make) => make(report, rank)).filter(Boolean));
   $("nav").replaceChildren(
     ...[...document.querySelectorAll("section")].map((node) =>
       el("a", { href: `#${node.id}`, "data-to": node.id }, node.querySelector("h2").textContent),
