@@ -33,6 +33,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_convert.py
 	$(BIN)/python benchmarks/bench_batch.py
 	$(BIN)/python benchmarks/bench_replay.py
+	-$(BIN)/python benchmarks/bench_hta.py
 	$(BIN)/python benchmarks/bench_network.py
 
 # The oldest protobuf that is supported; `make test` takes the newest.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..trace.printable import printable
 from .breakdown import BreakdownRow, breakdown, launched_in
+from .path_diff import PathRow, path_rows, plain_paths
 from .roofline import KernelRow, kernel_table
 from .summary import Analysis
 from .tables import number, render
@@ -69,6 +70,7 @@ class Difference:
         latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans.
         ops, kernels: by name (operators with shapes if asked for).
         damage: what is wrong with the files, in sentences.
+        paths: by call path.
         gains, losses: operators that take less and more time in B, those with the greatest change first.
     """
 
@@ -88,6 +90,7 @@ class Difference:
     latency_a: float
     latency_b: float
     damage: tuple[str, ...] = ()
+    paths: list[PathRow] = field(default_factory=list)
 
     @property
     def gains(self) -> list[DiffRow]:
@@ -114,6 +117,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         one.outside, other.outside, one.total_ns, other.total_ns,
         _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
         _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
+        path_rows(a, b, per_iteration=per_iteration),
     )  # fmt: skip
 
 
@@ -230,7 +234,7 @@ def _devices(analysis: Analysis) -> str:
 
 def json_of_difference(found: Difference) -> dict[str, Any]:
     """All of it as plain objects."""
-    plain = asdict(found)
+    plain = asdict(replace(found, paths=[])) | {"paths": plain_paths(found.paths)}
     for key, rows in (("ops", found.ops), ("kernels", found.kernels)):
         plain[key] = [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
     return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
@@ -252,6 +256,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
     ]
     parts.append(_table("operators, by the change in time", found.ops, width, top, above=False))
     parts.append(_table("kernels, by the change in time", found.kernels, width, top, above=True))
+    parts.append(_paths(found.paths, width, top))
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
     parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
     return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
@@ -300,6 +305,30 @@ def _table(title: str, rows: list[DiffRow], width: int, top: int, *, above: bool
     ]
     more = f" (the first {top} of {len(rows)})" if len(rows) > top else ""
     return render(title + more, heads, cells, width, above=[row.name for row in shown] if above else None)
+
+
+def _paths(rows: list[PathRow], width: int, top: int) -> str:
+    """Call paths whose own time has changed most: what they launched, or what they took on the host."""
+    what = "launched_ns" if any(side and side.device_ns for row in rows for side in (row.a, row.b)) else "self_ns"
+    changed = sorted((row for row in rows if row.change(what)), key=lambda row: (-abs(row.change(what)), row.path))
+    if not changed:
+        return ""
+    shown = changed[:top]
+    cells = [
+        ["", *(number(cell, 1) for cell in _path_cells(row, what)), f"{row.change(what) / _MS:+,.3f}"] for row in shown
+    ]
+    time = "ms launched" if what == "launched_ns" else "self ms"
+    heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
+    more = f" (the first {top} of {len(changed)})" if len(changed) > top else ""
+    return render(
+        f"call paths, by the change{more}", heads, cells, width, above=[" / ".join(row.path) for row in shown]
+    )
+
+
+def _path_cells(row: PathRow, what: str) -> Iterator[float | None]:
+    for side in (row.a, row.b):
+        yield None if side is None else side.calls
+        yield None if side is None else getattr(side, what) / _MS
 
 
 def _cells(side: Side | None) -> list[str | int | None]:

@@ -242,7 +242,7 @@ def _device(
     holders = _holders(trace, device, held)
     rest = int(allocated[peak] - held.bytes.sum())
     if rest:
-        holders.append(MemoryHolder(device, _BEFORE if rest == base else _NOT_RECORDED, (), UNKNOWN, 0, rest))
+        holders.append(MemoryHolder(device, _BEFORE if 0 < rest <= base else _NOT_RECORDED, (), UNKNOWN, 0, rest))
     holders.sort(key=lambda row: (-row.bytes, row.operator, row.modules, row.category))
     outliving = _outliving(trace, device, ts, blocks)
     return DeviceMemory(device, source, ts, allocated, reserved, base, blocks, holders, outliving)

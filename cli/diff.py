@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from ..analysis.devices import read_devices
 from ..analysis.diff import diff_text, difference, json_of_difference
+from ..analysis.diff_html import diff_html
 from ..analysis.summary import analyse
 from ..analysis.tables import terminal_width
+from ..schemas.files import open_output
 from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
-from .outputs import add_tables_and_switch, write_tables
+from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
 
 __all__ = ["prepare_parser", "run"]
@@ -21,6 +24,7 @@ examples:
   etplus diff h100.json.gz mi300x.json.gz
   etplus diff before.json after.json --by-shape --top 30
   etplus diff before.json after.json --json diff.json
+  etplus diff before.json after.json -o diff.html       # a page: call tree, iterations, what got slower
   etplus diff main.json branch.json --fail-over 5%      # in continuous integration
 
 The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What only one of them
@@ -55,5 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     a, b = (analyse(trace, own, annotation=annotation) for trace in read_inputs(inputs))
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)
-    write_tables(arguments, diff_text(found, terminal_width(), max(arguments.top, 1)), json_of_difference(found))
+    if is_page(arguments.output):
+        write_json(arguments.json, json_of_difference(found) if arguments.json else None)
+        with open_output(arguments.output) as out:
+            out.write(diff_html(found, a, b))
+        print(f"wrote   {arguments.output}", file=sys.stderr)
+    else:
+        write_tables(arguments, diff_text(found, terminal_width(), max(arguments.top, 1)), json_of_difference(found))
     return report_regressions(found, arguments.fail_over)

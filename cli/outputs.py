@@ -12,7 +12,7 @@ import orjson
 from ..schemas.files import open_output
 from .terminal import print_text
 
-__all__ = ["add_json", "add_tables", "add_tables_and_switch", "write_json", "write_tables"]
+__all__ = ["add_json", "add_tables", "add_tables_and_switch", "is_page", "write_json", "write_tables"]
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
@@ -74,6 +74,16 @@ def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None
             file.write(text.encode("utf-8", "backslashreplace") + b"\n")
     elif arguments.json != _STDOUT:
         print_text(text)
+
+
+def is_page(output: str | None) -> bool:
+    """Whether -o asks for an HTML page, by its suffix.
+
+    Example:
+        >>> is_page("diff.html"), is_page("diff.txt"), is_page(None)
+        (True, False, False)
+    """
+    return output is not None and output.lower().endswith((".html", ".htm"))
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

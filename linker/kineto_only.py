@@ -42,12 +42,25 @@ _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
 _NO_TENSORS: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
 
 
-class _Inputs(msgspec.Struct, gc=False):
-    """What Kineto records of a call's inputs with `record_shapes`."""
+_NO_TENSORS_TEXT = msgspec.json.encode(_NO_TENSORS)
+_NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
+_NODE = (
+    b'{"id":%%d,"name":%%b,"ctrl_deps":%%d,"inputs":%%b,"outputs":%b,"attrs":['
+    b'{"name":"rf_id","type":"uint64","value":%%d},{"name":"fw_parent","type":"uint64","value":0},'
+    b'{"name":"seq_id","type":"int64","value":%%d},{"name":"scope","type":"uint64","value":%%d},'
+    b'{"name":"tid","type":"uint64","value":%%d},{"name":"fw_tid","type":"uint64","value":0},'
+    b'{"name":"op_schema","type":"string","value":""}]}'
+) % _NO_TENSORS_TEXT
+"""A node, but for its numbers, name and inputs."""
+_NOTHING = msgspec.Raw(b"[]")
 
-    values: Any = msgspec.field(default=(), name="Concrete Inputs")
-    shapes: Any = msgspec.field(default=(), name="Input Dims")
-    types: Any = msgspec.field(default=(), name="Input type")
+
+class _Inputs(msgspec.Struct, gc=False):
+    """What Kineto records of a call's inputs with `record_shapes`, undecoded."""
+
+    values: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
+    shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
 
 
 _decode_inputs = msgspec.json.Decoder(_Inputs).decode
@@ -167,6 +180,7 @@ class _Texts:
         names: list[str],
     ) -> None:  # fmt: skip
         self._events, self._row, self._columns, self._name, self._names = events, row, columns, name, names
+        self._known: dict[tuple[bytes, ...], bytes] = {}
         self.first = np.append(np.arange(0, len(row), _BLOCK), len(row))
 
     def __len__(self) -> int:
@@ -182,12 +196,13 @@ class _Texts:
 
     def of(self, records: IntColumn) -> list[bytes]:
         rows = self._row[records]
-        args = iter(self._events.args_of(rows[rows >= 0]))
-        inputs = [_inputs(next(args)) if row >= 0 else _NO_TENSORS for row in rows.tolist()]
-        columns = [self._columns[key][records].tolist() for key in ("id", "parent", "rf_id", "seq_id", "scope", "tid")]
-        names = [self._names[code] for code in self._name[records].tolist()]
-        encode = msgspec.json.encode
-        return [encode(_node(*row)) for row in zip(names, inputs, *columns, strict=True)]
+        inputs: npt.NDArray[np.object_] = np.full(len(rows), _NO_TENSORS_TEXT, object)
+        inputs[rows >= 0] = _inputs_texts(self._events.args_of(rows[rows >= 0]), self._known)
+        own, caller, rf_id, seq_id, scope, tid = (self._columns[key][records].tolist() for key in _NODE_NUMBERS)
+        codes = self._name[records].tolist()
+        name_texts = {code: msgspec.json.encode(self._names[code]) for code in set(codes)}
+        names = map(name_texts.__getitem__, codes)
+        return [_NODE % row for row in zip(own, names, caller, inputs.tolist(), rf_id, seq_id, scope, tid, strict=True)]
 
 
 def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
@@ -197,24 +212,28 @@ def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
     return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))
 
 
-def _node(
-    name: str, inputs: dict[str, list[Any]], own: int, caller: int, rf_id: int, seq_id: int, scope: int, tid: int
-) -> dict[str, Any]:
-    values = {"rf_id": rf_id, "fw_parent": 0, "seq_id": seq_id, "scope": scope, "tid": tid, "fw_tid": 0}
-    attrs: list[dict[str, Any]] = [
-        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": value} for key, value in values.items()
-    ]
-    attrs.append({"name": "op_schema", "type": "string", "value": ""})
-    return {"id": own, "name": name, "ctrl_deps": caller, "inputs": inputs, "outputs": _NO_TENSORS, "attrs": attrs}
+def _inputs_texts(args: list[bytes], known: dict[tuple[bytes, ...], bytes]) -> list[bytes]:
+    """The JSON of each call's inputs in the ET's terms; equal ones, of which a trace has many, are made once.
+
+    Args:
+        known: of texts of values, shapes and types; gets the new ones.
+    """
+    found = []
+    for text in args:
+        try:
+            given = _decode_inputs(text)
+            key = bytes(given.values), bytes(given.shapes), bytes(given.types)
+            if key not in known:
+                known[key] = msgspec.json.encode(_inputs(*map(msgspec.json.decode, key)))
+            found.append(known[key])
+        except msgspec.MsgspecError:
+            found.append(_NO_TENSORS_TEXT)
+    return found
 
 
-def _inputs(args: bytes) -> dict[str, list[Any]]:
+def _inputs(values: Any, shapes: Any, types: Any) -> dict[str, list[Any]]:
     """A call's inputs in the ET's terms: "Tensor(float)" for what Kineto calls "float"."""
-    try:
-        given = _decode_inputs(args)
-    except msgspec.MsgspecError:
-        return _NO_TENSORS
-    values, shapes, types = ([] if not isinstance(v, list) else v for v in (given.values, given.shapes, given.types))
+    values, shapes, types = ([] if not isinstance(v, list) else v for v in (values, shapes, types))
     if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
         return _NO_TENSORS
     texts = values if len(values) == len(types) else [""] * len(types)

@@ -29,6 +29,7 @@ class LinkedTrace:
         runtime_row: int64, event row of each runtime call in the window, in order of start.
         runtime_parent: int64, position in `nodes` of each one's innermost linked caller, −1 for none.
         numbering: ids in the output.
+        has_storages: the nodes may name the storages of tensors; those made of a Kineto trace cannot.
     """
 
     et: ExecutionTrace
@@ -42,10 +43,13 @@ class LinkedTrace:
     runtime_row: IntColumn
     runtime_parent: IntColumn
     numbering: Numbering
+    has_storages: bool = True
 
     @cached_property
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
         """See `data_dependencies.data_edges`; found when first asked for, which takes as long as matching does."""
+        if not self.has_storages:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return data_edges(self.et, self.nodes)
 
     @cached_property

@@ -211,7 +211,7 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     numbering = Numbering.of(side.trace, nodes.node[gpu_parent], len(runtime_row), renumber=False)
     trace = LinkedTrace(
         side.trace, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent,
-        attachment.launcher[attached], runtime_row, runtime_parent, numbering,
+        attachment.launcher[attached], runtime_row, runtime_parent, numbering, has_storages=False,
     )  # fmt: skip
     comm = comm_of_kernels(side.trace, nodes, kineto.events, trace.gpu_row, gpu_parent)
     data = recorded_data(kineto, calls, node_of_call)

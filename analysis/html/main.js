@@ -20,8 +20,9 @@ function section(id, heading, lead, ...content) {
 function draw(rank) {
   for (const one of charts) one.instance?.dispose();
   charts.clear();
-  useKernelLabels(rank.analysis.kernel_labels);
-  $("sections").replaceChildren(...SECTIONS.map((make) => make(report, rank)).filter(Boolean));
+  if (!report.difference) useKernelLabels(rank.analysis.kernel_labels);
+  const sections = report.difference ? DIFF_SECTIONS : SECTIONS;
+  $("sections").replaceChildren(...sections.map((make) => make(report, rank)).filter(Boolean));
   $("nav").replaceChildren(
     ...[...document.querySelectorAll("section")].map((node) =>
       el("a", { href: `#${node.id}`, "data-to": node.id }, node.querySelector("h2").textContent),

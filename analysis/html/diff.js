@@ -1,0 +1,207 @@
+/* Two traces side by side: what takes longer, by which operator, in which iteration, below which callers. */
+
+const WORTH_OPENING = 0.03;
+
+function diffOverview(report) {
+  const found = report.difference,
+    what = found.per_iteration ? "an iteration" : "whole trace",
+    note = (a, b) => (a ? `${(b / a).toFixed(2)} × A` : "");
+  return section(
+    "overview",
+    "Overview",
+    found.per_iteration
+      ? `Means of an iteration: ${found.iterations_a} of A, ${found.iterations_b} of B.`
+      : "The whole traces are compared.",
+    found.damage.length
+      ? el(
+          "ul",
+          { class: "warnings" },
+          found.damage.map((sentence) => el("li", {}, sentence)),
+        )
+      : null,
+    el(
+      "div",
+      { class: "tiles" },
+      tile(`Device time, ${what}: A`, show(found.total_a, "ns"), found.a),
+      tile(`Device time, ${what}: B`, show(found.total_b, "ns"), `${found.b} · ${note(found.total_a, found.total_b)}`),
+      tile(`Length, ${what}: A`, show(found.latency_a, "ns"), found.device_a),
+      tile(
+        `Length, ${what}: B`,
+        show(found.latency_b, "ns"),
+        `${found.device_b} · ${note(found.latency_a, found.latency_b)}`,
+      ),
+    ),
+    changes(found),
+  );
+}
+
+/** The operators with the greatest losses and gains. */
+function changes(found) {
+  const moved = (names, sign) =>
+    names
+      .slice(0, 10)
+      .map((name) => found.ops.find((row) => row.name === name))
+      .filter((row) => row && row.change_ns * sign > 0);
+  const columns = [
+    { key: "name", title: "Operator", unit: "text", code: true },
+    { key: "size", title: "Change", unit: "ns" },
+    { key: "ratio", title: "B / A", unit: "×" },
+  ];
+  const half = (heading, rows, name) =>
+    el(
+      "div",
+      { class: "card span-6" },
+      el("h3", {}, heading),
+      rows.length
+        ? table(
+            columns,
+            rows.map((row) => ({ ...row, size: row.change_ns })),
+            { sort: "", filter: false, name },
+          )
+        : el("p", { class: "none" }, "None."),
+    );
+  return el(
+    "div",
+    { class: "columns" },
+    half("Slower in B, the most first", moved(found.losses, 1), "slower"),
+    half("Faster in B, the most first", moved(found.gains, -1), "faster"),
+  );
+}
+
+function diffIterations(report) {
+  const { a, b } = report.difference.iteration_list;
+  if (!a.length || !b.length) return null;
+  const node = el("div"),
+    names = ["A", "B"],
+    lists = [a, b],
+    count = Math.max(a.length, b.length);
+  chart(node, 240, () => ({
+    grid: { left: 74, right: 20, top: 14, bottom: 40 },
+    tooltip: tooltip(
+      (items) =>
+        tip(
+          `iteration ${items[0].dataIndex}`,
+          items
+            .map((item) => [item, lists[names.indexOf(item.seriesName)][item.dataIndex]])
+            .filter(([, row]) => row)
+            .map(([item, row]) => [`${item.seriesName} (${row.name})`, show(row.latency_ns, "ns")]),
+        ),
+      { trigger: "axis" },
+    ),
+    xAxis: axis({ type: "category", data: Array.from({ length: count }, (_, k) => String(k)) }),
+    yAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (value) => neat(value, "ns") } }),
+    series: lists.map((list, i) => ({
+      name: names[i],
+      type: "bar",
+      barMaxWidth: 26,
+      itemStyle: { color: Theme.colour(i) },
+      data: list.map((row) => row.latency_ns),
+    })),
+  }));
+  return section(
+    "iterations",
+    "Iterations",
+    "Each trace's iterations in order, by their length.",
+    card(
+      null,
+      null,
+      node,
+      el(
+        "div",
+        { class: "legend" },
+        names.map((name, i) => el("span", {}, swatch(i), name)),
+      ),
+    ),
+  );
+}
+
+function diffPaths(report) {
+  const found = report.difference;
+  if (!found.paths.length) return null;
+  const onDevice = found.paths.some((row) => row.a?.device_ns || row.b?.device_ns),
+    key = onDevice ? "device_ns" : "host_ns",
+    own = onDevice ? "change_launched_ns" : "change_self_ns",
+    total = onDevice ? "change_device_ns" : "change_host_ns";
+  const rows = found.paths
+    .filter((row) => row[own])
+    .map((row) => ({ ...row, a: row.a?.[onDevice ? "launched_ns" : "self_ns"], b: row.b?.[onDevice ? "launched_ns" : "self_ns"] }));
+  return section(
+    "paths",
+    "Call tree",
+    `The same operator below the same callers in both traces, by ${onDevice ? "the device time that it launches" : "its host time"}.`,
+    card(
+      "Where it changes",
+      onDevice ? "device time launched by the call itself" : "host time of the call itself",
+      table(
+        [
+          { key: "path", title: "Call path", unit: "text", code: true },
+          { key: "a", title: "A", unit: "ns" },
+          { key: "b", title: "B", unit: "ns", like: "a" },
+          { key: own, title: "Change", unit: "ns" },
+        ],
+        rows,
+        { sort: own, name: "paths" },
+      ),
+    ),
+    card(
+      "The tree",
+      found.paths_left_out ? `${integers.format(found.paths_left_out)} smaller paths are left out` : null,
+      tree(found.paths, key, total),
+    ),
+  );
+}
+
+/** Rows in depth-first order as nested lists that open and close. */
+function tree(rows, key, total) {
+  const root = el("div", { class: "paths" }),
+    open = [root],
+    least = WORTH_OPENING * Math.max(...rows.map((row) => Math.abs(row[total])));
+  rows.forEach((row, at) => {
+    const leaf = (rows[at + 1]?.depth ?? 0) <= row.depth,
+      line = [
+        el("code", { title: row.path }, short(row.name, 70)),
+        ` ${show(row.a?.[key], "ns")} → ${show(row.b?.[key], "ns")} `,
+        el("b", {}, `${row[total] > 0 ? "+" : ""}${show(row[total], "ns")}`),
+      ];
+    open.length = row.depth + 1;
+    const node = leaf
+      ? el("div", {}, line)
+      : el("details", { open: Math.abs(row[total]) >= least }, el("summary", {}, line));
+    if (row.depth) node.style.marginLeft = "18px";
+    (open[row.depth] ?? root).append(node);
+    open[row.depth + 1] = node;
+  });
+  return root;
+}
+
+function diffTables(report) {
+  const found = report.difference,
+    flat = (rows) =>
+      rows.map((row) => ({
+        ...row,
+        a_count: row.a?.count,
+        a_ns: row.a?.total_ns,
+        b_count: row.b?.count,
+        b_ns: row.b?.total_ns,
+        size: Math.abs(row.change_ns),
+      }));
+  const columns = [
+    { key: "name", title: "Name", unit: "text", code: true },
+    { key: "a_count", title: "A count", unit: "number" },
+    { key: "a_ns", title: "A", unit: "ns" },
+    { key: "b_count", title: "B count", unit: "number" },
+    { key: "b_ns", title: "B", unit: "ns", like: "a_ns" },
+    { key: "change_ns", title: "Change", unit: "ns", like: "a_ns" },
+    { key: "ratio", title: "B / A", unit: "×" },
+  ];
+  const left = (key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
+  return section(
+    "tables",
+    "Operators and kernels",
+    "Matched by name; a dash where one trace has none.",
+    card("Operators", left("ops"), table(columns, flat(found.ops), { sort: "change_ns", name: "ops" })),
+    card("Kernels", left("kernels"), table(columns, flat(found.kernels), { sort: "change_ns", name: "diff_kernels" })),
+  );
+}
+
+const DIFF_SECTIONS = [diffOverview, diffIterations, diffPaths, diffTables];
