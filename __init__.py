@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .converters.open import load
     from .linker import link
     from .linker.batch import link_many
+    from .predictor.reshard.job import reshard
+    from .predictor.reshard.layout import Layout
     from .predictor.replay import build_graph, fit_constants, replay
     from .trace.errors import EtplusError
     from .trace.trace import Trace
@@ -25,6 +27,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "EtplusError": ".trace.errors",
+    "Layout": ".predictor.reshard.layout",
     "Trace": ".trace.trace",
     "build_graph": ".predictor.replay",
     "convert": ".converters.convert",
@@ -33,10 +36,11 @@ _HOMES = {
     "link_many": ".linker.batch",
     "load": ".converters.open",
     "replay": ".predictor.replay",
+    "reshard": ".predictor.reshard.job",
 }
 __all__ = [  # the keys of _HOMES, written out for type checkers
-    "EtplusError", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many", "load",
-    "replay",
+    "EtplusError", "Layout", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many",
+    "load", "replay", "reshard",
 ]  # fmt: skip
 
 

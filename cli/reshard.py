@@ -78,7 +78,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--representative", action="store_true", help="write one rank of each kind")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
     group = parser.add_argument_group("plan")
-    group.add_argument("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
+    group.add_argument(
+        "--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output"
+    )
     group.add_argument("--use", metavar="FILE", help="follow this plan")
     group = parser.add_argument_group("times and memory")
     group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus fit` wrote")
@@ -86,7 +88,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="links, such as bandwidth=25,latency=5us,algorithm=ring (default: 25 GB/s, 5us, ring)")  # fmt: skip
     group.add_argument("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
     group.add_argument("--link-latency", metavar="TIME", help="of a step, such as 5us")
-    group.add_argument("--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)")
+    group.add_argument(
+        "--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -161,12 +165,15 @@ def _read_plan(file: str) -> Any:
         raise UsageError(f"{file}: the plan is not JSON ({error}); write it anew with --plan") from None
 
 
-def _write(job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any]) -> list[str]:
+def _write(
+    job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any]
+) -> list[str]:
     """Write the traces of ranks; returns the names of the files."""
     if to is not None:
         traces = [job.trace(rank) for rank in ranks]
-        renumber = {"renumber_ranks": True} if to == "astra-sim" and list(ranks) != list(range(len(ranks))) else {}
-        done = convert(traces, output, to=to, as_prefix=True, **renumber)
+        renumber = to == "astra-sim" and list(ranks) != list(range(len(ranks)))
+        more: dict[str, Any] = {"renumber_ranks": True} if renumber else {}
+        done = convert(traces, output, to=to, as_prefix=True, **more)
         for note in done.notes:
             print(f"note    {note}", file=sys.stderr)
         return list(done.files)
@@ -197,7 +204,7 @@ def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
         lines.append(f"wrote   {len(report['written']):,} files: {report['written'][0]} ...")
     parts = [*rewrap(lines, width, " " * 8)]
     if "memory" in report:
-        names = ("parameters", "gradients", "optimizer", "activations", "gathered", "total")
+        names = ("parameters", "gradients", "optimizer", "activations", "buffers", "total")
         rows: list[list[str | None]] = []
         for stage, one in enumerate(report["memory"]):
             fits = [] if memory is None else ["yes" if one["total"] <= memory * 1e9 else "no"]
@@ -205,6 +212,8 @@ def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
         fits_in = [] if memory is None else [f"fits {memory:g} GB"]
         parts += ["", render("memory of a rank, MB", ["stage", *names, *fits_in], rows, width)]
     if report["not_derived"]:
-        rows = [[one["what"], one["reason"], str(one["count"]), share(one["share"])] for one in report["not_derived"][:15]]
+        rows = [
+            [one["what"], one["reason"], str(one["count"]), share(one["share"])] for one in report["not_derived"][:15]
+        ]
         parts += ["", render("left as recorded", ["what", "reason", "count", "share"], rows, width)]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""The symbolic plan: where units begin, which extents tensor parallelism divides, and where results are then partial."""
+"""The symbolic plan: which units are layers, which extents tensor parallelism divides, which results are partial."""
 
 from __future__ import annotations
 
@@ -221,7 +221,9 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
             for one in given["tensor_parallel"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"the plan cannot be read ({type(error).__name__}: {error}); write it anew with --plan") from None
+        raise UsageError(
+            f"the plan cannot be read ({type(error).__name__}: {error}); write it anew with --plan"
+        ) from None
     if numbers != [[one.number for one in unit.parameters] for unit in model.units]:
         raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
     found = tuple(_found(model, *one) for one in divided)

@@ -68,5 +68,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
         elements = sum(prod(extents.value[e] for e in one.shape) for one in model.parameters)
         if kept:
             mine = sum(prod(extents.value[e] for e in one.shape) for one in kept)
-            found.append(NotDerived("parameters", "whole on every tensor-parallel rank", len(kept), mine / max(elements, 1)))
+            found.append(
+                NotDerived("parameters", "whole on every tensor-parallel rank", len(kept), mine / max(elements, 1))
+            )
     return tuple(sorted(found, key=lambda one: (-one.share, one.what)))
