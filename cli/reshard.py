@@ -57,7 +57,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
     group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline stages (default: 1)")
     group.add_argument("--zero", type=int, choices=range(4), default=0,
-        help="divide optimizer state (1), gradients (2) and parameters (3, as FSDP) over dp (default: 0, DDP)")  # fmt: skip
+        help="divide optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)")  # fmt: skip
     group.add_argument("--batch", type=int, metavar="GLOBAL",
         help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
     group.add_argument("--microbatches", type=int, metavar="N",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 
 from .calls import VIEWS, Call, tensor_values
@@ -20,12 +20,13 @@ _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one rank at the peak of a step.
+    """Bytes of one rank.
 
     Attributes:
         parameters, gradients, optimizer: what the rank keeps.
-        activations: the most that results of operators take together, while later operators use them.
-        buffers: what communication needs: DDP's buckets, a unit's gathered parameters and gradients with FSDP.
+        activations: the most that other results of operators take together.
+        buffers: DDP's buckets; with FSDP a unit's gathered parameters, and the next one's.
+        total: at the moment that takes the most: gradients come while activations go.
     """
 
     parameters: int
@@ -33,25 +34,15 @@ class Memory:
     optimizer: int
     activations: int
     buffers: int
-
-    @property
-    def total(self) -> int:
-        """All together."""
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.buffers
+    total: int
 
     def to_dict(self) -> dict[str, int]:
         """JSON-ready, bytes."""
-        return {
-            "parameters": self.parameters, "gradients": self.gradients, "optimizer": self.optimizer,
-            "activations": self.activations, "buffers": self.buffers, "total": self.total,
-        }  # fmt: skip
+        return asdict(self)
 
 
 def memory_of(derivation: Derivation, stage: int) -> Memory:
-    """Estimate the memory of the first rank of a stage.
-
-    Gradients are those of all parameters that the rank keeps: backward has them together at its end.
-    """
+    """Estimate the memory of the first rank of a stage."""
     layout = derivation.layout
     sizes = {one.number: prod(derivation.sizes(one)) * one.itemsize for one in derivation.parameters(stage)}
     whole = sum(sizes.values())
@@ -61,15 +52,17 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     buffers = 0
     if gathers:
         units = [sum(sizes[one.number] for one in unit.parameters) for unit in derivation.units(stage)]
-        buffers = 2 * max(units, default=0)
+        buffers = max(map(sum, zip(units, [0, *units], strict=False)), default=0)
     elif layout.dp > 1:
         buffers = sum(one.elements * one.itemsize for one in derivation.buckets(stage))
+    blocks = _blocks(derivation, stage)
+    others = [(one.begin, one.last, one.size) for one in blocks if not one.gradient]
+    end = max((one.last for one in blocks), default=0)
+    kept = [(one.begin, end, one.size // (layout.dp if gathers else 1)) for one in blocks if one.gradient]
+    mine = part if gathers else whole
+    states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     return Memory(
-        parameters=part if gathers else whole,
-        gradients=part if gathers else whole,
-        optimizer=_states(derivation) * (part if layout.zero and layout.dp > 1 else whole),
-        activations=_peak(list(_lives(derivation, stage))),
-        buffers=buffers,
+        mine, mine, states, _peak(others), buffers, mine + states + buffers + max(_peak([*others, *kept]), mine)
     )
 
 
@@ -128,13 +121,13 @@ class _Lives:
                 block.last = self.place
 
 
-def _lives(derivation: Derivation, stage: int) -> Iterator[tuple[int, int, int]]:
-    """(first call, last call, bytes) of each block before the optimizer's step, without gradients of parameters."""
+def _blocks(derivation: Derivation, stage: int) -> list[_Block]:
+    """The blocks that operators allocate before the optimizer's step."""
     lives = _Lives(derivation)
     for item in derivation.program(derivation.layout.rank(0, 0, stage)):
         if isinstance(item, Recorded) and not item.call.name.startswith("Optimizer."):
             lives.add(item, item.call)
-    yield from ((one.begin, one.last, one.size) for one in lives.blocks if not one.gradient)
+    return lives.blocks
 
 
 def _storages(call: Call, side: str) -> set[int]:

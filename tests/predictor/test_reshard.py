@@ -123,6 +123,37 @@ def _multiplications(job: Resharded, ranks: object) -> int:
     return total
 
 
+@pytest.mark.parametrize(
+    ("layout", "before", "step"),
+    [
+        (Layout(), 1_586_176, 9_994_756),
+        (Layout(dp=2, batch=_BATCH), 2 * 1_586_176, 5_128_708),
+        (Layout(dp=2, batch=_BATCH, zero=3), 793_088, 5_921_796),
+    ],
+)
+def test_memory_is_that_which_was_allocated(layout: Layout, before: int, step: int) -> None:
+    """`step`: the highest "Total Allocated" that torch 2.13 counted in one step of the model of block.single1, recorded
+    with `profile_memory` (tools/record_parallel.py otherwise); `before`: parameters, and the buckets of DDP."""
+    total = _derived("block.single1", layout).memory[0].total
+    assert abs(total / (before + step) - 1) < 0.1
+
+
+def test_sequence_parallelism_divides_norms_and_gathers_for_products() -> None:
+    plain = _derived("block.single1", Layout(tp=2, tp_style="megatron"))
+    divided = _derived("block.single1", Layout(tp=2, tp_style="megatron", sequence_parallel=True))
+    before, after = ran(plain.trace(0)), ran(divided.trace(0))
+    for (name, old), (same, new) in zip(before.work, after.work, strict=True):
+        assert name == same
+        if "layer_norm" in name:
+            assert (new[0][1], old[0][1]) == (16, 32)
+        elif name in ("aten::mm", "aten::addmm") or "attention" in name:
+            assert new == old
+    issued = [issue for issue, *_ in after.comms]
+    assert issued.count("_reduce_scatter_base_") == 8 and issued.count("_allgather_base_") == 12
+    assert issued.count("allreduce_") == 1
+    assert divided.memory[0].activations < plain.memory[0].activations
+
+
 def test_megatron_reduces_the_input_gradient_once_a_block() -> None:
     styles = {style: _derived("block.single1", Layout(tp=2, tp_style=style)) for style in ("dtensor", "megatron")}  # type: ignore[arg-type]
     counts = {style: len(ran(job.trace(0)).comms) for style, job in styles.items()}
@@ -227,7 +258,6 @@ def test_a_plan_can_be_written_edited_and_followed() -> None:
     plan = json.loads(json.dumps(job.plan))
     again = reshard(_recorded("mlp.single1"), Layout(tp=2, pp=2), plan=plan)
     assert ran(again.trace(2)) == ran(job.trace(2))
-    plan["tension"] = None
     plan["tensor_parallel"].pop()
     fewer = reshard(_recorded("mlp.single1"), Layout(tp=2), plan=plan)
     assert len(ran(fewer.trace(0)).comms) == len(ran(_derived("mlp.single1", Layout(tp=2)).trace(0)).comms) // 2
