@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .converters.open import load
     from .linker import link
     from .linker.batch import link_many
+    from .predictor.replay import build_graph, fit_constants, replay
     from .predictor.reshard.job import reshard
     from .predictor.reshard.layout import Layout
-    from .predictor.replay import build_graph, fit_constants, replay
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 

@@ -225,8 +225,8 @@ def reshard(
         UsageError: a layout that does not divide, or a recording from which none can be derived.
 
     Example:
-        >>> reshard([trace], Layout(dp=2)).layout.ranks  # doctest: +SKIP
-        2
+        >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
+        1024
     """
     given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else list(traces)
     if not given:

@@ -25,8 +25,8 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
         UsageError: it was recorded with FSDP or a pipeline, from which nothing is derived.
 
     Example:
-        >>> recorded_layout([trace]).ranks
-        1
+        >>> recorded_layout([trace]).dp
+        2
     """
     trace = traces[0]
     names = set(trace.names)
