@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from .predictor.measure.measured import Measured
     from .predictor.measure.timing import measure
     from .predictor.replay import build_graph, fit_constants, replay
+    from .predictor.reshard.job import reshard
+    from .predictor.reshard.layout import Layout
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 
 __version__ = "0.2.0"
 
 __all__ = [
-    "EtplusError", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link", "link_many",
-    "load", "measure", "replay",
+    "EtplusError", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link",
+    "link_many", "load", "measure", "replay", "reshard",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -43,6 +45,8 @@ __getattr__, __dir__ = lazy_names(
         ".predictor.measure.measured": "Measured",
         ".predictor.measure.timing": "measure",
         ".predictor.replay": "build_graph fit_constants replay",
+        ".predictor.reshard.job": "reshard",
+        ".predictor.reshard.layout": "Layout",
     },
     __all__,
 )

@@ -57,7 +57,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
     group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline stages (default: 1)")
     group.add_argument("--zero", type=int, choices=range(4), default=0,
-        help="divide optimizer state (1), gradients (2) and parameters (3, as FSDP) over dp (default: 0, DDP)")  # fmt: skip
+        help="divide optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)")  # fmt: skip
     group.add_argument("--batch", type=int, metavar="GLOBAL",
         help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
     group.add_argument("--microbatches", type=int, metavar="N",
@@ -171,8 +171,9 @@ def _write(
     """Write the traces of ranks; returns the names of the files."""
     if to is not None:
         traces = [job.trace(rank) for rank in ranks]
-        renumber = {"renumber_ranks": True} if to == "astra-sim" and list(ranks) != list(range(len(ranks))) else {}
-        done = convert(traces, output, to=to, as_prefix=True, **renumber)
+        renumber = to == "astra-sim" and list(ranks) != list(range(len(ranks)))
+        more: dict[str, Any] = {"renumber_ranks": True} if renumber else {}
+        done = convert(traces, output, to=to, as_prefix=True, **more)
         for note in done.notes:
             print(f"note    {note}", file=sys.stderr)
         return list(done.files)
@@ -203,7 +204,7 @@ def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
         lines.append(f"wrote   {len(report['written']):,} files: {report['written'][0]} ...")
     parts = [*rewrap(lines, width, " " * 8)]
     if "memory" in report:
-        names = ("parameters", "gradients", "optimizer", "activations", "gathered", "total")
+        names = ("parameters", "gradients", "optimizer", "activations", "buffers", "total")
         rows: list[list[str | None]] = []
         for stage, one in enumerate(report["memory"]):
             fits = [] if memory is None else ["yes" if one["total"] <= memory * 1e9 else "no"]

@@ -60,6 +60,7 @@ COMMANDS = {
     "predict": Command("predict plus.json --model model.json --json out/x.json", ("plus.json", "model.json")),
     "predict by overheads": Command("predict plus.json --model model.json --engine overheads --set batch=4:8 "
                                     "--json out/x.json", ("plus.json", "model.json")),
+    "reshard": Command("reshard plus.json --tp 1 --dp 2 --zero 3 --json out/x.json -o out", ("plus.json",)),
     "analyze": Command("analyze kineto.json --csv out/t --overheads out/o.json --device-spec spec.json",
                        ("kineto.json", "spec.json")),
     "analyze ET+": Command("analyze plus.json kineto.json --json --by-shape --csv out/t", ("plus.json", "kineto.json")),

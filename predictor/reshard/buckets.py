@@ -38,7 +38,8 @@ def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int = 
         the buckets in the order in which their last gradients are ready.
 
     Example:
-        >>> [one.elements for one in fill_buckets([(0, 200_000, 4, "float"), (1, 100_000, 4, "float"), (2, 5, 4, "float")])]
+        >>> gradients = [(0, 200_000, 4, "float32"), (1, 100_000, 4, "float32"), (2, 5, 4, "float32")]
+        >>> [one.elements for one in fill_buckets(gradients)]
         [300000, 5]
     """
     open_by_type: dict[str, list[tuple[int, int]]] = {}

@@ -33,13 +33,12 @@ _WRAPPERS = re.compile(
     r"|RegisterPostBackwardFunction)(?:Backward)?"
 )
 """Calls that convert between distributed and local tensors; what they call is kept."""
-VIEWS = frozenset(
-    "aten::view aten::_unsafe_view aten::reshape aten::t aten::transpose aten::permute aten::as_strided aten::expand"
-    " aten::expand_as aten::flatten aten::unflatten aten::detach aten::alias aten::resolve_conj aten::resolve_neg"
-    " aten::view_as aten::squeeze aten::unsqueeze aten::slice aten::select aten::narrow aten::split aten::chunk"
-    " aten::unbind aten::split_with_sizes detach aten::lift_fresh aten::is_leaf aten::empty aten::empty_like"
-    " aten::empty_strided aten::new_empty aten::broadcast_tensors aten::numpy_T".split()
+_VIEWS = (
+    "view _unsafe_view reshape t transpose permute as_strided expand expand_as flatten unflatten detach alias"
+    " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
+    " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
+VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})
 """Operators that do no work on data: views and allocations."""
 
 Tensors = tuple[tuple[Shape | None, ...], ...]
@@ -166,7 +165,7 @@ def _window(trace: Trace, step: int | None) -> tuple[int, int]:
         if not marks:
             raise UsageError(f"{trace.file}: has no ProfilerStep#{step}; leave --step out")
     if not marks:
-        return tuple(trace.span)
+        return trace.span
     marks.sort(key=lambda mark: (int(calls.end[mark[1]] - calls.ts[mark[1]]), mark[0]))
     chosen = marks[(len(marks) - 1) // 2][1]
     return int(calls.ts[chosen]), int(calls.end[chosen])

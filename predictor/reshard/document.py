@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -12,15 +12,17 @@ import msgspec
 import orjson
 
 from ... import __version__
-from ...schemas.comm_types import RECV, SEND
 from ...schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from ...schemas.comm_types import RECV, SEND
 from ...schemas.etplus import FORMAT_VERSION
 from ...schemas.etplus_reader import read_etplus
+from ...trace.conventions import EDGE_KINDS
 from ...trace.trace import Trace
 from ..network import Network
 from .calls import Call
+from .items import Comm, Item, Made, Recorded, Shard, Wait
 from .layout import Layout
-from .program import Comm, Derivation, Item, Made, Recorded, Shard, Wait
+from .program import Derivation
 from .structure import PRODUCTS, Model
 
 __all__ = ["ISSUES", "build_trace"]
@@ -120,9 +122,10 @@ class _Builder:
         end = max([self.now, *(end for end, _ in self.busy.values())])
         self._close(self.nodes[2], self.begin, end, end - self.begin)
         groups = self._groups()
+        edges = sorted(self.edges, key=lambda one: (*one[:2], EDGE_KINDS.index(one[2])))
         document = {
             "schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0,
-            "nodes": self.nodes, "runtime": self.runtime, "edges": sorted(self.edges), "unattached": [],
+            "nodes": self.nodes, "runtime": self.runtime, "edges": edges, "unattached": [],
             "etplus": {
                 "version": FORMAT_VERSION, "tool_version": __version__,
                 "kineto": {
@@ -169,7 +172,7 @@ class _Builder:
             {"name": "fw_tid", "type": "uint64", "value": 0},
             {"name": "op_schema", "type": "string", "value": ""},
         ]
-        none = {"values": [], "shapes": [], "types": []}
+        none: dict[str, Any] = {"values": [], "shapes": [], "types": []}
         self.nodes.append({
             "id": self.ids, "name": name, "ctrl_deps": parent, "inputs": inputs or none, "outputs": outputs or none,
             "attrs": attrs,
@@ -227,8 +230,8 @@ class _Builder:
         self.now += _MADE_NS + (0 if self.on_gpu else round(item.bytes / _MADE_BYTES_PER_NS))
         if self.on_gpu:
             stream = max((lane[1] for lane in self.busy if lane != ("comm",)), default=7)
-            self._device_event("copy_kernel", "kernel", ("gpu", stream), max(_FLOOR_NS, round(item.bytes / 1000)), number,
-                               1, inputs, {})  # fmt: skip
+            dur = max(_FLOOR_NS, round(item.bytes / 1000))
+            self._device_event("copy_kernel", "kernel", ("gpu", stream), dur, number, 1, inputs, {})
         self._close(self.nodes[-1] if not self.on_gpu else self._by_id(number), begin, self.now, self.now - begin)
         self._in_order(number, 1)
 
@@ -320,8 +323,8 @@ class _Builder:
         number = self.ids
         device = max(int(self.source.gpu.device[0]), 0)
         stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
-        none = {"values": [], "shapes": [], "types": []}
-        node = {
+        none: dict[str, Any] = {"values": [], "shapes": [], "types": []}
+        node: dict[str, Any] = {
             "id": number, "name": name, "ctrl_deps": caller, "inputs": inputs or none, "outputs": none, "attrs": [],
             "cat": category, "ph": "X", "ts": _us(begin), "dur": _us(dur), "inclusive_dur": _us(dur),
             "exclusive_dur": _us(dur), "stream": stream, "device": device, "correlation": correlation,
@@ -410,7 +413,8 @@ class _Builder:
             return {"values": [[tensor], "<Object>", item.peer, 0], "shapes": [[shape], [], [], []],
                     "types": [f"GenericList[{kind}]", "Object", "Int", "Int"]}  # fmt: skip
         if item.kind == "all_reduce":
-            return {"values": [[tensor], "<Object>", "<Object>", "<None>", True, -1], "shapes": [[shape], [], [], [], [], []],
+            values = [[tensor], "<Object>", "<Object>", "<None>", True, -1]
+            return {"values": values, "shapes": [[shape], [], [], [], [], []],
                     "types": [f"GenericList[{kind}]", "Object", "Object", "None", "Bool", "Int"]}  # fmt: skip
         result = self._tensor([item.out_elements], item.itemsize)
         return {"values": [result, tensor, "<Object>", False, -1], "shapes": [[item.out_elements], shape, [], [], []],

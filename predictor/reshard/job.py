@@ -15,13 +15,14 @@ from ..model_file import FittedModel
 from ..network import Network
 from ..pricing import Pricing
 from .document import build_trace
+from .items import Comm, Recorded
 from .layout import Layout
 from .memory import Memory, memory_of
-from .plan import Plan, make_plan, plan_from_dict
-from .program import Comm, Derivation, Recorded
+from .plan import make_plan, plan_from_dict
+from .program import Derivation
 from .recorded import recorded_layout
 from .scaled import scaled_trace
-from .structure import Model, read_model
+from .structure import read_model
 from .underived import NotDerived, not_derived
 
 __all__ = ["Resharded", "Scaled", "reshard"]
@@ -224,8 +225,8 @@ def reshard(
         UsageError: a layout that does not divide, or a recording from which none can be derived.
 
     Example:
-        >>> reshard([trace], Layout(dp=2)).layout.ranks  # doctest: +SKIP
-        2
+        >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
+        1024
     """
     given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else list(traces)
     if not given:

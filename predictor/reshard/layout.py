@@ -132,4 +132,4 @@ def parse_layout(text: str) -> Layout:
         if found is None or found[1] in sizes:
             raise UsageError(f"layout {text!r}: unexpected {part.strip()!r}; give for example tp=2,dp=4,pp=1")
         sizes[found[1]] = int(found[2])
-    return Layout(**sizes)
+    return Layout(sizes.get("tp", 1), sizes.get("dp", 1), sizes.get("pp", 1))

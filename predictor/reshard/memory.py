@@ -1,15 +1,16 @@
-"""Memory of a rank: parameters, gradients, optimizer state, and activations that backward keeps."""
+"""Memory of a rank: parameters, gradients, optimizer state, activations, by the lives of tensors in its program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 
-from .calls import VIEWS, Call
+from .calls import VIEWS, Call, tensor_values
+from .items import Recorded, Shard
 from .program import Derivation
-from .schedule import actions
-from .structure import Unit
+from .structure import ACCUMULATE
 
 __all__ = ["Memory", "memory_of"]
 
@@ -19,62 +20,49 @@ _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one rank at the peak of a step.
+    """Bytes of one rank.
 
     Attributes:
-        parameters, gradients, optimizer: of what the rank keeps all the time.
-        activations: results of forward that backward needs, of all microbatches that are in flight together.
-        gathered: parameters and gradients of units that FSDP has whole, and buckets of DDP.
+        parameters, gradients, optimizer: what the rank keeps.
+        activations: the most that other results of operators take together.
+        buffers: DDP's buckets; with FSDP a unit's gathered parameters, and the next one's.
+        total: at the moment that takes the most: gradients come while activations go.
     """
 
     parameters: int
     gradients: int
     optimizer: int
     activations: int
-    gathered: int
-
-    @property
-    def total(self) -> int:
-        """All together."""
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered
+    buffers: int
+    total: int
 
     def to_dict(self) -> dict[str, int]:
         """JSON-ready, bytes."""
-        return {
-            "parameters": self.parameters, "gradients": self.gradients, "optimizer": self.optimizer,
-            "activations": self.activations, "gathered": self.gathered, "total": self.total,
-        }  # fmt: skip
+        return asdict(self)
 
 
 def memory_of(derivation: Derivation, stage: int) -> Memory:
-    """Estimate the memory of a rank of a stage.
-
-    Activations are the results of operators that forward makes, other than views, and that are alive at the end of
-    forward: those that backward takes.
-    """
+    """Estimate the memory of the first rank of a stage."""
     layout = derivation.layout
-    parameters = derivation.parameters(stage)
-    sizes = {one.number: prod(derivation.sizes(one)) * one.itemsize for one in parameters}
+    sizes = {one.number: prod(derivation.sizes(one)) * one.itemsize for one in derivation.parameters(stage)}
     whole = sum(sizes.values())
-    part = -(-whole // layout.dp)
-    states = _states(derivation)
-    flights = _in_flight(derivation, stage)
-    activations = sum(_activations(derivation, unit) for unit in derivation.units(stage)) * flights
-    if stage == layout.pp - 1:
-        activations += _of_loss(derivation)
-    units = [sum(sizes[one.number] for one in unit.parameters) for unit in derivation.units(stage)]
-    sharded = layout.dp > 1
-    gathered = 0
-    if sharded and layout.zero == 3:
-        gathered = 2 * max(units, default=0)
-    elif sharded:
-        gathered = sum(one.elements * one.itemsize for one in derivation.buckets(stage))
+    shard = Shard(layout.dp, 0, flat=layout.zero < 3)
+    part = sum(shard.padded(derivation.sizes(one)) * one.itemsize for one in derivation.parameters(stage))
+    gathers = layout.zero == 3 and layout.dp > 1
+    buffers = 0
+    if gathers:
+        units = [sum(sizes[one.number] for one in unit.parameters) for unit in derivation.units(stage)]
+        buffers = max(map(sum, zip(units, [0, *units], strict=False)), default=0)
+    elif layout.dp > 1:
+        buffers = sum(one.elements * one.itemsize for one in derivation.buckets(stage))
+    blocks = _blocks(derivation, stage)
+    others = [(one.begin, one.last, one.size) for one in blocks if not one.gradient]
+    end = max((one.last for one in blocks), default=0)
+    kept = [(one.begin, end, one.size // (layout.dp if gathers else 1)) for one in blocks if one.gradient]
+    mine = part if gathers else whole
+    states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     return Memory(
-        parameters=part if sharded and layout.zero == 3 else whole,
-        gradients=part if sharded and layout.zero == 3 else 0 if sharded else whole,
-        optimizer=states * (part if sharded and layout.zero else whole),
-        activations=activations,
-        gathered=gathered,
+        mine, mine, states, _peak(others), buffers, mine + states + buffers + max(_peak([*others, *kept]), mine)
     )
 
 
@@ -89,37 +77,71 @@ def _states(derivation: Derivation) -> int:
     return 0
 
 
-def _in_flight(derivation: Derivation, stage: int) -> int:
-    """The most microbatches whose activations a stage holds together."""
-    layout = derivation.layout
+@dataclass
+class _Block:
+    """Memory that an operator allocated: the calls that use it first and last, bytes, whether it is a gradient's."""
+
+    begin: int
+    last: int
+    size: int = 0
+    gradient: bool = False
+
+
+class _Lives:
+    """Blocks of memory by the tensors' storages, whose numbers are addresses and used again.
+
+    A new block begins where a call that is not a view returns a storage that neither it nor a call within was given.
+    """
+
+    def __init__(self, derivation: Derivation) -> None:
+        self.model, self.place = derivation.model, 0
+        self.blocks: list[_Block] = []
+        self._current: dict[tuple[int, int], _Block] = {}
+
+    def add(self, item: Recorded, call: Call) -> None:
+        """Follow a call and those below it."""
+        begin = self.place = self.place + 1
+        given = _storages(call, "inputs")
+        for storage in given:
+            block = self._current.get((storage, item.microbatch))
+            if block is not None:
+                block.last, block.gradient = begin, block.gradient or ACCUMULATE in call.name
+        for child in call.children:
+            self.add(item, child)
+        results = [shape for tensors in call.results for shape in tensors if shape is not None]
+        for value, shape in zip(tensor_values(call.record.get("outputs")), results, strict=False):
+            key = value[1], item.microbatch
+            block = self._current.get(key)
+            mine = block is not None and block.begin >= begin
+            if value[1] not in given and not mine and ("empty" in call.name or call.name not in VIEWS):
+                self._current[key] = block = _Block(begin, begin)
+                self.blocks.append(block)
+            if block is not None:
+                block.size = max(block.size, prod(self.model.shape(shape, item.changed)) * value[4])
+                block.last = self.place
+
+
+def _blocks(derivation: Derivation, stage: int) -> list[_Block]:
+    """The blocks that operators allocate before the optimizer's step."""
+    lives = _Lives(derivation)
+    for item in derivation.program(derivation.layout.rank(0, 0, stage)):
+        if isinstance(item, Recorded) and not item.call.name.startswith("Optimizer."):
+            lives.add(item, item.call)
+    return lives.blocks
+
+
+def _storages(call: Call, side: str) -> set[int]:
+    return {value[1] for value in tensor_values(call.record.get(side))}
+
+
+def _peak(lives: Sequence[tuple[int, int, int]]) -> int:
+    """The most bytes that are alive together."""
+    change = Counter[int]()
+    for begin, last, size in lives:
+        change[begin] += size
+        change[last + 1] -= size
     most = held = 0
-    for action in actions(layout.schedule, stage, layout.pp, layout.steps_of_pipeline):
-        held += {"forward": 1, "backward": -1}.get(action.what, 0)
+    for place in sorted(change):
+        held += change[place]
         most = max(most, held)
     return most
-
-
-def _activations(derivation: Derivation, unit: Unit) -> int:
-    """Bytes that a unit's forward makes and its backward takes, in one microbatch."""
-    return _kept(derivation, unit.forward, [one for call in unit.backward for one in call.walk()])
-
-
-def _of_loss(derivation: Derivation) -> int:
-    model = derivation.model
-    return _kept(derivation, model.loss_forward, [one for call in model.loss_backward for one in call.walk()])
-
-
-def _kept(derivation: Derivation, forward: list[Call], backward: list[Call]) -> int:
-    """Bytes of storages that forward calls make and backward calls take."""
-    changed: Mapping[int, int] = derivation.changed
-    model = derivation.model
-    made: dict[int, int] = {}
-    for call in forward:
-        for one in call.walk():
-            if one.name in VIEWS:
-                continue
-            shapes = [shape for tensors in one.results for shape in tensors if shape is not None]
-            for value, shape in zip(one.storages("outputs"), shapes, strict=False):
-                made[value[0]] = prod(model.shape(shape, changed)) * value[1]
-    taken = {value[0] for one in backward for value in one.storages("inputs")}
-    return sum(size for storage, size in made.items() if storage in taken)

@@ -1,4 +1,4 @@
-"""The symbolic plan: where units begin, which extents tensor parallelism divides, and where results are then partial."""
+"""The symbolic plan: which units are layers, which extents tensor parallelism divides, which results are partial."""
 
 from __future__ import annotations
 
@@ -265,9 +265,11 @@ def partial_results(model: Model, plan: Plan) -> list[Partial]:
     found: list[Partial] = []
     for unit in model.units:
         for place, top in enumerate(unit.forward):
-            for call in top.walk():
-                if _sums_over(model, call, divided):
-                    found.append(Partial(call, _after_forward(unit.forward, place, call), True))
+            found += [
+                Partial(call, _after_forward(unit.forward, place, call), True)
+                for call in top.walk()
+                if _sums_over(model, call, divided)
+            ]
         flat = [(top, call) for top in unit.backward for call in top.walk()]
         for place, (top, call) in enumerate(flat):
             if _sums_over(model, call, divided):

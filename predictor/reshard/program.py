@@ -2,130 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Literal
+from typing import Any
 
 from ...trace.errors import UsageError
 from .buckets import Bucket, fill_buckets
 from .calls import VIEWS, Call
+from .items import Comm, Item, Made, Recorded, Shard, Wait
 from .layout import Coordinates, Layout
 from .plan import Partial, Plan, partial_results
 from .schedule import Action, actions
+from .sequence import SequenceRegions
 from .structure import ACCUMULATE, Model, Parameter, Unit
 
-__all__ = ["Comm", "Derivation", "Item", "Made", "Recorded", "Shard", "Wait"]
-
-CommKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The part of a parameter that a rank's optimizer holds.
-
-    Attributes:
-        count: of parts. index: which. flat: parts of all elements in order (ZeRO 1 and 2), else of the first extent as
-            `torch.chunk` divides it (FSDP2).
-    """
-
-    count: int
-    index: int
-    flat: bool
-
-    def of(self, sizes: Sequence[int]) -> list[int]:
-        """The sizes of the part."""
-        if self.flat:
-            whole = prod(sizes)
-            part = -(-whole // self.count)
-            return [max(0, min(part, whole - self.index * part))]
-        if not sizes:
-            return []
-        part = -(-sizes[0] // self.count)
-        return [max(0, min(part, sizes[0] - self.index * part)), *sizes[1:]]
-
-    def padded(self, sizes: Sequence[int]) -> int:
-        """Elements of the largest part, which all ranks communicate."""
-        if self.flat or not sizes:
-            return -(-prod(sizes) // self.count)
-        return -(-sizes[0] // self.count) * prod(sizes[1:])
-
-
-@dataclass(frozen=True)
-class Comm:
-    """One communication.
-
-    Attributes:
-        dimension: along which: "tp", "dp", "pp".
-        shape: of the input; out_elements: of the output.
-        dtype: torch's name. itemsize: bytes of an element.
-        peer: the other rank of a message, else −1.
-        key: what a `Wait` names; None where the next call waits for it.
-        functional: issued as DTensor does (`_c10d_functional`).
-    """
-
-    kind: CommKind
-    dimension: str
-    shape: tuple[int, ...]
-    out_elements: int
-    dtype: str
-    itemsize: int
-    peer: int = -1
-    key: str | None = None
-    functional: bool = False
-
-    @property
-    def elements(self) -> int:
-        """Of the input."""
-        return prod(self.shape)
-
-
-@dataclass(frozen=True)
-class Wait:
-    """The host waits for communications here."""
-
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A recorded call with all below it.
-
-    Attributes:
-        changed: classes of extents with other values.
-        microbatch: numbers tensors apart.
-        after: by row, what follows a call within.
-        shard: of parameters, gradients and optimizer state among its tensors.
-    """
-
-    call: Call
-    changed: Mapping[int, int]
-    microbatch: int = 0
-    after: Mapping[int, tuple[Comm, ...]] = field(default_factory=dict)
-    shard: Shard | None = None
-
-
-@dataclass(frozen=True)
-class Made:
-    """An operator that the layout adds.
-
-    Attributes:
-        inputs, outputs: sizes of tensors. bytes: that it moves, for its time.
-    """
-
-    name: str
-    inputs: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int, ...], ...]
-    dtype: str
-    itemsize: int
-
-    @property
-    def bytes(self) -> int:
-        return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
-
-
-Item = Recorded | Comm | Wait | Made
+__all__ = ["Derivation"]
 
 
 @dataclass(frozen=True)
@@ -146,7 +39,7 @@ class Derivation:
     _first_alike: dict[int, list[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        _ = self.changed, self.stages
+        _ = self.changed, self.stages, self.regions is None or self.regions.outside
 
     @cached_property
     def rank_batch(self) -> int:
@@ -256,9 +149,13 @@ class Derivation:
         """In the style of Megatron input gradients are summed before they are reduced: the last one of a run counts."""
         divided = {one.extent for one in self.plan.divisions}
         for one, following in zip(partial, [*partial[1:], None], strict=True):
-            if self.layout.tp_style == "dtensor" or one.forward or following is None or following.forward:
-                yield one
-            elif self._gap(one, following, divided):
+            if (
+                self.layout.tp_style == "dtensor"
+                or one.forward
+                or following is None
+                or following.forward
+                or self._gap(one, following, divided)
+            ):
                 yield one
 
     def _gap(self, one: Partial, following: Partial, divided: set[int]) -> bool:
@@ -301,6 +198,15 @@ class Derivation:
         size = (tensor.nbytes or 4 * tensor.numel) // max(tensor.numel, 1) if tensor is not None else 4
         return Comm("all_reduce", "tp", tuple(shape), prod(shape), dtype, size or 4, functional=True)
 
+    @cached_property
+    def regions(self) -> SequenceRegions | None:
+        """Where the sequence is divided, None without sequence parallelism."""
+        if not self.layout.sequence_parallel or self.layout.tp == 1:
+            return None
+        divided = {one.extent for one in self.plan.divisions}
+        partial = {one.call.row for one in partial_results(self.model, self.plan) if not one.forward}
+        return SequenceRegions(self.model, self.layout, divided, partial, self.changed)
+
     def program(self, rank: int) -> list[Item]:
         """What a rank runs, in the order of its host."""
         return list(_Rank(self, self.layout.coordinates(rank)).items())
@@ -340,6 +246,8 @@ class _Rank:
             for one in self.of.parameters(self.at.pp):
                 sizes = self.of.sizes(one)
                 yield Made("aten::div_", (sizes, ()), (sizes,), one.dtype, one.itemsize)
+        if self.of.regions is not None:
+            yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
             yield Wait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
         yield from self._recorded([call for call in model.after if any(c.name not in VIEWS for c in call.walk())], 0)
@@ -349,19 +257,24 @@ class _Rank:
         for call in calls:
             yield Recorded(call, self.of.changed, microbatch, self.of._after(call))
 
+    def _within(self, items: Iterator[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
+        """Items of a unit, or of the loss, with the sequence divided where the layout wants that."""
+        regions = self.of.regions
+        return items if regions is None else regions.apply(items, unit, forward=forward)
+
     def _forward(self, microbatch: int) -> Iterator[Item]:
         for unit in self.units:
             if self.gathers:
                 yield from self._gather(unit, f"gather {unit.number}")
                 yield from self._gathered(unit, f"gather {unit.number}")
-            yield from self._recorded(unit.forward, microbatch)
+            yield from self._within(self._recorded(unit.forward, microbatch), unit, forward=True)
         if self.last:
-            yield from self._recorded(self.model.loss_forward, microbatch)
+            yield from self._within(self._recorded(self.model.loss_forward, microbatch), None, forward=True)
 
     def _backward(self, microbatch: int, parts: int) -> Iterator[Item]:
         final = microbatch == parts - 1
         if self.last:
-            yield from self._recorded(self.model.loss_backward, microbatch)
+            yield from self._within(self._recorded(self.model.loss_backward, microbatch), None, forward=False)
         units = self.units[::-1]
         for place, unit in enumerate(units):
             if self.gathers:
@@ -370,7 +283,7 @@ class _Rank:
                 yield from self._gathered(unit, f"gather again {unit.number}")
                 if place + 1 < len(units):
                     yield from self._gather(units[place + 1], f"gather again {units[place + 1].number}")
-            yield from self._unit_backward(unit, microbatch, final)
+            yield from self._within(self._unit_backward(unit, microbatch, final), unit, forward=False)
             if self.gathers and final:
                 yield from self._scatter(unit)
 
@@ -443,7 +356,8 @@ class _Rank:
         forward = action.what.endswith("forward")
         sends = action.what.startswith("send")
         unit = self.units[-1] if forward == sends else self.of.units(self.at.pp - 1)[-1]
-        shape = tuple(self.model.shape(unit.output, self.of.changed))
+        regions = self.of.regions
+        shape = tuple(self.model.shape(unit.output, self.of.changed if regions is None else regions.outside))
         stage = self.at.pp + (1 if forward == sends else -1)
         peer = self.layout.rank(self.at.tp, self.at.dp, stage)
         key = f"{action.what} {action.microbatch}" if sends else None
@@ -481,5 +395,6 @@ def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
                    children=[_of_lists(child, places, count) for child in call.children])  # fmt: skip
 
 
-def _chosen(value, places, count):  # type: ignore[no-untyped-def]
+def _chosen(value: Any, places: Sequence[int], count: int) -> Any:
+    """Of a list with one entry a parameter those of some; anything else as it is."""
     return type(value)(value[k] for k in places) if isinstance(value, (list, tuple)) and len(value) == count else value

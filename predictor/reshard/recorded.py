@@ -25,8 +25,8 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
         UsageError: it was recorded with FSDP or a pipeline, from which nothing is derived.
 
     Example:
-        >>> recorded_layout([trace]).ranks
-        1
+        >>> recorded_layout([trace]).dp
+        2
     """
     trace = traces[0]
     names = set(trace.names)
@@ -42,7 +42,7 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
             )
     if "tp" not in found:
         return Layout(dp=world)
-    sizes = {len(ranks) for ranks in trace.process_groups.values() if 1 < len(ranks)}
+    sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}
     if "dp" not in found or len(sizes) < 2:
         return Layout(tp=world)
     tp = min(sizes)

@@ -45,9 +45,10 @@ def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
 
 def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:
     members, size = comm.get("pg_ranks"), comm.get("group_size")
-    if (members and len(members) != world) or (size and size != world):
+    found = size or len(members or ())
+    if found and found != world:
         raise UsageError(
-            f"{file}: a process group has {size or len(members)} of {world} ranks; only jobs with the group of all "
+            f"{file}: a process group has {found} of {world} ranks; only jobs with the group of all "
             "ranks can be scaled without --from"
         )
     new = dict(comm)

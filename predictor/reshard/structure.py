@@ -1,4 +1,4 @@
-"""What a recorded step consists of: units of layers, parameters, loss, optimizer, and the extents that can be divided."""
+"""What a recorded step consists of: units of layers, parameters, loss, optimizer."""
 
 from __future__ import annotations
 
@@ -158,9 +158,10 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     parameters, optimizer = _optimized(trace, steps, shapes, forward)
     units, loss = _units(trace, forward, parameters, shapes)
     loss_backward = _assign_backward(units, loss, backward)
+    given = tuple(extent for source in shapes.sources for extent in source.shape)
     model = Model(
         trace, shapes.extents, units, sorted(parameters.values(), key=lambda one: one.number), before, loss,
-        loss_backward, after, optimizer, _batch(shapes), tuple(extent for source in shapes.sources for extent in source.shape),
+        loss_backward, after, optimizer, _batch(shapes), given,
     )  # fmt: skip
     _relate_inner(model)
     for unit in units:
@@ -213,8 +214,8 @@ def _optimized(trace: Trace, steps: Sequence[Call], shapes: Shapes, forward: Seq
         if match < 0:
             continue
         if match != number:
-            for one, other in zip(used[match][0], shape, strict=True):
-                shapes.extents.same(one, other)
+            for extent, other in zip(used[match][0], shape, strict=True):
+                shapes.extents.same(extent, other)
         taken[match] = by_tensor[number] = Parameter(len(by_tensor), used[match][0], size, dtype)
     return taken, [(step, list(_owners(step, by_tensor))) for step in steps]
 
@@ -250,9 +251,7 @@ def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
                 at = range(1, 5)
             elif "conv" in name:
                 at = (1, 2)
-            elif "embedding" in name:
-                at = (0,)
-            elif name in ("aten::t", "aten::div"):
+            elif "embedding" in name or name in ("aten::t", "aten::div"):
                 at = (0,)
             elif name in ("aten::addmm", "aten::mm"):
                 at = (0, 1, 2)
@@ -287,13 +286,18 @@ def _units(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Param
     alias = _aliases(trace)
     produced: dict[int, int] = {}
     last_use: dict[int, int] = {}
+    outside = set(parameters)
     for place, call in enumerate(forward):
         for one in call.walk():
             for number in one.tensor_ids("inputs"):
                 last_use[alias.get(number, number)] = place
+                if number not in produced:
+                    outside.add(number)
             for number in one.tensor_ids("outputs"):
-                produced.setdefault(alias.get(number, number), place)
-    for number in forward[0].tensor_ids("inputs") if forward else ():  # what the model is given
+                if number not in outside:
+                    produced.setdefault(alias.get(number, number), place)
+    entry = next((call for call in forward if not set(call.tensor_ids("inputs")).isdisjoint(parameters)), None)
+    for number in entry.tensor_ids("inputs")[:1] if entry is not None else ():  # what the model is given
         if number not in parameters:
             produced.setdefault(alias.get(number, number), 0)
     alive = [0] * (len(forward) + 1)

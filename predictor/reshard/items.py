@@ -1,0 +1,121 @@
+"""The items of a rank's program: recorded calls, operators that the layout adds, communication, waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+from .calls import Call
+
+__all__ = ["Comm", "CommKind", "Item", "Made", "Recorded", "Shard", "Wait"]
+
+CommKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part of a parameter that a rank's optimizer holds.
+
+    Attributes:
+        count: of parts. index: which. flat: parts of all elements in order (ZeRO 1 and 2), else of the first extent as
+            `torch.chunk` divides it (FSDP2).
+    """
+
+    count: int
+    index: int
+    flat: bool
+
+    def of(self, sizes: Sequence[int]) -> list[int]:
+        """The sizes of the part."""
+        if self.flat:
+            whole = prod(sizes)
+            part = -(-whole // self.count)
+            return [max(0, min(part, whole - self.index * part))]
+        if not sizes:
+            return []
+        part = -(-sizes[0] // self.count)
+        return [max(0, min(part, sizes[0] - self.index * part)), *sizes[1:]]
+
+    def padded(self, sizes: Sequence[int]) -> int:
+        """Elements of the largest part, which all ranks communicate."""
+        if self.flat or not sizes:
+            return -(-prod(sizes) // self.count)
+        return -(-sizes[0] // self.count) * prod(sizes[1:])
+
+
+@dataclass(frozen=True)
+class Comm:
+    """One communication.
+
+    Attributes:
+        dimension: along which: "tp", "dp", "pp".
+        shape: of the input; out_elements: of the output.
+        dtype: torch's name. itemsize: bytes of an element.
+        peer: the other rank of a message, else −1.
+        key: what a `Wait` names; None where the next call waits for it.
+        functional: issued as DTensor does (`_c10d_functional`).
+    """
+
+    kind: CommKind
+    dimension: str
+    shape: tuple[int, ...]
+    out_elements: int
+    dtype: str
+    itemsize: int
+    peer: int = -1
+    key: str | None = None
+    functional: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Of the input."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The host waits for communications here."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded call with all below it.
+
+    Attributes:
+        changed: classes of extents with other values.
+        microbatch: numbers tensors apart.
+        after: by row, what follows a call within.
+        shard: of parameters, gradients and optimizer state among its tensors.
+    """
+
+    call: Call
+    changed: Mapping[int, int]
+    microbatch: int = 0
+    after: Mapping[int, tuple[Comm, ...]] = field(default_factory=dict)
+    shard: Shard | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """An operator that the layout adds.
+
+    Attributes:
+        inputs, outputs: sizes of tensors. bytes: that it moves, for its time.
+    """
+
+    name: str
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+    dtype: str
+    itemsize: int
+
+    @property
+    def bytes(self) -> int:
+        return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
+
+
+Item = Recorded | Comm | Wait | Made
