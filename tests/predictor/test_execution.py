@@ -165,8 +165,9 @@ def test_a_measurement_resumes(tmp_path: Path) -> None:
     words = ("measure", "x.json", "-o", "m.json", "--threads", "1")
     assert call(*words, cwd=tmp_path).returncode == 0
     found = read_measured(tmp_path / "m.json")
-    kept = {"key": found.timings[0].key, "timed": [123456.0, 1.0, 7],
-            "conditions": {"device": found.conditions.device, "threads": 1, "torch": found.conditions.torch}}  # fmt: skip
+    where = found.conditions
+    conditions = {"device": where.device, "threads": 1, "torch": where.torch}
+    kept = {"key": found.timings[0].key, "timed": [123456.0, 1.0, 7], "conditions": conditions}
     (tmp_path / "m.json.checkpoint").write_text(json.dumps(kept))
     assert call(*words, "--resume", cwd=tmp_path).returncode == 0
     again = {one.key: one for one in read_measured(tmp_path / "m.json").timings}
