@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.subtree:
         below = sorted({int(call), *trace.call_tree.below(call).tolist()})
         among = [CallIndex(at) for at in below]
-        chosen = outermost(trace, found, among)
+        chosen = outermost(trace, found, among, lambda call: _takes(found, call) > options.max_bytes)
         if not chosen:
             raise UsageError(f"{trace.file}: {arguments.op!r}: no operator in it can be called{_why(found, among)}")
         plan = program_of(chosen, options.max_bytes)
@@ -107,6 +107,12 @@ def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | 
     able = [call for call in at.tolist() if isinstance(found.get(CallIndex(call)), RecordedCall)]
     among = np.array(able if able and not subtree else at.tolist())
     return CallIndex(int(among[np.argmax((calls.end - calls.ts)[among])]))
+
+
+def _takes(found: Mapping[CallIndex, RecordedCall | str], call: CallIndex) -> int:
+    """Bytes of an operator's storages."""
+    one = found[call]
+    return one.storage_bytes if isinstance(one, RecordedCall) else 0
 
 
 def _why(found: Mapping[CallIndex, RecordedCall | str], among: list[CallIndex]) -> str:

@@ -73,7 +73,16 @@ class RecordedCall:
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes of the tensors that it takes and returns, shared memory counted once."""
+        """Bytes to call it by itself: its tensors and results, shared memory counted once."""
+        first = dict[int, int]()
+        for one in (*self.tensors, *self.results):
+            first[one.storage] = min(first.get(one.storage, one.offset), one.offset)
+        near = [one._replace(offset=one.offset - first[one.storage]) for one in (*self.tensors, *self.results)]
+        return bytes_of(near) + _asked_bytes(self)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes to call it among others: its storages from their beginning."""
         return bytes_of([*self.tensors, *self.results]) + _asked_bytes(self)
 
     @cached_property

@@ -113,7 +113,7 @@ def execute(trace: Trace, device: str = "cpu", *, calls: IntColumn | None = None
 
 
 def _too_large(one: RecordedCall, options: Options, failed: dict[CallIndex, str]) -> bool:
-    if one.needed_bytes > options.max_bytes:
+    if one.storage_bytes > options.max_bytes:
         failed[one.index] = "over --max-bytes"
     return one.index in failed
 

@@ -8,6 +8,7 @@ the rest is not), `storage` (tensors of the same number share memory) and `fill`
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ Call = dict[str, Any]
 _LONGEST_QUEUE = 256
 _MOST_SINGLE_RUNS = 200
 _BLOCK_S = 50e-6
+_MOST_S = 1.0
 
 
 def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
@@ -42,7 +44,8 @@ def span(tensor: dict[str, Any]) -> int:
     if 0 in tensor["shape"]:
         return int(tensor["offset"])
     steps = zip(tensor["shape"], tensor["strides"], strict=True)
-    return int(tensor["offset"]) + sum((extent - 1) * step for extent, step in steps) + 1
+    last: int = tensor["offset"] + sum((extent - 1) * step for extent, step in steps)
+    return last + 1
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -176,27 +179,34 @@ def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float =
         before = list(map(_layout, tensors))
         operator(*positional, **by_name)
         if before != list(map(_layout, tensors)):
-            return _single_runs(operator, fresh, min_time, device)
+            return _single_runs(operator, fresh, min_time, device, clock_of(device, threads))
         if device != "cpu":
             return _on_device(operator, positional, by_name, min_time)
-        timer = Timer("op(*args, **kwargs)", num_threads=threads,
-                      globals={"op": operator, "args": positional, "kwargs": by_name})  # fmt: skip
+        given = {"op": operator, "args": positional, "kwargs": by_name}
+        timer = Timer("op(*args, **kwargs)", timer=clock_of(device, threads), globals=given, num_threads=threads)
         return _in_blocks(timer, min_time)
 
 
+def clock_of(device: str, threads: int) -> Callable[[], float]:
+    """Seconds; of operators that run on this thread alone its CPU time, which other processes do not add to."""
+    return time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
+
+
 def _in_blocks(timer: Timer, min_time: float) -> dict[str, Any]:
-    """Times in blocks so short that most of them are not interrupted by other processes."""
+    """Times in blocks so short that most of them are not disturbed by other processes."""
     once = min(timer.timeit(1).median for _ in range(3))
     number, times = max(1, min(int(_BLOCK_S / once), 10_000)), list[float]()
     begin = time.perf_counter()
-    while len(times) < 5 or (sum(times) * number < min_time and time.perf_counter() - begin < 3 * min_time):
+    while len(times) < 5 or (sum(times) * number < min_time and time.perf_counter() - begin < _MOST_S):
         times.append(timer.timeit(number).median)
     return _spread([one * 1e9 for one in times], number * len(times))
 
 
 def empty_call_ns() -> float:
     """What calling an operator from Python takes beside its work: the time of one that does nothing."""
-    timer = Timer("op(x)", globals={"op": torch.ops.aten.is_complex.default, "x": torch.zeros(1)})
+    timer = Timer(
+        "op(x)", timer=time.thread_time, globals={"op": torch.ops.aten.is_complex.default, "x": torch.zeros(1)}
+    )
     return min(timer.timeit(100).median for _ in range(50)) * 1e9
 
 
@@ -204,16 +214,16 @@ def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.shape, tensor.stride(), tensor.data_ptr(), tensor.untyped_storage().nbytes()
 
 
-def _single_runs(operator: Any, fresh: Any, min_time: float, device: str) -> dict[str, Any]:
+def _single_runs(operator: Any, fresh: Any, min_time: float, device: str, clock: Callable[[], float]) -> dict[str, Any]:
     times: list[float] = []
     end = time.perf_counter() + min_time
     while len(times) < _MOST_SINGLE_RUNS and (time.perf_counter() < end or len(times) < 3):
         _, positional, by_name = fresh()
         synchronize(device)
-        begin = time.perf_counter_ns()
+        begin = clock()
         operator(*positional, **by_name)
         synchronize(device)
-        times.append(time.perf_counter_ns() - begin)
+        times.append((clock() - begin) * 1e9)
     return _spread(times, len(times))
 
 
