@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
@@ -14,7 +15,7 @@ from ..predictor.shape_change import parse_changes
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import all_damage, warn_of_damage
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, input_files, read_input, read_inputs
 from .outputs import add_tables, write_tables
 from .parser import hidden_alias
 
@@ -28,6 +29,8 @@ examples:
   etplus predict job.json --steps 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
   etplus predict job.json --set batch=128 --model model.json
+  etplus predict job.json --set batch=128 --also other_batch.json --model model.json
+  etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
 work is used, and what precedes the iterations asked for. The measured time
@@ -51,6 +54,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
         "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
+    add("--also", metavar="FILE",
+        help="with --set: a recording of the same program at another size, which shows what changes")  # fmt: skip
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
     add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
@@ -63,8 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     inputs = find_inputs(arguments)
     shape = None if arguments.changes is None else parse_changes(arguments.changes)
-    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model])
+    if arguments.also is not None and (shape is None or not shape.sizes):
+        raise UsageError("--also shows what changes with a size; give one, such as --set batch=128")
+    others = [] if arguments.also is None else [arguments.also]
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), *others, arguments.model])
     model = read_model(arguments.model)
+    if shape is not None and others:
+        shape = replace(shape, also=read_input(arguments.also))
     documents = list(read_inputs(inputs))
     warn_of_damage(documents)
     if arguments.rank_couple:

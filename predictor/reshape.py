@@ -20,6 +20,7 @@ from .shape_change import ShapeChange, SizeChange
 from .shapes.calls import LOADER, Shapes, shapes_of
 from .shapes.extents import Extents
 from .shapes.seeds import Evidence
+from .shapes.shown import Shown
 from .shapes.terms import Shape
 
 __all__ = ["Reshaped", "Underived", "reshaped"]
@@ -99,16 +100,10 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
         (4, 16, True)
     """
     shapes = shapes_of(trace)
-    evidence, extents = Evidence(trace.file, shapes), shapes.extents
-    sizes, changed = [], dict[int, int]()
-    for one in change.sizes:
-        roots, was = evidence.find(one.dimension, one.was)
-        sizes.append(replace(one, was=was))
-        changed.update(dict.fromkeys(roots - changed.keys(), one.to))
-    wider = any(one.dimension == "hidden" for one in sizes)
+    extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
     known = extents.solve(
-        changed, [one.shape for one in shapes.sources if one.data],
-        [one.root for one in evidence.claims if one.root not in changed] if wider else (), parameters=wider,
+        changed, [one.shape for one in shapes.sources if one.data], kept,
+        parameters=any(one.dimension == "hidden" for one in sizes),
     )  # fmt: skip
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     likely = _in_proportion(extents, known)
@@ -125,6 +120,24 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(trace, unknown, first)
     return Reshaped(_scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed)
+
+
+def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
+    """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
+    evidence, sizes, changed = Evidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
+    shown = None if change.also is None else Shown(trace, shapes, change.also)
+    for one in change.sizes:
+        if shown is None:
+            roots, was = evidence.find(one.dimension, one.was)
+            found = dict.fromkeys(roots, one.to)
+        else:
+            found, was = shown.find(evidence, one.dimension, one.was, one.to)
+        sizes.append(replace(one, was=was))
+        changed = found | changed
+    wider = any(one.dimension == "hidden" for one in sizes)
+    kept = [] if shown is None else shown.kept
+    kept += [one.root for one in evidence.claims] if wider else []
+    return sizes, changed, [root for root in kept if root not in changed]
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
