@@ -101,10 +101,9 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     """
     shapes = shapes_of(trace)
     extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
-    known = extents.solve(
-        changed, [one.shape for one in shapes.sources if one.data], kept,
-        parameters=any(one.dimension == "hidden" for one in sizes),
-    )  # fmt: skip
+    wider = any(one.dimension == "hidden" for one in sizes)  # more than one extent of a parameter may change
+    beside = [one.shape for one in shapes.sources if one.data and not wider]
+    known = extents.solve(changed, beside, kept, parameters=wider)
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     likely = _in_proportion(extents, known)
     table = _Signatures(trace, shapes, new, likely)
