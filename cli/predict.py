@@ -140,8 +140,13 @@ def _against(one: Prediction, ns: int) -> str | None:
 
 def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    each = ", ".join(f"{one.dimension} {one.was} to {one.to}" for one in shapes.sizes)
-    said = [f"{each}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    sizes = ", ".join(f"{one.dimension} {one.was} to {one.to}" for one in shapes.sizes)
+    said = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
+    if shapes.dtype is not None:
+        said.append(
+            f"dtype {shapes.dtype}: as measured with it, else scaled with bytes and peak rates (FLOPs on a CPU: as "
+            "recorded); other kernels may be chosen, casts may be left out"
+        )
     if not shapes.underived:
         return rewrap(said, width, "")
     count, of_time = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
@@ -155,8 +160,8 @@ def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:
     """The new sizes, and those recorded."""
-    new = ", ".join(f"{one.dimension} {one.to}" for one in shapes.sizes)
-    return new, ", ".join(f"{one.dimension} {one.was}" for one in shapes.sizes)
+    new = [*(f"{one.dimension} {one.to}" for one in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
+    return ", ".join(new), ", ".join(f"{one.dimension} {one.was}" for one in shapes.sizes) or "its own types"
 
 
 def _us(ns: int) -> str | None:

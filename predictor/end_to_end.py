@@ -129,8 +129,10 @@ class _Job:
         self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
         self.shapes = None if shape is None else reshaped(document, shape)
         self.trace: Trace = document if self.shapes is None else self.shapes.trace
-        self.pricing = Pricing(model, self.trace, device, beyond=shape is not None)
+        self.pricing = Pricing(model, self.trace, device, beyond=shape is not None,
+                               dtype=None if shape is None else shape.dtype)  # fmt: skip
         self._changed, self._moved = changed, device is not None
+        self._retyped = shape is not None and shape.dtype is not None
 
     @cached_property
     def measured(self) -> int:
@@ -166,7 +168,7 @@ class _Job:
         for edge, place, name, kind, owner in zip(
             at.edges.tolist(), at.place, at.name, *(column[at.edges].tolist() for column in columns), strict=True
         ):
-            stays = not self._changed and not (self._moved and kind == DURATION)
+            stays = not (self._changed or self._retyped) and not (self._moved and kind == DURATION)
             known = table.places.get(place) if stays else None
             usual = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
             if known is not None:
@@ -259,7 +261,7 @@ class _Job:
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
             found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
-        if self.shapes is not None:
+        if self.shapes is not None and self.shapes.sizes:
             was, to = self.shapes.was, self.shapes.to
             found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
         return found

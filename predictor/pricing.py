@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
 from ..analysis.devices import Device
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .costs.measured import gpu_tasks
+from .costs.element_types import retyped, time_ratio
+from .costs.measured import Measured, gpu_tasks
 from .costs.task import Estimate, Task
 from .model_file import FittedModel
 
@@ -25,12 +28,16 @@ class Pricing:
     Args:
         device: name of the record to price for, instead of each event's own device.
         beyond: the trace may have larger work than any that was measured.
+        dtype: the element type that floating-point tensors are to have, None for their own.
 
     Raises:
         UsageError: no record of that name.
     """
 
-    def __init__(self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False) -> None:
+    def __init__(
+        self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False,
+        dtype: str | None = None,
+    ) -> None:  # fmt: skip
         self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
         if device is not None and device not in self._records:
             raise UsageError(
@@ -39,6 +46,8 @@ class Pricing:
         self._measured_there = any(one.task.device == device for one in model.gpu)
         self._ops = {one.task.op for one in model.cpu}
         self._tasks: Sequence[Task] = gpu_tasks(trace, model.devices)
+        self._dtype = dtype
+        self._typed = {} if dtype is None else _by_type([*model.gpu, *model.cpu])
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
             self.notes.append(f"nothing was measured on {device}: times are scaled by the peaks of the two devices")
@@ -55,7 +64,21 @@ class Pricing:
 
     def event(self, event: int) -> Estimate:
         """The time of a GPU event, 0 if no model serves it."""
-        task = self._tasks[event]
+        return self._of_type(self._tasks[event], self._event)
+
+    def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate:
+        """The price of a task with the wanted element type: as measured with it, else scaled by what bounds it."""
+        new = task if self._dtype is None else retyped(task, self._dtype)
+        if new == task:
+            return price(task) or _NOTHING
+        device = self._to or task.device
+        known = self._typed.get(_typed_key(new, device))
+        if known:
+            return Estimate(float(np.median(known)), f"measured with {self._dtype}")
+        found = price(task) or _NOTHING
+        return Estimate(found.ns * time_ratio(task, new, self._records.get(device)), f"{found.how}, scaled")
+
+    def _event(self, task: Task) -> Estimate:
         if self._to is None or self._to == task.device:
             return self._costs.predict(task) or _NOTHING
         if self._measured_there:
@@ -66,7 +89,20 @@ class Pricing:
 
     def call(self, task: Task) -> Estimate | None:
         """The own time of a CPU operator; None for one that the model has not seen."""
-        return self._costs.predict(task) if task.op in self._ops else None
+        return self._of_type(task, self._costs.predict) if task.op in self._ops else None
+
+
+def _typed_key(task: Task, device: str) -> Hashable:
+    """What equal work has in common whatever kernel does it."""
+    return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
+
+
+def _by_type(measured: Sequence[Measured]) -> dict[Hashable, list[float]]:
+    """ns of equal work by any kernel."""
+    found = defaultdict[Hashable, list[float]](list)
+    for one in measured:
+        found[_typed_key(one.task, one.task.device)].append(one.ns)
+    return found
 
 
 def _peaks_ratio(task: Task, old: Device | None, new: Device) -> float:

@@ -16,6 +16,7 @@ from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
+from .costs.element_types import FLOATING
 from .shape_change import ShapeChange, SizeChange
 from .shapes.calls import LOADER, Shapes, shapes_of
 from .shapes.extents import Extents
@@ -52,6 +53,8 @@ class Reshaped:
         repeats: float64, one entry a call of the trace: how often it is made for each time that was recorded, since a
             data loader makes some calls for each sample.
         calls, changed: how many operator calls there are, and of how many some extent is another one.
+        dtype: the element type that floating-point tensors are priced with, None for their own. Then calls that take
+            or return several such types are among those that are unknown: casts may be left out.
         underived: what is left as recorded, by share; operators with which it begins first.
     """
 
@@ -62,6 +65,7 @@ class Reshaped:
     calls: int
     changed: int
     underived: tuple[Underived, ...]
+    dtype: str | None = None
 
     @property
     def was(self) -> int:
@@ -78,7 +82,7 @@ class Reshaped:
         return {
             "dimension": self.sizes[0].dimension if self.sizes else None, "was": self.was, "to": self.to,
             "sizes": [{"dimension": one.dimension, "was": one.was, "to": one.to} for one in self.sizes],
-            "calls": self.calls, "changed": self.changed,
+            "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
             "underived": [
                 {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
             ],
@@ -111,6 +115,7 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
     for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
         code, taken, unknown[call] = table.code(call)
+        unknown[call] |= change.dtype is not None and _casts(table.values[code])
         parent = int(trace.calls.parent[call])
         first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
         calls, count = calls + 1, count + int(code != codes[call])
@@ -118,7 +123,9 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     calls_there = replace(trace.calls, signature=codes)
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(trace, unknown, first)
-    return Reshaped(_scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed)
+    return Reshaped(
+        _scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed, change.dtype
+    )
 
 
 def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
@@ -235,6 +242,11 @@ class _Signatures:
     def _size(self, extent: int) -> int:
         extents, new = self._shapes.extents, self._new[extent]
         return self._likely.get(extents.root(extent), extents.value[extent]) if new is None else new
+
+
+def _casts(signature: Signature) -> bool:
+    """Tensors of several floating-point types that would be of one."""
+    return len({one.dtype for one in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
 
 
 def _adds_up(signature: Signature) -> bool:
