@@ -29,7 +29,7 @@ class Between:
     def __init__(self, measured: Sequence[Measured]) -> None:
         groups = defaultdict[Hashable, list[Measured]](list)
         for one in measured:
-            if one.task.inputs:
+            if one.task.inputs or one.task.outputs:
                 groups[_key(one.task)].append(one)
         self._groups = {
             key: (np.array([_extents(one.task) for one in of], np.int64), of)

@@ -154,7 +154,7 @@ def test_times_between_measured_sizes_are_between_their_times(of: list[tuple[int
 
 @pytest.mark.parametrize(("program", "low", "high"), [("gpt_step", 4, 16), ("lstm_time", 4, 16), ("mlp", 8, 32)])
 def test_predicted_times_between_fitted_sizes_are_between_theirs(program: str, low: int, high: int) -> None:
-    """With times of operators alone: those of places in the recorded step, of which there is but one, are as they are."""
+    """With times of operators alone: those of places in the one recorded step are taken as they are."""
     ends = [recorded(program, low), recorded(program, high)]
     model = fit(ends)
     model = msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, places={}))
