@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
@@ -15,7 +16,7 @@ from ..predictor.shape_change import parse_changes
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import all_damage, warn_of_damage
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, input_files, read_input, read_inputs
 from .outputs import add_tables, write_tables
 from .parser import hidden_alias
 
@@ -29,6 +30,9 @@ examples:
   etplus predict rank2.json rank3.json --rank-couple --model model.json
   etplus predict job.json --steps 30-39 --engine overheads --model model.json
   etplus predict job.json --device 'H100 SXM' --model model.json
+  etplus predict job.json --set batch=128 --model model.json
+  etplus predict job.json --set batch=128 --also other_batch.json --model model.json
+  etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
   etplus predict job.json --set batch=128 --model model.json --measured here.json
 
 Make the model with `etplus fit`. Of the file's own times only the order of its
@@ -53,6 +57,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
         "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
+    add("--also", metavar="FILE",
+        help="with --set: a recording of the same program at another size, which shows what changes")  # fmt: skip
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before the model's")
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
@@ -66,8 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
     inputs = find_inputs(arguments)
     shape = None if arguments.changes is None else parse_changes(arguments.changes)
-    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.model, arguments.measured])
+    if arguments.also is not None and (shape is None or not shape.sizes):
+        raise UsageError("--also shows what changes with a size; give one, such as --set batch=128")
+    others = [] if arguments.also is None else [arguments.also]
+    check_outputs([arguments.json, arguments.output], [*input_files(inputs), *others, arguments.model, arguments.measured])
     model = read_model(arguments.model)
+    if shape is not None and others:
+        shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     documents = list(read_inputs(inputs))
     warn_of_damage(documents)
@@ -148,8 +159,13 @@ def _against(one: Prediction, ns: int) -> str | None:
 
 def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    each = ", ".join(f"{one.dimension} {one.was} to {one.to}" for one in shapes.sizes)
-    said = [f"{each}: {shapes.changed} of {shapes.calls} operator calls have other shapes"]
+    sizes = ", ".join(f"{one.dimension} {one.was} to {one.to}" for one in shapes.sizes)
+    said = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
+    if shapes.dtype is not None:
+        said.append(
+            f"dtype {shapes.dtype}: as measured with it, else scaled with bytes and peak rates (FLOPs on a CPU: as "
+            "recorded); other kernels may be chosen, casts may be left out"
+        )
     if not shapes.underived:
         return rewrap(said, width, "")
     count, of_time = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
@@ -163,8 +179,8 @@ def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:
     """The new sizes, and those recorded."""
-    new = ", ".join(f"{one.dimension} {one.to}" for one in shapes.sizes)
-    return new, ", ".join(f"{one.dimension} {one.was}" for one in shapes.sizes)
+    new = [*(f"{one.dimension} {one.to}" for one in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
+    return ", ".join(new), ", ".join(f"{one.dimension} {one.was}" for one in shapes.sizes) or "its own types"
 
 
 def _us(ns: int) -> str | None:

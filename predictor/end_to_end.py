@@ -155,9 +155,12 @@ class _Job:
         self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
         self.shapes = None if shape is None else reshaped(document, shape)
         self.trace: Trace = document if self.shapes is None else self.shapes.trace
-        self._price = partial(Pricing, model, device=device, beyond=shape is not None)
+        self._price = partial(
+            Pricing, model, device=device, beyond=shape is not None, dtype=None if shape is None else shape.dtype
+        )
         self.pricing = self._price(self.trace)
         self._changed, self._moved = changed, device is not None
+        self._retyped = shape is not None and shape.dtype is not None
         self._executed = own_times(self.trace, measured or model.executed)
 
     @cached_property
@@ -194,7 +197,7 @@ class _Job:
         for edge, place, name, kind, owner in zip(
             at.edges.tolist(), at.place, at.name, *(column[at.edges].tolist() for column in columns), strict=True
         ):
-            stays = not self._changed and not (self._moved and kind == DURATION)
+            stays = not (self._changed or self._retyped) and not (self._moved and kind == DURATION)
             executed = kind == HOST and owner in self._executed
             known = table.places.get(place) if stays and not executed else None
             usual = Estimate(*((table.names[name], _SAME_NAME) if name in table.names else (0, _UNKNOWN)))
@@ -332,7 +335,7 @@ class _Job:
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
             found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
-        if self.shapes is not None:
+        if self.shapes is not None and self.shapes.sizes:
             was, to = self.shapes.was, self.shapes.to
             found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
         return found

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .costs.bound import bound_of
+from .costs.element_types import retyped, time_ratio
 from .costs.familiarity import Familiarity
 from .costs.intervals import Intervals
 from .costs.kernel_model import interval_group
-from .costs.measured import gpu_tasks
+from .costs.measured import Measured, gpu_tasks
 from .costs.similar import MeasuredTable
 from .costs.task import Estimate, Task
 from .costs.utilisation import Utilisation
@@ -49,12 +52,16 @@ class Pricing:
     Args:
         device: name of the record to price for, instead of each event's own device.
         beyond: the trace has other shapes than it was recorded with: what is recorded of launches does not hold.
+        dtype: the element type that floating-point tensors are to have, None for their own.
 
     Raises:
         UsageError: no record of that name.
     """
 
-    def __init__(self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False) -> None:
+    def __init__(
+        self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False,
+        dtype: str | None = None,
+    ) -> None:  # fmt: skip
         self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
         if device is not None and device not in self._records:
             raise UsageError(
@@ -66,6 +73,8 @@ class Pricing:
         tasks = gpu_tasks(trace, model.devices)
         self.tasks: Sequence[Task] = [task.unlaunched for task in tasks] if beyond else tasks
         self._known: dict[Task, Price] = {}
+        self._dtype = dtype
+        self._typed = {} if dtype is None else _by_type([*model.gpu, *model.cpu])
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
             self.notes.append(
@@ -87,14 +96,35 @@ class Pricing:
         return self._estimate(self.tasks[event])
 
     def _estimate(self, task: Task) -> Estimate:
+        return self._of_type(task, self._on_device) or _NOTHING
+
+    def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate | None:
+        """The price of a task with the wanted element type: as measured with it, else scaled by what bounds it."""
+        new, device = self._retyped(task), self._to or task.device
+        if new == task:
+            return price(task)
+        known = self._typed.get(_typed_key(new, device))
+        if known:
+            return Estimate(float(np.median(known)), f"measured with {self._dtype}")
+        found = price(task)
+        if found is None:
+            return None
+        bound = bound_of(msgspec.structs.replace(new, device=device), self._records)
+        ns = found.ns * time_ratio(task, new, self._records.get(device))
+        return Estimate(max(ns, bound.ns if bound else 0.0), f"{found.how}, scaled")
+
+    def _retyped(self, task: Task) -> Task:
+        return task if self._dtype is None else retyped(task, self._dtype)
+
+    def _on_device(self, task: Task) -> Estimate | None:
         if self._to is None or self._to == task.device:
-            return self._costs.predict(task) or _NOTHING
+            return self._costs.predict(task)
         there = msgspec.structs.replace(task, device=self._to)
         if self._measured_there:
-            return self._costs.predict(there) or _NOTHING
+            return self._costs.predict(there)
         found = self._costs.predict(task)
         if found is None:
-            return _NOTHING
+            return None
         law = self._utilisation
         ratio = law.nanoseconds(there, self._records) / law.nanoseconds(task, self._records)
         bound = bound_of(there, self._records)
@@ -104,7 +134,8 @@ class Pricing:
         """The time of a GPU event with its interval and bound."""
         task = self.tasks[event]
         if task not in self._known:
-            there = task if self._to is None else msgspec.structs.replace(task, device=self._to)
+            there = self._retyped(task)
+            there = there if self._to is None else msgspec.structs.replace(there, device=self._to)
             estimate, bound = self._estimate(task), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)))
@@ -112,7 +143,7 @@ class Pricing:
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
-            least = None if bound is None else bound.ns
+            least = None if bound is None else min(bound.ns, estimate.ns)  # what was measured refutes a bound above it
             self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
                                       estimate.how, level)  # fmt: skip
         return self._known[task]
@@ -136,4 +167,17 @@ class Pricing:
 
     def call(self, task: Task) -> Estimate | None:
         """The own time of a CPU operator; None for one that the model has not seen."""
-        return self._costs.predict(task) if task.op in self._ops else None
+        return self._of_type(task, self._costs.predict) if task.op in self._ops else None
+
+
+def _typed_key(task: Task, device: str) -> Hashable:
+    """What equal work has in common whatever kernel does it."""
+    return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
+
+
+def _by_type(measured: Sequence[Measured]) -> dict[Hashable, list[float]]:
+    """ns of equal work by any kernel."""
+    found = defaultdict[Hashable, list[float]](list)
+    for one in measured:
+        found[_typed_key(one.task, one.task.device)].append(one.ns)
+    return found

@@ -16,10 +16,12 @@ from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
+from .costs.element_types import FLOATING
 from .shape_change import ShapeChange, SizeChange
 from .shapes.calls import LOADER, Shapes, shapes_of
 from .shapes.extents import Extents
 from .shapes.seeds import Evidence
+from .shapes.shown import Shown
 from .shapes.terms import Shape
 
 __all__ = ["Reshaped", "Underived", "reshaped"]
@@ -51,6 +53,8 @@ class Reshaped:
         repeats: float64, one entry a call of the trace: how often it is made for each time that was recorded, since a
             data loader makes some calls for each sample.
         calls, changed: how many operator calls there are, and of how many some extent is another one.
+        dtype: the element type that floating-point tensors are priced with, None for their own. Then calls that take
+            or return several such types are among those that are unknown: casts may be left out.
         underived: what is left as recorded, by share; operators with which it begins first.
     """
 
@@ -61,6 +65,7 @@ class Reshaped:
     calls: int
     changed: int
     underived: tuple[Underived, ...]
+    dtype: str | None = None
 
     @property
     def was(self) -> int:
@@ -77,7 +82,7 @@ class Reshaped:
         return {
             "dimension": self.sizes[0].dimension if self.sizes else None, "was": self.was, "to": self.to,
             "sizes": [{"dimension": one.dimension, "was": one.was, "to": one.to} for one in self.sizes],
-            "calls": self.calls, "changed": self.changed,
+            "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
             "underived": [
                 {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
             ],
@@ -99,17 +104,10 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
         (4, 16, True)
     """
     shapes = shapes_of(trace)
-    evidence, extents = Evidence(trace.file, shapes), shapes.extents
-    sizes, changed = [], dict[int, int]()
-    for one in change.sizes:
-        roots, was = evidence.find(one.dimension, one.was)
-        sizes.append(replace(one, was=was))
-        changed.update(dict.fromkeys(roots - changed.keys(), one.to))
-    wider = any(one.dimension == "hidden" for one in sizes)
-    known = extents.solve(
-        changed, [one.shape for one in shapes.sources if one.data],
-        [one.root for one in evidence.claims if one.root not in changed] if wider else (), parameters=wider,
-    )  # fmt: skip
+    extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
+    wider = any(one.dimension == "hidden" for one in sizes)  # more than one extent of a parameter may change
+    beside = [one.shape for one in shapes.sources if one.data and not wider]
+    known = extents.solve(changed, beside, kept, parameters=wider)
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     likely = _in_proportion(extents, known)
     table = _Signatures(trace, shapes, new, likely)
@@ -117,6 +115,7 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
     for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
         code, taken, unknown[call] = table.code(call)
+        unknown[call] |= change.dtype is not None and _casts(table.values[code])
         parent = int(trace.calls.parent[call])
         first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
         calls, count = calls + 1, count + int(code != codes[call])
@@ -124,7 +123,27 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     calls_there = replace(trace.calls, signature=codes)
     moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
     listed = _underived(trace, unknown, first)
-    return Reshaped(_scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed)
+    return Reshaped(
+        _scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed, change.dtype
+    )
+
+
+def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
+    """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
+    evidence, sizes, changed = Evidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
+    shown = None if change.also is None else Shown(trace, shapes, change.also)
+    for one in change.sizes:
+        if shown is None:
+            roots, was = evidence.find(one.dimension, one.was)
+            found = dict.fromkeys(roots, one.to)
+        else:
+            found, was = shown.find(evidence, one.dimension, one.was, one.to)
+        sizes.append(replace(one, was=was))
+        changed = found | changed
+    wider = any(one.dimension == "hidden" for one in sizes)
+    kept = [] if shown is None else shown.kept
+    kept += [one.root for one in evidence.claims] if wider else []
+    return sizes, changed, [root for root in kept if root not in changed]
 
 
 _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
@@ -223,6 +242,11 @@ class _Signatures:
     def _size(self, extent: int) -> int:
         extents, new = self._shapes.extents, self._new[extent]
         return self._likely.get(extents.root(extent), extents.value[extent]) if new is None else new
+
+
+def _casts(signature: Signature) -> bool:
+    """Tensors of several floating-point types that would be of one."""
+    return len({one.dtype for one in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
 
 
 def _adds_up(signature: Signature) -> bool:

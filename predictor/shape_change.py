@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
+from .costs.element_types import FLOATING
 
-__all__ = ["DIMENSIONS", "DTYPES", "ShapeChange", "SizeChange", "batch_change", "parse_changes"]
+__all__ = ["DIMENSIONS", "ShapeChange", "SizeChange", "batch_change", "parse_changes"]
 
 DIMENSIONS = ("batch", "seq", "hidden")
 """What can get another size: samples in a batch, positions in a sequence, features within the layers."""
-DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Element types of floating-point tensors that can be set, with their bytes."""
 _CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
 _MOST = 2**31
 
@@ -63,8 +62,8 @@ def parse_changes(texts: Sequence[str]) -> ShapeChange:
     """
     dtypes = [text.partition("=")[2] for text in texts if text.startswith("dtype=")]
     for dtype in dtypes:
-        if dtype not in DTYPES or len(dtypes) > 1:
-            raise UsageError(f"--set dtype={dtype}: give one of {', '.join(DTYPES)}, once")
+        if dtype not in FLOATING or len(dtypes) > 1:
+            raise UsageError(f"--set dtype={dtype}: give one of {', '.join(FLOATING)}, once")
     sizes = [_size(text) for text in texts if not text.startswith("dtype=")]
     for name in ("batch", "seq"):
         if sum(one.dimension == name for one in sizes) > 1:

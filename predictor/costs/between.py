@@ -16,6 +16,8 @@ __all__ = ["Between"]
 
 _APART = 16
 """Times by which the greater neighbour may be larger than the lesser one."""
+_ENOUGH, _ALIKE = 5, 1.0
+"""Times after which a median is one; doublings of extents within which tasks are nearly of one size."""
 
 
 class Between:
@@ -27,7 +29,7 @@ class Between:
     def __init__(self, measured: Sequence[Measured]) -> None:
         groups = defaultdict[Hashable, list[Measured]](list)
         for one in measured:
-            if one.task.inputs:
+            if one.task.inputs or one.task.outputs:
                 groups[_key(one.task)].append(one)
         self._groups = {
             key: (np.array([_extents(one.task) for one in of], np.int64), of)
@@ -44,18 +46,23 @@ class Between:
         low, high = np.flatnonzero((rows <= mine).all(axis=1)), np.flatnonzero((rows >= mine).all(axis=1))
         if not len(low) or not len(high):
             return None
-        below, above = (of[_nearest(rows, mine, some)] for some in (low, high))
-        sizes = [_size(one.task) for one in (below, above)]
-        if sizes[1] > _APART * sizes[0]:
+        (below, least), (above, most) = (_side(rows, mine, some, of) for some in (low, high))
+        if most > _APART * least:
             return None
-        share = (_size(task) - sizes[0]) / (sizes[1] - sizes[0]) if sizes[1] > sizes[0] else 0.5
-        return Estimate(below.ns + min(max(share, 0.0), 1.0) * (above.ns - below.ns), "between measured")
+        share = (_size(task) - least) / (most - least) if most > least else 0.5
+        return Estimate(below + min(max(share, 0.0), 1.0) * (above - below), "between measured")
 
 
-def _nearest(rows: npt.NDArray[np.int64], mine: npt.NDArray[np.int64], some: IntColumn) -> int:
-    """Which of some rows differs least."""
+def _side(
+    rows: npt.NDArray[np.int64], mine: npt.NDArray[np.int64], some: IntColumn, of: Sequence[Measured]
+) -> tuple[float, int]:
+    """ns and size of the nearest of some rows. What was measured but once or twice may have been disturbed: then the
+    median over several of nearly its size."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(mine + 1.0)).sum(axis=1)
-    return int(some[np.argmin(apart)])
+    order = np.argsort(apart, kind="stable")[:_ENOUGH]
+    near = [of[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _ALIKE]
+    times = np.array([near[0].ns] if near[0].count >= _ENOUGH else [one.ns for one in near])
+    return float(np.median(times)), _size(near[0].task)
 
 
 def _key(task: Task) -> Hashable:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 
-__all__ = ["KINDS", "Batch", "GraphNet", "batch_of"]
+__all__ = ["KINDS", "Batch", "GraphNet", "batch_of", "joined", "single"]
 
 KINDS = ("gru", "sage")
 _TILE = 24
@@ -42,25 +42,35 @@ class Batch:
 
 def batch_of(runs: Sequence[tuple[GraphArrays, int]], centre: Tensor, scale: Tensor) -> Batch:
     """Several runs (graph and number of its configuration) together."""
-    feats, codes, graphs, edges, node_logs, graph_logs, first = [], [], [], [], [], [], 0
-    for number, (graph, c) in enumerate(runs):
-        order = _topological(graph)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        feats.append(raw_features(graph, c)[order])
-        known = len(opcodes())
-        codes.append(np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))[order])
-        graphs.append(np.full(len(order), number))
-        edges.append(place[graph.edge_index] + first)
-        own = graph.node_runtime
-        node_logs.append(np.full(len(order), np.nan) if own is None else np.log(own[order] + 1.0))
-        graph_logs.append(np.log(max(int(graph.config_runtime[c]), 1)))
-        first += len(order)
-    feat = torch.from_numpy(np.concatenate(feats)).float()
+    return joined([single(run, centre, scale) for run in runs])
+
+
+def single(run: tuple[GraphArrays, int], centre: Tensor, scale: Tensor) -> Batch:
+    """One run; many are made once and joined anew for every step."""
+    graph, c = run
+    order = _topological(graph)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    feat = torch.from_numpy(raw_features(graph, c)[order]).float()
+    known, own = len(opcodes()), graph.node_runtime
+    codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))[order]
+    node_log = np.full(len(order), np.nan) if own is None else np.log(own[order] + 1.0)
     return Batch(
-        (feat - centre) / scale, torch.from_numpy(np.concatenate(codes)).long(),
-        torch.from_numpy(np.concatenate(graphs)).long(), torch.from_numpy(np.concatenate(edges)).long(),
-        torch.from_numpy(np.concatenate(node_logs)).float(), torch.tensor(graph_logs).float(),
+        (feat - centre) / scale, torch.from_numpy(codes).long(), torch.zeros(len(order), dtype=torch.long),
+        torch.from_numpy(place[graph.edge_index]).long(), torch.from_numpy(node_log).float(),
+        torch.tensor([np.log(max(int(graph.config_runtime[c]), 1))]).float(),
+    )  # fmt: skip
+
+
+def joined(singles: Sequence[Batch]) -> Batch:
+    """Runs, each made by `single`, as one graph."""
+    sizes = torch.tensor([len(one.opcode) for one in singles])
+    first = torch.cumsum(sizes, 0) - sizes
+    edges = [one.edges + begin for one, begin in zip(singles, first.tolist(), strict=True)]
+    return Batch(
+        torch.cat([one.feat for one in singles]), torch.cat([one.opcode for one in singles]),
+        torch.repeat_interleave(torch.arange(len(singles)), sizes), torch.cat(edges),
+        torch.cat([one.node_log for one in singles]), torch.cat([one.graph_log for one in singles]),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from ...schemas.graph_arrays import GraphArrays
 from ...schemas.transaction import transaction
 from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
-from .networks import INPUTS, KINDS, Batch, GraphNet, batch_of, raw_features
+from .networks import INPUTS, KINDS, Batch, GraphNet, batch_of, joined, raw_features, single
 
 __all__ = ["EPOCHS", "Trained", "predict_graphs", "read_trained", "train", "write_trained"]
 
@@ -88,14 +88,15 @@ def train(
         with transaction(nested=True):  # it is written again
             state.restore(checkpoint)
     size, epochs = _BATCH[kind], EPOCHS[kind] if epochs is None else epochs
-    all_runs, held = runs(graphs), _batches(runs(valid), state.centre, state.scale)
+    all_runs = [single(run, state.centre, state.scale) for run in runs(graphs)]
+    held = _batches(runs(valid), state.centre, state.scale)
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
             group["lr"] = _RATE * min((state.epoch + 1) / _RISING, 1.0) * 0.5 ** (state.epoch / _HALVING)
         order = np.random.default_rng((seed, state.epoch)).permutation(len(all_runs))
         for begin in range(0, len(order), size):
             chosen = [all_runs[i] for i in order[begin : begin + size].tolist()]
-            _descend(state, batch_of(chosen, state.centre, state.scale))
+            _descend(state, joined(chosen))
         state.epoch += 1
         state.judge(_error(state.net, held))
         if report is not None:

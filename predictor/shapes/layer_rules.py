@@ -166,9 +166,9 @@ def _attention(call: OpCall, extents: Extents) -> None:
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    if "_for_cpu" in call.name:  # a block of the scores for each thread
+    if "_for_cpu" in call.name:  # a block of the scores for each thread, whatever the batch
         scratch = (shape for shape in call.made if len(shape) < 3 or 0 in map(extents.value.__getitem__, shape))
-        extents.fix(one for shape in scratch for one in shape)
+        extents.follow((one for shape in scratch for one in shape), (*query[2:], *key[2:], value[3]))
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
     results = (query, key, value) if first else (output,)
