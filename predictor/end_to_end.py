@@ -352,6 +352,8 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph) -> int:
     meetings: list[Mapping[int, int]] = []
     times = [list(job.pricing.times) for job in jobs]
     for met in find_meetings(documents).found:
+        if met.on_host:
+            continue
         events = {rank: event_of[rank][Row(row)] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):
