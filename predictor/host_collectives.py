@@ -18,11 +18,11 @@ from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import backend_rows, blocking_calls, comm_rows, find_communications, issuing_calls
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
 from ..trace.trace import Trace
 from .graph import COMM, DURATION, HANDOFF, HOST, ORDER, Edges
 from .graph_events import GraphEvents
-from .threads import LONG_NS
 
 __all__ = ["host_collectives", "without_backend_work"]
 
@@ -129,7 +129,7 @@ class _Lanes:
                 owner, lag = int(self.chains.owner[at]), int(self.chains.lag[at])
                 last = self.chains.target[at] == points.start[reader] if reader >= 0 else row not in sent
                 pause = owner < 0 or document.scope[owner] == ANNOTATION_SCOPE
-                if (row, owner) in inside or last or (pause and lag > LONG_NS):
+                if (row, owner) in inside or last or (pause and lag > LONG_PAUSE_NS):
                     yield row, at
 
     def _readers(self, rows: IntColumn) -> dict[int, list[int]]:
