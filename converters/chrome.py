@@ -79,7 +79,7 @@ def write_chrome(
     """
     if not any(one.timed.any() for one in documents.values()):
         names = ", ".join(one.file for one in documents.values())
-        raise ConvertError(f"{names}: no node has a time, so there is no timeline to draw; link the ET anew")
+        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     timed = [one for one in documents.values() if one.timed.any()]
     zero = min(one.base_time_ns + one.span[0] for one in timed)
     slices = flows = left_out = 0
