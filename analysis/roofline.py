@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
 from ..trace.tables import OP
@@ -154,9 +154,9 @@ def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
-    pairs = np.stack([calls.name[ops], calls.signature[ops]], axis=1)
-    distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-    told = [(trace.names[name], trace.signatures[signature]) for name, signature in distinct.tolist()]
+    kinds = max(len(trace.signatures), 1)
+    pairs, inverse = np.unique(calls.name[ops].astype(np.int64) * kinds + calls.signature[ops], return_inverse=True)
+    told = [(trace.names[pair // kinds], trace.signatures[pair % kinds]) for pair in pairs.tolist()]
     for column, of in ((count, flops), (size, bytes_moved)):
         values = [of(*one) for one in told]
         column[ops] = np.array([-1 if value is None else value for value in values], np.int64)[inverse.reshape(-1)]
@@ -166,11 +166,11 @@ def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
 def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
     """Those of the chosen calls that have no chosen one inside."""
     outer = np.zeros(len(parent), np.bool_)
-    at = np.unique(parent[chosen])
+    at = distinct(parent[chosen])
     while len(at := at[at >= 0]):
         at = at[~outer[at]]
         outer[at] = True
-        at = np.unique(parent[at])
+        at = distinct(parent[at])
     return chosen & ~outer
 
 

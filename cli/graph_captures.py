@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ..linker.captured_graphs import link_captured_graphs
-from ..linker.captures import Capture, read_captures
 from ..trace.trace import Trace
+
+if TYPE_CHECKING:
+    from ..linker.captures import Capture
 
 __all__ = ["add_graph_captures", "captures_of", "with_captures"]
 
@@ -21,9 +23,17 @@ def add_graph_captures(parser: argparse.ArgumentParser) -> None:
 
 def captures_of(arguments: argparse.Namespace) -> list[Capture]:
     """Read what the command line names."""
+    if not arguments.graph_capture:
+        return []
+    from ..linker.captures import read_captures  # few runs have captures, and importing takes as long as many commands
+
     return read_captures(arguments.graph_capture, progress=True)
 
 
 def with_captures(trace: Trace, captures: Sequence[Capture]) -> Trace:
     """The trace, linked to captures if there are any."""
-    return link_captured_graphs(trace, captures) if captures else trace
+    if not captures:
+        return trace
+    from ..linker.captured_graphs import link_captured_graphs
+
+    return link_captured_graphs(trace, captures)

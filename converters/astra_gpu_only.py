@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..schemas.comm_types import RECV
+from ..schemas.communications import backend_rows
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -38,7 +39,7 @@ def fold(
     """The nodes; each comes after all that it waits for.
 
     GPU events that overlap are counted once, with the one that ended first: the simulator cannot run them side by side.
-    Without any GPU event the innermost ops of the host are the computations.
+    Without any GPU event the innermost ops of the host are the computations, but for those of a collective's backend.
 
     With communications as long as measured, the simulated span is the measured one (first start to last end, the
     host's included) to the µs, unless communications began in another order than they were issued in.
@@ -58,7 +59,8 @@ def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn,
     if on_gpu.any():
         rows, lane = np.flatnonzero(on_gpu), document.stream_lane
     else:
-        rows, lane = host_rows(document, communicating), document.thread
+        apart = np.concatenate([communicating, backend_rows(document, communicating)])
+        rows, lane = host_rows(document, apart), document.thread
         caller = document.parent_row[rows]
         calls = np.zeros(len(document), np.bool_)
         calls[caller[caller >= 0]] = True

@@ -37,9 +37,9 @@ from .work import roofline_work, work_columns
 __all__ = ["DELAY", "START", "SimNode", "after_start", "write_nodes"]
 
 DELAY = -1
-"""`SimNode.row` of a node that stands for time in which the host kept the GPU waiting."""
+"""`SimNode.row` of a delay: time in which the host kept the GPU waiting."""
 START = -2
-"""`SimNode.row` of a node that stands for the time until a rank starts."""
+"""`SimNode.row` of the time until a rank starts."""
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}
 _NUMBERS = ("id", "row", "micros")

@@ -137,7 +137,7 @@ def write_astra_sim(
             `tensor_size`, see `roofline_work`.
 
     Raises:
-        UsageError: a `roofline` that is no bandwidth, or the file cannot be written.
+        UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
         ConvertError: the document has no times, or its edges form a cycle.
     """
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
@@ -145,7 +145,7 @@ def write_astra_sim(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
         )
     if not document.timed.any():
-        raise ConvertError(f"{document.file}: no node has a time, so there is nothing to simulate; link the ET anew")
+        raise ConvertError(f"{document.file}: no node has a time, nothing to simulate; link the ET again")
     nodes = fold(document, comms.found, transferred)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..schemas.communications import blocking_calls, issue_times
 from ..trace.columns import IntColumn
-from ..trace.host_waits import ROUNDING_NS
+from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .collectives import Communication
@@ -77,13 +77,14 @@ def _through_host(
     """Communications and GPU events, the first computation that the host submitted after it had waited for each, and
     when it began to wait, ns.
 
-    A GPU event holds the host in a synchronising call. One on the host holds back the operators that
-    the edges name; where there are none, all that begins after its end.
+    A GPU event holds the host in a synchronising call. One on the host holds back the operators that the edges name
+    and what follows the pause in which it ended; where no edge names any, all that begins after its end.
     """
     source, target, _ = document.edges_of("data", "sync").T
     waited = communicates | (computes & (document.kind == GPU))
     released = waited[source] & (document.kind[target] != GPU) & ~communicates[target]
     source, target = source[released], target[released]
+    edges = np.stack([source, target], axis=1)
     on_gpu = document.kind[source] == GPU
     since = np.where(on_gpu, document.finish[target], document.ts[target])
     asked = np.where(document.finish[source] > document.ts[target], document.ts[target], document.ts[source])
@@ -94,8 +95,32 @@ def _through_host(
     first = np.searchsorted(issued, since)
     known = first < len(rows)
     source, first, asked = source[known], rows[first[known]], asked[known]
+    paused, resumed = _after_pauses(document, rows, edges[~on_gpu])
+    source, first = np.concatenate([source, paused]), np.concatenate([first, resumed])
+    asked = np.concatenate([asked, document.ts[paused]])
     done = document.finish[source] <= document.ts[first] + ROUNDING_NS
     return source[done], first[done], asked[done]
+
+
+def _after_pauses(document: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Communications on the host that ended in a long pause of the thread that reads their results, and the computation
+    that follows the pause.
+
+    Args:
+        edges: (n, 2), communications and their readers.
+    """
+    rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
+    found = [np.zeros((0, 2), np.int64)]
+    for thread in np.unique(document.thread[edges[:, 1]]).tolist():
+        own, (run, reader) = rows[document.thread[rows] == thread], edges[document.thread[edges[:, 1]] == thread].T
+        after = np.searchsorted(document.ts[own], document.finish[run])
+        inside = (after > 0) & (after < len(own))
+        run, reader, before, after = run[inside], reader[inside], own[after[inside] - 1], own[after[inside]]
+        paused = (document.finish[before] <= document.finish[run]) & (document.ts[after] <= document.ts[reader])
+        paused &= document.ts[after] - document.finish[before] > LONG_PAUSE_NS
+        found.append(np.stack([run[paused], after[paused]], axis=1))
+    run, after = np.concatenate(found).T
+    return run, after
 
 
 def _by_target(source: IntColumn, target: IntColumn) -> _Rows:

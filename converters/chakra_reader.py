@@ -213,7 +213,7 @@ class _Back:
         found = ids[order[at]] == source
         if not found.all():
             a, b = int(source[~found][0]), int(target[~found][0])
-            raise TraceFormatError(self.file, f"node {b}", f"depends on {a}, which is no node of the file", _CHECK)
+            raise TraceFormatError(self.file, f"node {b}", f"depends on {a}, which is not in the file", _CHECK)
         if not self.ours:
             target_at = order[np.searchsorted(ids, target, sorter=order)]
             kinds = foreign_kinds(np.frombuffer(self.lanes, np.int64), order[at], target_at)

@@ -80,7 +80,7 @@ def write_chrome(
     """
     if not any(one.timed.any() for one in documents.values()):
         names = ", ".join(one.file for one in documents.values())
-        raise ConvertError(f"{names}: no node has a time, so there is no timeline to draw; link the ET anew")
+        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     timed = [one for one in documents.values() if one.timed.any()]
     zero = min(one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist()]) for one in timed)
     slices = flows = left_out = 0

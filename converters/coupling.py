@@ -100,6 +100,7 @@ def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
     communicates = np.zeros(len(trace), np.bool_)
     communicates[rows] = True
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T
-    fixed = int(trace.dur[np.setdiff1d(comm_rows(trace), rows)].sum())
+    communicating = comm_rows(trace)
+    fixed = int(trace.dur[communicating[~communicates[communicating]]].sum())
     found = coupling(collectives, communicates, source, target)
     return Coupling(found.collectives, found.by_computation, found.by_nothing, fixed)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from html import escape
 from itertools import chain
-from xml.sax.saxutils import escape
 
 from .graph_table import Graph
 
 __all__ = ["gexf", "graphml", "xml_text"]
 
 _TYPES = {"name": "string", "kind": "string"}
-_IN_ATTRIBUTE = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#09;"}
+_IN_ATTRIBUTE = str.maketrans({'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#09;"})
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -96,10 +96,10 @@ def _declared(number: int, name: str) -> str:
 @lru_cache(maxsize=1 << 14)
 def _content(text: str) -> str:
     """A text as content of an element."""
-    return escape(xml_text(text))
+    return escape(xml_text(text), quote=False)
 
 
 @lru_cache(maxsize=1 << 14)
 def _value(text: str) -> str:
     """A text as value of an attribute."""
-    return escape(xml_text(text), _IN_ATTRIBUTE)
+    return escape(xml_text(text), quote=False).translate(_IN_ATTRIBUTE)

@@ -53,7 +53,7 @@ def _lifted_node(node: Node) -> Node:
 
 
 def _count(values: str) -> int:
-    """How many values a JSON text has, 0 if it is no list."""
+    """Number of values in a JSON list, 0 for any other JSON text."""
     try:
         return len(_decode(values, type=list[msgspec.Raw]))
     except msgspec.ValidationError:

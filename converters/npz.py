@@ -89,7 +89,7 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
     of_op = (document.kind == CPU) & (document.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(document.timed & (of_op | (document.kind == GPU)))
     if not len(rows):
-        raise ConvertError(f"{document.file}: no operator has a time, so there is no graph; link the ET anew")
+        raise ConvertError(f"{document.file}: no operator has a time, so the graph is empty; link the ET again")
     rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
     node = np.full(len(document), -1, np.int64)
     node[rows] = np.arange(len(rows))

@@ -6,12 +6,12 @@ import os
 import re
 
 from ..linker import trace_of_kineto
+from ..schemas import nsys
 from ..schemas.collector import gc_disabled
 from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
 from ..schemas.kineto import parse_kineto
-from ..schemas.nsys import is_nsys, read_nsys
 from ..schemas.perfetto import is_pftrace
 from ..trace.trace import Trace
 from .chakra_reader import read_et
@@ -47,11 +47,11 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
         return read_et(source)
-    if is_nsys(source):
-        return trace_of_kineto(read_nsys(source, rank=rank, progress=progress))
+    if nsys.is_nsys(source):
+        return trace_of_kineto(nsys.read_nsys(source, rank=rank, progress=progress))
     blob = load_bytes(source, progress=progress)
-    if is_nsys(blob):  # from a stream
-        return trace_of_kineto(read_nsys(blob, rank=rank))
+    if nsys.is_nsys(blob):  # from a stream
+        return trace_of_kineto(nsys.read_nsys(blob, rank=rank))
     binary = not _TEXT.match(blob.data) and not is_pftrace(blob.data)
     if isinstance(source, (str, os.PathLike)) and source != "-" and binary:
         return read_et(source)

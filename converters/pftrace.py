@@ -78,7 +78,7 @@ def write_pftrace(documents: Mapping[int, Trace], path: str | os.PathLike[str]) 
     """
     if not any(one.timed.any() for one in documents.values()):
         names = ", ".join(one.file for one in documents.values())
-        raise ConvertError(f"{names}: no node has a time, so there is no timeline to draw; link the ET anew")
+        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     protos()
     slices = stages = flows = left_out = 0
     with open_output(path) as file:
@@ -280,7 +280,7 @@ def _groups(key: IntColumn, value: IntColumn) -> dict[int, list[int]]:
 
 
 def _set(annotation: Any, value: Any) -> None:
-    """Give a debug annotation a value; numbers that 64 bits do not hold, and what is no JSON value, become texts."""
+    """Give a debug annotation a value; numbers that do not fit in 64 bits, and anything but JSON values, become strings."""
     if isinstance(value, list | tuple):
         for one in value:
             _set(annotation.array_values.add(), one)

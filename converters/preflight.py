@@ -53,7 +53,7 @@ def check(
 
     Raises:
         UsageError: no such files, two for a rank, an unknown profile or a negative limit.
-        TraceFormatError: a file is no Chakra trace at all, or the group file is not what it should be.
+        TraceFormatError: a file is not a Chakra trace, or the group file is invalid.
     """
     if profile not in ("chakra", "astra-sim"):
         raise UsageError(f"unknown profile {profile!r}; known are chakra and astra-sim")
@@ -159,8 +159,8 @@ def _read_groups(path: str) -> dict[int, list[int]]:
     try:
         groups = msgspec.json.decode(blob.data, type=dict[str, list[int]])
     except msgspec.DecodeError as error:
-        raise TraceFormatError(path, "", f"is no group file ({error})", remedy) from None
+        raise TraceFormatError(path, "", f"invalid group file ({error})", remedy) from None
     for name in groups:
         if not _NUMBER.fullmatch(name):
-            raise TraceFormatError(path, "", f"has a group {name[:40]!r}, which is no number", remedy)
+            raise TraceFormatError(path, "", f"invalid group number {name[:40]!r}", remedy)
     return {int(name): ranks for name, ranks in groups.items()}

@@ -48,7 +48,7 @@ KINDS = {
     "unsupported-node": _simulator("a kind of node that ASTRA-sim cannot run"),
     "unsupported-collective": _simulator("a kind of collective that ASTRA-sim cannot run"),
     "uneven-collective": _simulator("an all-to-all whose size differs between ranks"),
-    "group": _simulator("a process group that ASTRA-sim is not told of, or with wrong ranks"),
+    "group": _simulator("a process group that is missing from the group file, or has wrong ranks there"),
     "one-rank-group": _simulator("a collective in a group of one rank, which ASTRA-sim cannot run"),
     "small-all-gather": _simulator("an all-gather of less than 4 bytes, which ASTRA-sim cannot run"),
     "self-message": _simulator("a message from a rank to itself, which ASTRA-sim cannot run"),

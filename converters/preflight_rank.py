@@ -110,7 +110,7 @@ def scan(file: RankFile, findings: Findings) -> RankScan:
     some 80 a communication node.
 
     Raises:
-        TraceFormatError: the file cannot be opened or is no Chakra trace at all.
+        TraceFormatError: the file cannot be opened or is not a Chakra trace.
     """
     columns = _read(file, findings)
     ids, graph = _graph(columns, file.rank, findings)
@@ -244,7 +244,7 @@ def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[st
         wrong.append(("comm_size", "but a size is a number of bytes"))
     if kind == NodeType.COMM_COLL_NODE:
         if (values.get("comm_type") or 0) not in CollectiveCommType.values():
-            wrong.append(("comm_type", "which is no CollectiveCommType"))
+            wrong.append(("comm_type", "which is not a CollectiveCommType"))
         group = values.get("pg_name")
         if group and not (_GROUP.fullmatch(group) and int(group) <= _MAX_GROUP):
             wrong.append(("pg_name", "but readers need a decimal integer"))
@@ -286,7 +286,7 @@ def _graph(columns: _Columns, rank: int, findings: Findings) -> tuple[npt.NDArra
     source = np.searchsorted(ids, depends_on)
     found = source < len(ids)
     found[found] = ids[source[found]] == depends_on[found]
-    text = "node {} depends on {}, which is no node of the file"
+    text = "node {} depends on {}, which is not in the file"
     for node, missing in zip(numbers[owner[~found]].tolist(), depends_on[~found].tolist(), strict=True):
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..schemas.comm_types import HOST_COLLECTIVE
-from ..schemas.host_calls import issuing_calls, pair_with_calls
+from ..schemas.host_calls import outermost_calls, pair_with_calls
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching
 from .linked import LinkedTrace
@@ -57,6 +57,6 @@ def _issued(linked: LinkedTrace, start: IntColumn) -> IntColumn:
         return np.zeros((0, 2), np.int64)
     codes = et.name[nodes.node]
     runs = np.flatnonzero(matching(codes, et.names, HOST_COLLECTIVE.fullmatch) & (start >= 0))
-    issuing = issuing_calls(nodes.parent, codes, et.names, start >= 0)
+    issuing = outermost_calls(nodes.parent, codes, et.names, start >= 0)
     names = [[et.names[code] for code in codes[some].tolist()] for some in (runs, issuing)]
     return pair_with_calls(runs.tolist(), names[0], issuing.tolist(), names[1])

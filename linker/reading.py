@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+from ..schemas import nsys
 from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
 from ..schemas.files import Source, open_text
 from ..schemas.kineto import KinetoTrace, parse_kineto
-from ..schemas.nsys import is_nsys, read_nsys
 
 __all__ = ["read_pair", "read_timeline"]
 
@@ -27,11 +27,11 @@ def read_timeline(
         TraceFormatError: see the readers.
         UsageError: a file with several ranks, and none is chosen.
     """
-    if is_nsys(source):
-        return read_nsys(source, rank=rank, progress=progress)
+    if nsys.is_nsys(source):
+        return nsys.read_nsys(source, rank=rank, progress=progress)
     blob = open_text(source, progress=progress)
-    if is_nsys(blob):
-        return read_nsys(blob, rank=rank)
+    if nsys.is_nsys(blob):
+        return nsys.read_nsys(blob, rank=rank)
     return parse_kineto(blob, strict=strict, progress=progress, modules=True)
 
 
@@ -47,9 +47,9 @@ def read_pair(
         TraceFormatError: see the readers; the ET's error comes first.
         UsageError: a timeline of several ranks, and which is meant is not known.
     """
-    if is_nsys(kineto):
+    if nsys.is_nsys(kineto):
         trace = parse_execution_trace(open_text(et, progress=progress), strict=strict, progress=progress)
-        return trace, read_nsys(kineto, et_pid=trace.pid, et_rank=rank, progress=progress)
+        return trace, nsys.read_nsys(kineto, et_pid=trace.pid, et_rank=rank, progress=progress)
     if _is_gzipped(et) and _is_gzipped(kineto):
         with ThreadPoolExecutor(1) as pool:
             unpacked = pool.submit(open_text, kineto)
@@ -58,8 +58,8 @@ def read_pair(
     else:
         et_text, kineto_text = open_text(et, progress=progress), open_text(kineto, progress=progress)
     trace = parse_execution_trace(et_text, strict=strict, progress=progress)
-    if is_nsys(kineto_text):
-        return trace, read_nsys(kineto_text, et_pid=trace.pid, et_rank=rank)
+    if nsys.is_nsys(kineto_text):
+        return trace, nsys.read_nsys(kineto_text, et_pid=trace.pid, et_rank=rank)
     return trace, parse_kineto(kineto_text, strict=strict, progress=progress)
 
 

@@ -9,6 +9,7 @@ from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 from .graph import DURATION, ORDER, Edges, ReplayGraph
 from .graph_events import GraphEvents
+from .host_collectives import host_collectives, without_backend_work
 from .launches import find_queue, launch_edges, stream_edges, with_submissions
 from .order import ordered_graph
 from .threads import handoffs, host_chains, without_polling
@@ -31,16 +32,18 @@ def build_graph(document: Trace) -> ReplayGraph:
     if not document.timed.any():
         raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
     document, polling = without_polling(document)
+    document, backend = without_backend_work(document)
     points, chains = host_chains(GraphEvents.of(document))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
+    collectives, chains = host_collectives(points, chains)
     chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
     events = event_waits(points)
     gpu = points.gpu
     edges = Edges.joined([
-        chains, passed, waits, queue.edges, events,
+        chains, passed, waits, queue.edges, events, collectives,
         Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
         launch_edges(points, submitted, events),
         stream_edges(points),
@@ -49,7 +52,7 @@ def build_graph(document: Trace) -> ReplayGraph:
     guessed = inferred_count(points)
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
-    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *notes]))
+    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
 
 
 def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:

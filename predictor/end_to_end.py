@@ -466,6 +466,8 @@ def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph, kernel_ns: Times) -
     meetings: list[Mapping[int, int]] = []
     times = [list(of) for of in kernel_ns]
     for met in find_meetings(documents).found:
+        if met.on_host:
+            continue
         events = {rank: event_of[rank][Row(row)] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -57,6 +58,13 @@ class GraphEvents:
     def before(self) -> IntColumn:
         """Of each of `gpu` the row before it on its stream, −1 for a stream's first."""
         return self.document.lane_order(self.document.stream_lane, self._gpu_rows, nested=False)[1]
+
+    @cached_property
+    def host_comm(self) -> IntColumn:
+        """Timed rows of the collectives that run on the host, on a thread of their backend."""
+        rows = comm_rows(self.document)
+        on_host: IntColumn = rows[self.document.kind[rows] != GPU]
+        return on_host
 
     @property
     def _gpu_rows(self) -> IntColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,13 @@ import numpy as np
 from ..analysis.clocks import clock_offsets, synchronising
 from ..analysis.matching import Matched, match_collectives, match_messages
 from ..analysis.rank_communications import UNKNOWN, communications
+from ..analysis.transfers import transfers
 from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
-from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
-from .graph import COMM, DURATION, Edges, ReplayGraph
+from .graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
 from .order import renumbered, topological
 from .replay import Replay, replay
 
@@ -28,13 +28,27 @@ class Meeting:
     """One collective of several ranks, or a message.
 
     Attributes:
-        rank: indices of the graphs. row: of each, the row of its kernel in its document.
-        transfer_ns: what it takes when all are ready: the least duration over the ranks.
+        rank: indices of the graphs. row: of each, the row of its communication in its document.
+        transfer_ns: what it takes when all are ready: see `transfers`.
+        own_ns: what each rank takes by itself once the data is there, on the host.
+        early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
+        on_host: whether it runs there. The sender of a message is not held then.
+        message: whether it is one; the sender comes first.
     """
 
     rank: tuple[int, ...]
     row: tuple[int, ...]
     transfer_ns: int
+    own_ns: tuple[int, ...]
+    early_ns: tuple[int, ...]
+    on_host: bool = False
+    message: bool = False
+
+    @property
+    def held(self) -> list[tuple[int, int, int]]:
+        """Rank, row and own ns of those that the transfer holds."""
+        held = list(zip(self.rank, self.row, self.own_ns, strict=True))
+        return held[1:] if self.on_host and self.message else held
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ class Meetings:
     """Where ranks meet.
 
     Attributes:
-        found: what several ranks have alike on their devices.
+        found: what several ranks have alike.
         begin_ns: of each document, from the first start on any rank to its own, by one clock.
         notes: sentences on what does not match.
     """
@@ -67,10 +81,11 @@ def replay_ranks(graphs: Sequence[ReplayGraph], constants: Sequence[Constants] |
 
 
 def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
-    """One graph of several, in which the kernels of a collective wait for each other.
+    """One graph of several, in which the ranks' sides of a collective wait for each other.
 
-    A matched kernel's duration is no edge any more: all its ranks' starts lead to a meeting, from which each rank's
-    end follows after the transfer. The ranks' clocks are set so that the collectives end together.
+    A matched communication's duration is no edge any more: all its ranks' starts lead to a meeting, from which each
+    rank's end follows after the transfer, on the host also after what that rank took longer by itself. The ranks'
+    clocks are set so that the collectives end together.
 
     Raises:
         UsageError: fewer than two ranks.
@@ -97,7 +112,7 @@ def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     start, end = (np.where(of >= 0, number[of], -1) for of in (start, end))
-    row = np.concatenate([row, np.full(len(meetings), -1)])[order]
+    row = np.concatenate([row, np.full(len(met_at), -1)])[order]
     own_notes = [f"{one.file}: {note}" for one, graph in zip(documents, graphs, strict=True) for note in graph.notes]
     edges = renumbered(edges, number)
     return ReplayGraph(tuple(documents), row, start, end, measured[order], edges, None, (*joined.notes, *own_notes))
@@ -111,7 +126,7 @@ def _own_edges(
     graph: ReplayGraph, meetings: Sequence[Meeting], rank: int, shift: int, first_row: int, offset: int
 ) -> Edges:
     """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives."""
-    met = [m.row[m.rank.index(rank)] for m in meetings if rank in m.rank]
+    met = [row for m in meetings for of, row, _ in m.held if of == rank]
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     return Edges(
@@ -123,20 +138,32 @@ def _own_edges(
 def _meet(
     meetings: Sequence[Meeting], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn
 ) -> tuple[Edges, IntColumn]:
-    """Edges to and from the meetings, whose points follow the others, and the measured time of each."""
-    rank = np.array([r for m in meetings for r in m.rank], np.int64)
-    row = np.array([r for m in meetings for r in m.row], np.int64) + first_row[rank]
-    meeting = np.repeat(np.arange(len(meetings)), [len(m.rank) for m in meetings])
-    transfer = np.array([m.transfer_ns for m in meetings], np.int64)[meeting]
-    met_at, points = np.zeros(len(meetings), np.int64), len(measured)
-    np.maximum.at(met_at, meeting, measured[start[row]])
-    ready = Edges.of(COMM, start[row], points + meeting, np.zeros_like(row))
-    done = Edges.of(COMM, points + meeting, end[row], transfer, row)
-    return Edges.joined([ready, done]), met_at
+    """Edges to and from the meetings, whose points follow the others, and those of arrivals on the host after these;
+    and the measured time of each."""
+    came = [
+        (k, row + first_row[r], early)
+        for k, m in enumerate(meetings)
+        for r, row, early in zip(m.rank, m.row, m.early_ns, strict=True)
+    ]
+    left = [(k, row + first_row[r], own) for k, m in enumerate(meetings) for r, row, own in m.held]
+    (to, ready, early), (of, done, own) = (np.array(table, np.int64).reshape(-1, 3).T for table in (came, left))
+    transfer = np.array([m.transfer_ns for m in meetings], np.int64)[of]
+    met_at = np.zeros(len(meetings), np.int64)
+    np.maximum.at(met_at, to, measured[start[ready]] - early)
+    late = np.flatnonzero(own)
+    arrival = len(measured) + len(meetings) + np.arange(len(late))
+    until = end[done]
+    until[late] = arrival
+    edges = Edges.joined([
+        Edges.of(COMM, start[ready], len(measured) + to, -early),
+        Edges.of(COMM, len(measured) + of, until, transfer, done),
+        Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
+    ])  # fmt: skip
+    return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
 
 
 def find_meetings(documents: Sequence[Trace]) -> Meetings:
-    """Which kernels of the ranks are one communication, matched as `etplus batch` does; and how the clocks differ.
+    """Which communications of the ranks are one, matched as `etplus batch` does; and how the clocks differ.
 
     Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
     """
@@ -146,13 +173,14 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
     comms = {rank: communications(documents[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
     messages, pairs = match_messages(comms)
+    clocks = clock_offsets(synchronising(collectives) or collectives, messages)
+    offsets = {one.rank: one.offset_ns for one in clocks}
     found, rows = list[Meeting](), [_row_of_node(document) for document in documents]
     for matched, count in zip(collectives, counts, strict=True):
         sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
-        found += _meetings(documents, rows, index, matched, np.flatnonzero(sure))
+        found += _meetings(documents, rows, index, matched, np.flatnonzero(sure), offsets)
     for matched in messages:
-        found += _meetings(documents, rows, index, matched, np.arange(len(matched.kind)))
-    offsets = {one.rank: one.offset_ns for one in clock_offsets(synchronising(collectives) or collectives)}
+        found += _meetings(documents, rows, index, matched, np.arange(len(matched.kind)), offsets)
     begin = [documents[k].base_time_ns + documents[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
     notes = [
         f"{count.collectives - count.matched} of {count.collectives} collectives of "
@@ -166,21 +194,36 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
 
 
 def _row_of_node(document: Trace) -> dict[int, int]:
-    """Rows of communications on the device, by the id of the node."""
+    """Rows of communications by the id of the node."""
     rows = comm_rows(document)
-    rows = rows[document.kind[rows] == GPU]
     return dict(zip(document.id[rows].tolist(), rows.tolist(), strict=True))
 
 
 def _meetings(
-    documents: Sequence[Trace], rows: Sequence[dict[int, int]], index: dict[int, int], matched: Matched, at: IntColumn
+    documents: Sequence[Trace],
+    rows: Sequence[dict[int, int]],
+    index: Mapping[int, int],
+    matched: Matched,
+    at: IntColumn,
+    offsets: Mapping[int, int],
 ) -> list[Meeting]:
-    """Those of some matched communications that are on the devices of two ranks or more."""
-    ranks = [index[rank] for rank in matched.ranks]
-    meetings = []
-    for nodes in matched.node[at].tolist() if len(set(ranks)) > 1 else ():
-        met = {k: rows[k][node] for k, node in zip(ranks, nodes, strict=True) if node in rows[k]}
-        if len(met) > 1:
-            least = min(int(documents[k].dur[row]) for k, row in met.items())
-            meetings.append(Meeting(tuple(met), tuple(met.values()), least))
-    return meetings
+    """Those of some matched communications that two ranks or more have."""
+    ranks = tuple(index[rank] for rank in matched.ranks)
+    if len(set(ranks)) < 2:
+        return []
+    moved = transfers(matched, offsets)
+    ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
+    arrived = (matched.start - ahead).max(axis=1) + moved.duration
+    own = np.maximum(matched.end - ahead - arrived[:, None], 0)
+    own[~moved.seen] = 0
+    of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
+    row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
+    begin = np.stack([documents[k].ts[of] + documents[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
+    early = begin.T - matched.start
+    return [
+        Meeting(
+            ranks, tuple(row[:, i].tolist()), int(moved.duration[i]), tuple(own[i].tolist()), tuple(early[i].tolist()),
+            bool(matched.on_host[i]), bool(matched.kind[i] < 0),
+        )
+        for i in at.tolist()
+    ]  # fmt: skip

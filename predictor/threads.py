@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..schemas.thread_activity import recently_finished, running_max
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
@@ -18,9 +19,6 @@ from .graph import HANDOFF, HOST, ORDER, Edges
 from .graph_events import GraphEvents
 
 __all__ = ["handoffs", "host_chains", "without_polling"]
-
-_LONG_NS = 200_000
-"""A shorter pause of a thread is host work between two calls, not waiting for another thread."""
 
 _QUERY = re.compile(r"Query$")
 _BESIDE_QUERY = re.compile(
@@ -63,7 +61,7 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     first boundary follows the beginning of the window.
     """
     document = points.document
-    rows = np.flatnonzero(document.timed & (document.kind != GPU))
+    rows = np.setdiff1d(np.flatnonzero(document.timed & (document.kind != GPU)), points.host_comm)
     order, before = document.lane_order(document.thread, rows, nested=True)
     target, owners = _boundaries(points, order, before < 0)
     firsts = np.zeros(len(points.row), np.bool_)
@@ -110,7 +108,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     begun, forks, joined, joins = _bursts(points, replace(chains, kind=kind))
     pauses, sources = np.concatenate([pauses, begun, joined]), np.concatenate([sources, forks, joins])
     kind[pauses] = ORDER
-    late = np.flatnonzero((chains.source == 0) & (kind == HOST) & (chains.lag > _LONG_NS))
+    late = np.flatnonzero((chains.source == 0) & (kind == HOST) & (chains.lag > LONG_PAUSE_NS))
     pauses, sources = np.append(pauses, late), np.append(sources, _last_elsewhere(points, chains, late))
     kind[late] = ORDER
     lag = np.where(kind == ORDER, 0, chains.lag)
@@ -154,7 +152,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     """
     document = points.document
     open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
-    pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > _LONG_NS) & ~open_op)
+    pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
     work = _Blocks.of(points)
     of, block = recently_finished(
@@ -169,7 +167,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     into = np.full(len(points.row), -1, np.int64)
     into[chains.target] = np.arange(len(chains))
     begun = into[points.start[work.first_row[first]]]
-    fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > _LONG_NS)
+    fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > LONG_PAUSE_NS)
     forks = chains.source[pause[found]]
     return begun[fresh], forks[fresh], pause[found], points.end[work.last_row[block]]
 
@@ -194,6 +192,7 @@ class _Blocks:
         """Of all timed ops and runtime calls."""
         document = points.document
         rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+        rows = np.setdiff1d(rows, points.host_comm)
         rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
         thread, start, end = (
             document.thread[rows],

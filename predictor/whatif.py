@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.communications import comm_rows
 from ..trace.conventions import KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
 from .constants import Constants
 from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 
@@ -150,11 +152,17 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
         of_kind = {
             "gpu": document.kind == GPU, "cpu": document.kind != GPU, "op": document.kind == CPU,
             "stream": (document.kind == GPU) & (document.stream == stream),
-            "comm": np.isin(np.arange(len(document)), list(document.comm)),
+            "comm": _communicating(document),
         }.get(target, category & (document.kind == GPU))  # fmt: skip
         rows = of_kind & named & document.timed
         parts.append(_with_descendants(document.parent_row, rows) if target == "op" else rows)
     return np.concatenate(parts)
+
+
+def _communicating(document: Trace) -> Rows:
+    """Communications whose metadata is known, and those on the host."""
+    rows = comm_rows(document)
+    return np.isin(np.arange(len(document)), [*document.comm, *rows[document.kind[rows] != GPU].tolist()])
 
 
 def _with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
@@ -168,7 +176,7 @@ def _with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
 
 
 def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool = False) -> ReplayGraph:
-    """Multiply the times of some rows: host work of calls, time on the device of GPU events.
+    """Multiply the times of some rows: host work of calls, time on the device of GPU events, communications.
 
     Args:
         rows: bool, one entry a row. Of what "op" selects only the host work is meant: GPU events below a call that is
@@ -176,9 +184,10 @@ def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool = False) 
         gaps: also host work between calls, and what remains of pauses after other threads' work (of selected ranks).
     """
     edges, owner = graph.edges, np.maximum(graph.edges.owner, 0)
-    kind = graph.column("kind")
-    host = rows & (kind != GPU)
-    mine = host | (rows & (kind == GPU) & ~host.any())
+    beside = graph.column("kind") == GPU
+    beside[owner[(edges.owner >= 0) & (edges.kind != HOST)]] = True  # collectives on the host are not its work
+    host = rows & ~beside
+    mine = host | (rows & beside & ~host.any())
     which = (edges.owner >= 0) & mine[owner] & np.isin(edges.kind, (HOST, DURATION, COMM))
     if gaps:
         target = graph.row[edges.target]

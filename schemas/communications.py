@@ -26,9 +26,17 @@ from .comm_types import (
     message_bytes,
     with_inputs,
 )
-from .host_calls import WAIT, group_size_of, issuing_calls, named_group, pair_with_calls, remaining_group
+from .host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-__all__ = ["FoundComm", "blocking_calls", "comm_rows", "find_communications", "issue_times"]
+__all__ = [
+    "FoundComm",
+    "backend_rows",
+    "blocking_calls",
+    "comm_rows",
+    "find_communications",
+    "issue_times",
+    "issuing_calls",
+]
 
 _MAX_SEQ = 2**62
 _FUNCTIONAL = "_c10d_functional::"
@@ -73,7 +81,7 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
     rows = comm_rows(trace)
     rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
     groups, world = trace.process_groups, trace.world_size
-    calls = _issuing_calls(trace, rows)
+    calls = issuing_calls(trace, rows)
     host_groups = _host_groups(trace, calls)
     for row, comm in zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True):
         if row in host_groups and comm.pg_name is None:
@@ -118,28 +126,42 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Collectives on the host and the operators that waited for their end, int64 (n, 2) rows.
+    """Collectives on the host and the `wait_tensor` during which each ended, int64 (n, 2) rows.
 
-    Such an operator is a `wait_tensor`, or the call that issued the collective, during which it ended.
+    A call of `c10d::` that issues one does not wait for it.
     """
-    issued_by = _issuing_calls(trace, communicating)
     runs = communicating[trace.kind[communicating] != GPU]
     waits = np.flatnonzero((trace.kind == CPU) & trace.timed & matching(trace.name, trace.names, WAIT.fullmatch))
     waits = waits[np.argsort(trace.ts[waits], kind="stable")]
     at = np.searchsorted(trace.ts[waits], trace.finish[runs], side="right") - 1
-    by_wait = np.stack([runs[at >= 0], waits[at[at >= 0]]], axis=1)
-    pairs: IntColumn = np.concatenate([by_wait, np.array(list(issued_by.items()), np.int64).reshape(-1, 2)])
-    run, call = pairs.T
-    ended: IntColumn = pairs[(trace.ts[call] <= trace.finish[run]) & (trace.finish[run] <= trace.finish[call])]
+    pairs = np.stack([runs[at >= 0], waits[at[at >= 0]]], axis=1)
+    ended: IntColumn = pairs[trace.finish[pairs[:, 0]] <= trace.finish[pairs[:, 1]]]
     return ended
 
 
-def _issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
+def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """Operators that run collectives on the host: those of threads that run nothing outside of one.
+
+    Gloo copies a collective's buffers in and out on its threads; the time is the collective's.
+    """
+    runs = communicating[trace.kind[communicating] != GPU]
+    rows = np.setdiff1d(np.flatnonzero((trace.kind == CPU) & trace.timed), runs)
+    runs = runs[np.argsort(trace.ts[runs], kind="stable")]
+    until = np.maximum.accumulate(trace.finish[runs])
+    at = np.searchsorted(trace.ts[runs], trace.ts[rows], side="right") - 1
+    if not len(runs):
+        return rows[:0]
+    inside = (at >= 0) & (trace.finish[rows] <= until[at])
+    found: IntColumn = rows[~np.isin(trace.thread[rows], trace.thread[rows[~inside]])]
+    return found
+
+
+def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
     """Row of each collective on the host to that of the `c10d::` call that issued it, see `pair_with_calls`."""
     runs = communicating[trace.kind[communicating] != GPU]
     if not len(runs):
         return {}
-    issuing = issuing_calls(trace.parent_row, trace.name, trace.names, (trace.kind == CPU) & trace.timed)
+    issuing = outermost_calls(trace.parent_row, trace.name, trace.names, (trace.kind == CPU) & trace.timed)
     (run_ids, run_names), (call_ids, call_names) = (_by_id(trace, rows) for rows in (runs, issuing))
     pairs = pair_with_calls(run_ids.tolist(), run_names, call_ids.tolist(), call_names)
     run, call = (positions(trace.id, side) for side in pairs.T)
@@ -159,7 +181,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
     the size of the group, which some tensors show, and that it is none of the named ones has to leave one.
 
     Args:
-        calls: see `_issuing_calls`.
+        calls: see `issuing_calls`.
     """
     groups = {name: ranks for name, ranks in trace.process_groups.items() if len(ranks) > 1}
     if len(groups) < 2:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching
 
-__all__ = ["WAIT", "group_size_of", "issuing_calls", "named_group", "pair_with_calls", "remaining_group"]
+__all__ = ["WAIT", "group_size_of", "named_group", "outermost_calls", "pair_with_calls", "remaining_group"]
 
 _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
 WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
@@ -27,7 +27,7 @@ _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")
 """Calls with one tensor of the whole and one of a rank's shard."""
 
 
-def issuing_calls(
+def outermost_calls(
     parent: IntColumn, name: npt.NDArray[np.integer], names: Sequence[str], timed: npt.NDArray[np.bool_]
 ) -> IntColumn:
     """Positions of the calls that issue a collective: of several of one name inside each other the outermost.

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from made_jobs import Job, Play, Rank, Ready, Tensor, event, sides
+from made_jobs import Job, Play, Rank, Ready, Tensor, sides, trace_event
 from simulator import ALL_GATHER, ALL_REDUCE, MESSAGE
 
 __all__ = ["HOST_JOBS"]
@@ -92,7 +92,7 @@ class HostRank(Rank):
                            **sides([given], [])})  # fmt: skip
         args = {"External id": number, "Record function id": number, "Ev Idx": number}
         track = 70_000 + self.rank, _BACKEND
-        self.events.append(event("user_annotation", name, track, begin, end, args))
+        self.events.append(trace_event("user_annotation", name, track, begin, end, args))
         return end
 
     def _by_chance(self, most: int) -> int:

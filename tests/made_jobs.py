@@ -22,7 +22,7 @@ import orjson
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, MESSAGE, REDUCE_SCATTER, Network
 from support import Document, et_document, kineto_document, recorded_with
 
-__all__ = ["JOBS", "RECORDED", "Job", "Play", "Rank", "Ready", "Work", "event", "sides"]
+__all__ = ["JOBS", "RECORDED", "Job", "Play", "Rank", "Ready", "Work", "sides", "trace_event"]
 
 RECORDED = Network(bandwidth=1e6, latency=100)
 """What the traces are recorded on: a transfer takes about a microsecond."""
@@ -119,7 +119,7 @@ class Rank:
         self.above.pop()
         args = {"External id": number, "Record function id": number, "Ev Idx": number}
         category = "user_annotation" if annotation else "cpu_op"
-        self.events.append(event(category, name, (70_000 + self.rank, self.thread), begin, self.now, args))
+        self.events.append(trace_event(category, name, (70_000 + self.rank, self.thread), begin, self.now, args))
 
     @contextlib.contextmanager
     def on(self, *, thread: int = 0, stream: int = 0) -> Iterator[None]:
@@ -212,7 +212,7 @@ class Rank:
         correlation, begin = next(self.numbers), self.now
         self.now = max(self.now + _CALL, until)
         args = {"correlation": correlation, **({"External id": self.above[-1]} if self.above else {})}
-        self.events.append(event("cuda_runtime", name, (70_000 + self.rank, self.thread), begin, self.now, args))
+        self.events.append(trace_event("cuda_runtime", name, (70_000 + self.rank, self.thread), begin, self.now, args))
         self.now += 100
         return correlation, begin
 
@@ -227,7 +227,7 @@ class Rank:
             "cuda_sync_kind": "Stream Wait Event", "stream": stream, "correlation": correlation, "device": self.rank,
             "context": 1, "wait_on_stream": event.stream, "wait_on_cuda_event_record_corr_id": event.correlation,
         }  # fmt: skip
-        self.waits.append(event("cuda_sync", "Stream Wait Event", (self.rank, stream), begin, begin + 100, args))
+        self.waits.append(trace_event("cuda_sync", "Stream Wait Event", (self.rank, stream), begin, begin + 100, args))
 
     def _done(self, stream: int) -> int:
         """When all that a stream has to do so far is done."""
@@ -244,10 +244,10 @@ class Rank:
         self.free[stream] = end
         args = {"External id": self.above[-1], "device": self.rank, "stream": stream, "correlation": correlation,
                 **(args or {})}  # fmt: skip
-        self.events.append(event("kernel", name, (self.rank, stream), start, end, args))
+        self.events.append(trace_event("kernel", name, (self.rank, stream), start, end, args))
 
 
-def event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
+def trace_event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
     pid, tid = track
     return {
         "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": start / 1000,

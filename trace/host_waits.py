@@ -14,8 +14,8 @@ import numpy.typing as npt
 from .columns import IntColumn, matching
 
 __all__ = [
-    "COPY", "DEVICE_SYNCHRONIZE", "MAX_SKEW_NS", "ROUNDING_NS", "STREAM_WAIT", "SYNCHRONIZE", "blocking_copies",
-    "named", "synchronous_readback",
+    "COPY", "DEVICE_SYNCHRONIZE", "LONG_PAUSE_NS", "MAX_SKEW_NS", "ROUNDING_NS", "STREAM_WAIT", "SYNCHRONIZE",
+    "blocking_copies", "named", "synchronous_readback",
 ]  # fmt: skip
 
 DEVICE_SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context)Synchronize")
@@ -26,6 +26,8 @@ ROUNDING_NS = 1000
 """Times of files before 2024 are whole µs."""
 MAX_SKEW_NS = 20_000
 """The clocks of host and device, as a profiler joins them, differ by less: 8.1 µs were seen on MI300X."""
+LONG_PAUSE_NS = 200_000
+"""A shorter pause of a thread is its own work between two calls, not waiting for another thread."""
 _ASYNC = re.compile(r"Async")
 _HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
 _READBACK = re.compile(r"DtoH|DeviceToHost")

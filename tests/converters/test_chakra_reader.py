@@ -232,7 +232,7 @@ def huge_id(nodes: list[pb.Node]) -> None:
         (first_attribute("comm", string_val="no"), "an attribute that should be JSON"),
         (first_attribute("kineto_tid", string_val="{]"), "an attribute that should be JSON"),
         (first_attribute("data_dep_kinds"), "data_deps but 0 kinds"),
-        (dangling, "depends on 4711, which is no node of the file"),
+        (dangling, "depends on 4711, which is not in the file"),
         (huge_id, "an id beyond 63 bits"),
     ],
 )

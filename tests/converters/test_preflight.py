@@ -437,7 +437,7 @@ def test_a_set_in_which_hardly_anything_waits_for_a_collective(waiting: int, war
         ({1: [0, 1, 2]}, {"collective": 1, "group": 1}, "group 1 has ranks that do not exist: [2]"),
         ({1: [0, 1, 1]}, {"group": 1}, "lists a rank twice"),
         ({1: [0]}, {"group": 1, "one-rank-group": 1}, "group 1 of node 2 is without the rank"),
-        ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "group 0 is in the group file, but 0 stands for all ranks"),
+        ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "group 0 is in the group file, but 0 is reserved for all ranks"),
     ],
 )
 def test_wrong_groups(
@@ -733,7 +733,7 @@ def test_the_command_lists_problems(tmp_path: Path, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("error: dangling-dependency (10): a dependency on a node") for line in lines)
-    assert "  - rank 0: node 20 depends on 1020, which is no node of the file" in lines
+    assert "  - rank 0: node 20 depends on 1020, which is not in the file" in lines
     assert "  - and 5 more" in lines
     assert lines[-1] == "failed: 11 errors, 2 warnings"
     assert run(prefix, "--profile", "astra-sim", "--limit", "0") == 1
