@@ -27,7 +27,8 @@ from etplus.predictor.measure.calls import RecordedCall
 from etplus.predictor.measure.reader import recorded_calls
 from etplus.predictor.measure.script import op_script
 from etplus.predictor.measure.timing import Options, measure
-from etplus.predictor.reshape import BatchChange, with_batch
+from etplus.predictor.reshape import reshaped
+from etplus.predictor.shape_change import batch_change
 
 ONE_THREAD = Options(threads=1)
 LONG_NS = 50_000
@@ -52,9 +53,9 @@ def batch(small: str, large: str) -> None:
     size = re.search(r"__b(\d+)", large)
     if size is None:
         raise SystemExit(f"{large}: its name has no batch size, such as __b32")
-    before, after, change = etplus.load(small), etplus.load(large), BatchChange(int(size[1]))
+    before, after, change = etplus.load(small), etplus.load(large), batch_change(int(size[1]))
     model = calibrated(fit([before]), [before])
-    measured = measure(before, reshaped=[with_batch(before, change).trace], options=ONE_THREAD)
+    measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
     truth = after.row_span.length
     for name, known in (("without", None), ("with", measured)):
         done = predict(before, model, batch=change, measured=known, force=True)

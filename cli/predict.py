@@ -75,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.also is not None and (shape is None or not shape.sizes):
         raise UsageError("--also shows what changes with a size; give one, such as --set batch=128")
     others = [] if arguments.also is None else [arguments.also]
-    check_outputs([arguments.json, arguments.output], [*input_files(inputs), *others, arguments.model, arguments.measured])
+    check_outputs(
+        [arguments.json, arguments.output], [*input_files(inputs), *others, arguments.model, arguments.measured]
+    )
     model = read_model(arguments.model)
     if shape is not None and others:
         shape = replace(shape, also=read_input(arguments.also))

@@ -154,7 +154,7 @@ def within_storage(result: Any) -> bool:
         return True
     steps = zip(result.shape, result.stride(), strict=True)
     last = result.storage_offset() + sum((extent - 1) * step for extent, step in steps)
-    return (last + 1) * result.element_size() <= result.untyped_storage().nbytes()
+    return bool((last + 1) * result.element_size() <= result.untyped_storage().nbytes())
 
 
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def empty_call_ns() -> float:
     timer = Timer(
         "op(x)", timer=time.thread_time, globals={"op": torch.ops.aten.is_complex.default, "x": torch.zeros(1)}
     )
-    return min(timer.timeit(100).median for _ in range(50)) * 1e9
+    return float(min(timer.timeit(100).median for _ in range(50)) * 1e9)
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

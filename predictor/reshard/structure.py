@@ -171,7 +171,7 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
 
 def _batch(shapes: Shapes) -> int:
     """The class that is the first extent of most of what operators with weights take as data."""
-    votes = Counter(shapes.extents.leaves([vote])[0] for vote in shapes.votes)
+    votes = Counter(shapes.extents.leaves(outer)[0] for outer in shapes.votes)
     fixed = shapes.extents.fixed()
     ranked = [one for one, _ in votes.most_common() if one not in fixed and shapes.extents.value[one] > 1]
     return ranked[0] if ranked else -1

@@ -212,7 +212,7 @@ class _Walk:
             self._relate(row, OpCall(call.name, call.arguments, flat, tuple(made)), call)
 
     def _relate(self, row: int, made: OpCall, call: _Open) -> None:
-        """What a call says of its extents: how they hang together, and which may be the batch."""
+        """What a call says of its extents: how they are related, and which may be the batch."""
         rule = _RULES.get(call.name) or _RULES.get(call.name.removesuffix("_"))
         if rule is not None:
             rule(made, self._extents)

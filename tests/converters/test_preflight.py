@@ -437,7 +437,7 @@ def test_a_set_in_which_hardly_anything_waits_for_a_collective(waiting: int, war
         ({1: [0, 1, 2]}, {"collective": 1, "group": 1}, "group 1 has ranks that do not exist: [2]"),
         ({1: [0, 1, 1]}, {"group": 1}, "lists a rank twice"),
         ({1: [0]}, {"group": 1, "one-rank-group": 1}, "group 1 of node 2 is without the rank"),
-        ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "group 0 is in the group file, but 0 is reserved for all ranks"),
+        ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "the group file has group 0, which is reserved for all ranks"),
     ],
 )
 def test_wrong_groups(

@@ -33,7 +33,8 @@ from etplus.predictor.measure.program import outermost, program_of
 from etplus.predictor.measure.reader import NOT_RECORDED, recorded_calls
 from etplus.predictor.measure.schema import parse_schema, refused
 from etplus.predictor.measure.script import op_script, sequence_script
-from etplus.predictor.reshape import BatchChange, with_batch
+from etplus.predictor.reshape import reshaped
+from etplus.predictor.shape_change import batch_change
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.index import CallIndex
 from etplus.trace.trace import Trace
@@ -172,7 +173,7 @@ def test_every_operator_of_a_recording_is_read(recorded: Trace) -> None:
 def test_calls_at_another_batch_size_are_those_recorded_there(name: str, small: int, large: int) -> None:
     """Arguments, strides and offsets included; what differs are divisors, and positions of last elements."""
     traces = [etplus.load(BATCHES / f"{name}__b{size}_t1.json.gz") for size in (small, large)]
-    made, real = distinct(with_batch(traces[0], BatchChange(large)).trace), distinct(traces[1])
+    made, real = distinct(reshaped(traces[0], batch_change(large)).trace), distinct(traces[1])
     plain = {"aten::div", "aten::div_", "aten::fill_", "aten::select"}
     other = [one.schema.op for key, one in made.items() if key not in real and one.schema.op not in plain]
     assert len(other) <= 0.02 * len(made) and set(other) <= {"aten::as_strided", "aten::squeeze", "aten::mm"}
