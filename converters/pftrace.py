@@ -280,7 +280,7 @@ def _groups(key: IntColumn, value: IntColumn) -> dict[int, list[int]]:
 
 
 def _set(annotation: Any, value: Any) -> None:
-    """Give a debug annotation a value; numbers that do not fit in 64 bits, and anything but JSON values, become strings."""
+    """Give a debug annotation a value; numbers over 64 bits and anything but JSON values become strings."""
     if isinstance(value, list | tuple):
         for one in value:
             _set(annotation.array_values.add(), one)

@@ -49,7 +49,7 @@ def check_groups(scans: Sequence[RankScan], groups: Groups | None, world: int | 
             elif rank not in groups[group] and rank != UNKNOWN_RANK:
                 findings.add("group", rank, (node,), "group {} of node {} is without the rank", group, node)
     if ALL_RANKS in groups:
-        findings.add("group", None, (), "group 0 is in the group file, but 0 is reserved for all ranks; number groups from 1")
+        findings.add("group", None, (), "group 0 is in the group file, but 0 is reserved for all ranks; number from 1")
     for group, ranks in groups.items():
         strange = sorted({rank for rank in ranks if rank < 0 or (world is not None and rank >= world)})
         if strange:
