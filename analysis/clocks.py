@@ -60,6 +60,7 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
         matched: see `synchronising`.
         messages: those on the host join ranks as well, where the clocks count as one.
     """
+    matched = [one for one in matched if len(one.kind)]
     zero = min((int(one.end.min()) for one in matched), default=0)  # small numbers, which doubles hold exactly
     ends = [one.end - zero for one in matched]
     offset, reference = _along_groups(matched, ends)

@@ -262,7 +262,7 @@ class _Writer:
     def _counter(self, track: int, counter: Counter) -> None:
         packet = self._packet()
         packet.track_descriptor.uuid = track
-        packet.track_descriptor.name = counter.title(self._number(counter.device))
+        packet.track_descriptor.name = f"GPU {self._number(counter.device)} {counter.name}"
         packet.track_descriptor.counter.unit_name = counter.unit
         self._put(packet)
         for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
@@ -280,7 +280,7 @@ def _groups(key: IntColumn, value: IntColumn) -> dict[int, list[int]]:
 
 
 def _set(annotation: Any, value: Any) -> None:
-    """Give a debug annotation a value; numbers beyond 64 bits, and anything but JSON values, become strings."""
+    """Give a debug annotation a value; numbers over 64 bits and anything but JSON values become strings."""
     if isinstance(value, list | tuple):
         for one in value:
             _set(annotation.array_values.add(), one)
