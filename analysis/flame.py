@@ -61,7 +61,8 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     kinds[node_of] = kind
     by_depth = levels(above)
     for rows in reversed(by_depth[1:]):  # of a thread the sum; calls that overlap need more than their caller has
-        total = np.maximum(total, sums(above[rows], total[rows], len(key)))
+        callers, caller = np.unique(above[rows], return_inverse=True)
+        total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):
         depth[rows] = level
     kept = np.lexsort((key, depth, -total))[:most]  # callers first: none takes less than what it calls

@@ -95,7 +95,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Of each call the code of what it computes, −1 if that is no matrix product; and by code operator and extents."""
+    """Of each call the code of its matrix product, −1 if it computes none; and by code operator and extents."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)

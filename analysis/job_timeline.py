@@ -90,7 +90,7 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     by what its collectives show beyond that: those that no rank can leave before all have come end at the same time.
 
     Args:
-        ranks: in the order in which they are drawn; collectives are matched where all ranks are known.
+        ranks: in the order in which they are drawn; collectives are matched where all ranks are known and differ.
 
     Returns:
         `span` ns; `ranks`: `begin`, `end`, `first` (the trace's own time of `begin`), `offset` and `spread` of the
@@ -104,7 +104,7 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     known = [rank for rank, _ in ranks if rank is not None]
     matched: list[Matched] = []
     mismatches: Sequence[Any] = ()
-    if len(known) == len(ranks):
+    if len(set(known)) == len(ranks):
         matched, _, mismatches = match_collectives({int(rank or 0): lanes.communications for rank, lanes in ranks})
     joint = synchronising(matched)
     offsets = {one.rank: one for one in clock_offsets(joint)}

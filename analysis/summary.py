@@ -163,7 +163,7 @@ def analyse(
         own_devices: devices that come before those of the table.
         annotation: part of the name of the annotations that are the iterations.
         event_ns: the host's cost of one profiler event.
-        by_shape: tell operators with different shapes apart in `host_ops`, `operators` and overheads.
+        by_shape: separate rows for operators with different shapes in `host_ops`, `operators` and overheads.
         batch_size: samples an iteration.
     """
     trace = with_unattached(trace)

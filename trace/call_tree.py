@@ -149,7 +149,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Where each call begins and ends when all are written out callers first: what is called lies within its caller.
+    """Where each call begins and ends when all are written out callers first: a call is within its caller's range.
 
     Args:
         parent: int64, position of the caller, −1 for none; smaller than the call's own.

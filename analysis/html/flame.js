@@ -13,7 +13,16 @@ const FLAME_ROW = 20,
 
 /** The nodes of a rank's flame graph as objects: {name, kind, count, total, own, parent, children, level, at}. */
 function flameNodes({ names, name, parent, kind, count, total }) {
-  const root = { name: "All threads", kind: FLAME_THREAD, count: 0, total: 0, own: 0, parent: null, children: [], level: 0 };
+  const root = {
+    name: "All threads",
+    kind: FLAME_THREAD,
+    count: 0,
+    total: 0,
+    own: 0,
+    parent: null,
+    children: [],
+    level: 0,
+  };
   const nodes = name.map((code, at) => ({ name: names[code], kind: kind[at], count: count[at], total: total[at] }));
   nodes.forEach((node, at) => {
     node.parent = parent[at] < 0 ? root : nodes[parent[at]];
@@ -148,7 +157,8 @@ class Flame {
 
   describe(node) {
     const of = show(node.total / (this.root.total || 1), "share");
-    const more = node.kind === FLAME_THREAD ? "" : `, ${show(node.own, "ns")} itself, ${show(node.count, "count")} calls`;
+    const more =
+      node.kind === FLAME_THREAD ? "" : `, ${show(node.own, "ns")} itself, ${show(node.count, "count")} calls`;
     return `${node.name}: ${show(node.total, "ns")} (${of})${more}`;
   }
 
@@ -206,7 +216,9 @@ function flameSection(report, rank) {
       el(
         "div",
         { class: "legend" },
-        FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)).map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
+        FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)).map((kind) =>
+          el("span", {}, swatch(kind.colour), kind.name),
+        ),
         left ? el("span", {}, `${integers.format(left)} smaller boxes are left out`) : null,
       ),
       flame.node,

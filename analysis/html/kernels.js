@@ -82,7 +82,12 @@ function gemmsCard(rank, several) {
         { key: "total_ns", title: "Total", unit: "ns" },
         { key: "mean_ns", title: "Mean", unit: "ns" },
         { key: "flops_per_second", title: "Rate", unit: "flop/s" },
-        { key: "flops_share", title: "of peak", unit: "share", hint: "The efficiency: FLOP/s against the device's peak" },
+        {
+          key: "flops_share",
+          title: "of peak",
+          unit: "share",
+          hint: "The efficiency: FLOP/s against the device's peak",
+        },
         { key: "bytes_per_second", title: "Memory", unit: "bytes/s", hint: "Inputs and outputs once" },
         { key: "bytes_share", title: "of bandwidth", unit: "share" },
         { key: "bound", title: "Bound by", unit: "text" },

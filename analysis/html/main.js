@@ -13,7 +13,13 @@ function card(heading, note, ...content) {
 }
 
 function section(id, heading, lead, ...content) {
-  return el("section", { id, "aria-labelledby": `${id}-heading` }, el("h2", { id: `${id}-heading` }, heading), lead ? el("p", { class: "lead" }, lead) : null, content);
+  return el(
+    "section",
+    { id, "aria-labelledby": `${id}-heading` },
+    el("h2", { id: `${id}-heading` }, heading),
+    lead ? el("p", { class: "lead" }, lead) : null,
+    content,
+  );
 }
 
 /** Draw everything for a rank. */

@@ -30,9 +30,14 @@ class RankAxis {
     this.canvas = el("canvas", {
       tabindex: 0,
       role: "img",
-      "aria-label": "Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",
+      "aria-label":
+        "Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",
     });
-    this.picked = el("div", { class: "picked", role: "status" }, "n and p, or the buttons, go from collective to collective.");
+    this.picked = el(
+      "div",
+      { class: "picked", role: "status" },
+      "n and p, or the buttons, go from collective to collective.",
+    );
     this.hover = el("div", { class: "hover", hidden: true });
     this.build();
     this.view(0, job.span);
@@ -55,8 +60,16 @@ class RankAxis {
       { class: "tools" },
       several ? button("‹ Collective", "The one before (p)", () => this.go(this.at - 1)) : null,
       several ? button("Collective ›", "The next one (n)", () => this.go(this.at + 1)) : null,
-      several ? button("Longest wait", "The collective in which ranks wait longest together", () => this.go(this.worst())) : null,
-      steps ? [button("‹", "The iteration before", () => this.turn(-1)), steps, button("›", "The next iteration", () => this.turn(1))] : null,
+      several
+        ? button("Longest wait", "The collective in which ranks wait longest together", () => this.go(this.worst()))
+        : null,
+      steps
+        ? [
+            button("‹", "The iteration before", () => this.turn(-1)),
+            steps,
+            button("›", "The next iteration", () => this.turn(1)),
+          ]
+        : null,
       el("span", { class: "push" }),
       button("+", "Zoom in (w)", () => this.zoom(0.4)),
       button("−", "Zoom out (s)", () => this.zoom(2.5)),
@@ -66,12 +79,23 @@ class RankAxis {
       "div",
       { class: "lanes ranks" },
       this.job.ranks.map((rank, at) => {
-        const node = el("div", { class: "lane" }, el("b", {}, this.labels[at]), rank.lanes.map((name) => el("i", {}, name)));
+        const node = el(
+          "div",
+          { class: "lane" },
+          el("b", {}, this.labels[at]),
+          rank.lanes.map((name) => el("i", {}, name)),
+        );
         node.style.top = `${this.tops[at] - RANK_LANE}px`;
         return node;
       }),
     );
-    this.node = el("div", {}, tools, el("div", { class: "timeline" }, lanes, el("div", { class: "frame" }, this.canvas, this.hover)), this.picked);
+    this.node = el(
+      "div",
+      {},
+      tools,
+      el("div", { class: "timeline" }, lanes, el("div", { class: "frame" }, this.canvas, this.hover)),
+      this.picked,
+    );
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.canvas.addEventListener("pointerdown", (event) => this.grab(event));
@@ -134,7 +158,14 @@ class RankAxis {
       ` ${one.group ? `group ${one.group}, ` : ""}${one.members.length} ranks, ${integers.format(this.at + 1)} of ${integers.format(this.job.collectives.length)}`,
       last === null
         ? " · its ranks do not have to wait for each other"
-        : ` · ${last} is the last to arrive${waits.length ? `; ${waits.slice(0, 8).map(([wait, name]) => `${name} waits ${show(wait, "ns")}`).join(", ")}${waits.length > 8 ? ", …" : ""}` : ""}`,
+        : ` · ${last} is the last to arrive${
+            waits.length
+              ? `; ${waits
+                  .slice(0, 8)
+                  .map(([wait, name]) => `${name} waits ${show(wait, "ns")}`)
+                  .join(", ")}${waits.length > 8 ? ", …" : ""}`
+              : ""
+          }`,
     );
   }
 
@@ -195,7 +226,10 @@ class RankAxis {
     return this.job.collectives.findIndex((one) =>
       one.members.some(
         (rank, i) =>
-          y >= this.bar(rank) && y < this.bar(rank) + RANK_BAR && one.start[i] - slack <= time && time <= one.end[i] + slack,
+          y >= this.bar(rank) &&
+          y < this.bar(rank) + RANK_BAR &&
+          one.start[i] - slack <= time &&
+          time <= one.end[i] + slack,
       ),
     );
   }
@@ -214,7 +248,13 @@ class RankAxis {
     let told = null;
     if (at >= 0) {
       const one = this.job.collectives[at];
-      told = [one.kind, one.members.map((rank, i) => [this.labels[rank], `${show(one.end[i] - one.start[i], "ns")}${one.wait ? `, waits ${show(one.wait[i], "ns")}` : ""}`])];
+      told = [
+        one.kind,
+        one.members.map((rank, i) => [
+          this.labels[rank],
+          `${show(one.end[i] - one.start[i], "ns")}${one.wait ? `, waits ${show(one.wait[i], "ns")}` : ""}`,
+        ]),
+      ];
     } else told = this.blockAt(x, y);
     this.hover.hidden = !told;
     if (!told) return;
@@ -237,7 +277,9 @@ class RankAxis {
       [
         [this.labels[place], rank.lanes[lane]],
         ["time", show(rank.dur[at], "ns")],
-        count > 1 ? ["together", `${integers.format(count)} events, the longest named`] : ["kind", RANK_KINDS[rank.kind[at]].name],
+        count > 1
+          ? ["together", `${integers.format(count)} events, the longest named`]
+          : ["kind", RANK_KINDS[rank.kind[at]].name],
       ],
     ];
   }
@@ -255,7 +297,9 @@ class RankAxis {
     pen.scale(scale, scale);
     this.drawAxis(pen);
     this.job.ranks.forEach((rank, at) => this.drawRank(pen, rank, at));
-    const shown = this.job.collectives.map((one, at) => [one, at]).filter(([one]) => Math.min(...one.start) <= this.to && Math.max(...one.end) >= this.from);
+    const shown = this.job.collectives
+      .map((one, at) => [one, at])
+      .filter(([one]) => Math.min(...one.start) <= this.to && Math.max(...one.end) >= this.from);
     for (const [one, at] of shown) this.drawJoint(pen, one, at === this.at);
     for (const [one, at] of shown) this.drawBars(pen, one, at === this.at);
   }
@@ -283,7 +327,12 @@ class RankAxis {
         right = this.x(rank.ts[i] + rank.dur[i]);
       if (right < 0 || x > this.width) continue;
       pen.fillStyle = Theme.colour(RANK_KINDS[rank.kind[i]].colour);
-      pen.fillRect(Math.max(-1, x), top + rank.lane[i] * RANK_LANE + 1, Math.max(1, Math.min(right, this.width + 1) - Math.max(-1, x)), RANK_LANE - 3);
+      pen.fillRect(
+        Math.max(-1, x),
+        top + rank.lane[i] * RANK_LANE + 1,
+        Math.max(1, Math.min(right, this.width + 1) - Math.max(-1, x)),
+        RANK_LANE - 3,
+      );
     }
   }
 
@@ -339,23 +388,28 @@ class RankAxis {
 function ranksSection(report) {
   const job = report.job;
   if (!job) return null;
-  const labels = report.ranks.map((rank) => (rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label)),
+  const labels = report.ranks.map((rank) =>
+      rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label,
+    ),
     place = job.ranks[0].begin - job.ranks[0].first,
-    iterations = report.ranks[0].analysis.iteration_list.map((one) => ({ name: one.name, start: one.start + place, end: one.end + place })),
+    iterations = report.ranks[0].analysis.iteration_list.map((one) => ({
+      name: one.name,
+      start: one.start + place,
+      end: one.end + place,
+    })),
     axis = new RankAxis(job, labels, iterations),
     rows = job.ranks.map((rank, at) => ({ ...rank, label: labels[at] })),
-    waits = job.collectives
-      .map((one, at) => ({
-        at,
-        kind: one.kind,
-        group: one.group,
-        bytes: one.bytes < 0 ? null : one.bytes,
-        start: Math.min(...one.start),
-        length: Math.max(...one.end) - Math.min(...one.start),
-        waited: one.wait?.reduce((sum, wait) => sum + wait, 0) ?? null,
-        longest: one.wait ? Math.max(...one.wait) : null,
-        last: one.last === null ? null : labels[one.last],
-      }));
+    waits = job.collectives.map((one, at) => ({
+      at,
+      kind: one.kind,
+      group: one.group,
+      bytes: one.bytes < 0 ? null : one.bytes,
+      start: Math.min(...one.start),
+      length: Math.max(...one.end) - Math.min(...one.start),
+      waited: one.wait?.reduce((sum, wait) => sum + wait, 0) ?? null,
+      longest: one.wait ? Math.max(...one.wait) : null,
+      last: one.last === null ? null : labels[one.last],
+    }));
   charts.add({ draw: () => axis.draw(), instance: { dispose() {}, resize: () => axis.draw() } });
   const clocks = rows.some((row) => row.offset !== null)
     ? "Clocks are set by the collectives that no rank can leave before all have come: these end at the same time."
@@ -371,7 +425,13 @@ function ranksSection(report) {
     card(
       null,
       null,
-      el("div", { class: "legend" }, [...RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at))), JOINED, WAIT].map((kind) => el("span", {}, swatch(kind.colour), kind.name))),
+      el(
+        "div",
+        { class: "legend" },
+        [...RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at))), JOINED, WAIT].map((kind) =>
+          el("span", {}, swatch(kind.colour), kind.name),
+        ),
+      ),
       axis.node,
     ),
     waits.length
@@ -384,7 +444,12 @@ function ranksSection(report) {
               { key: "kind", title: "Collective", unit: "text" },
               { key: "group", title: "Group", unit: "text" },
               { key: "bytes", title: "Message", unit: "bytes" },
-              { key: "length", title: "From first to last", unit: "ns", hint: "From the first rank's start to the last one's end" },
+              {
+                key: "length",
+                title: "From first to last",
+                unit: "ns",
+                hint: "From the first rank's start to the last one's end",
+              },
               { key: "waited", title: "Waited", unit: "ns", hint: "By all ranks together, for the last to arrive" },
               { key: "longest", title: "Longest wait", unit: "ns" },
               { key: "last", title: "Last to arrive", unit: "text" },
@@ -407,7 +472,12 @@ function ranksSection(report) {
       table(
         [
           { key: "label", title: "Rank", unit: "text" },
-          { key: "collectives", title: "Collectives", unit: "count", hint: "Of those in which ranks wait for each other" },
+          {
+            key: "collectives",
+            title: "Collectives",
+            unit: "count",
+            hint: "Of those in which ranks wait for each other",
+          },
           { key: "last", title: "Last to arrive", unit: "count" },
           { key: "caused", title: "Others waited for it", unit: "ns" },
           { key: "waited", title: "Waited itself", unit: "ns" },

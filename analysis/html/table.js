@@ -73,9 +73,10 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
 
   function draw() {
     const texts = columns.filter((column) => column.unit === "text");
-    state.found = state.text ? rows.filter((row) => texts.some((column) => fits(row[column.key], state.text))) : rows.slice();
-    if (state.key)
-      state.found.sort((a, b) => compare(a[state.key], b[state.key]) * (state.down ? -1 : 1));
+    state.found = state.text
+      ? rows.filter((row) => texts.some((column) => fits(row[column.key], state.text)))
+      : rows.slice();
+    if (state.key) state.found.sort((a, b) => compare(a[state.key], b[state.key]) * (state.down ? -1 : 1));
     for (const column of columns) {
       if (column.key === state.key) column.heading.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else column.heading.removeAttribute("aria-sort");
@@ -86,7 +87,9 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
           "tr",
           {
             "aria-current": at === state.at ? "true" : null,
-            ...(click ? { class: "go", tabindex: 0, onclick: () => click(row), onkeydown: entered(() => click(row)) } : {}),
+            ...(click
+              ? { class: "go", tabindex: 0, onclick: () => click(row), onkeydown: entered(() => click(row)) }
+              : {}),
           },
           columns.map((column) => cell(column, row, units[column.key])),
         ),
@@ -107,7 +110,11 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
     "div",
     {},
     el("div", { class: searched ? "tools" : "tools alone" }, searched ? [input, said, more] : said, copy),
-    el("div", { class: "table", tabindex: 0, role: "region", "aria-label": `${name.replaceAll("_", " ")} table` }, shown),
+    el(
+      "div",
+      { class: "table", tabindex: 0, role: "region", "aria-label": `${name.replaceAll("_", " ")} table` },
+      shown,
+    ),
   );
 }
 

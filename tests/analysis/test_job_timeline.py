@@ -78,6 +78,7 @@ def test_unknown_ranks_are_drawn_by_their_own_clocks() -> None:
     job = job_timeline([(None, rank_lanes(rank_of(rank, ahead), 1000)) for rank, ahead in ((0, 0), (1, 50))])
     assert job["collectives"] == [] and [rank["offset"] for rank in job["ranks"]] == [None, None]
     assert [rank["begin"] for rank in job["ranks"]] == [0, 50_000]
+    assert job_timeline([(1, rank_lanes(rank_of(1, ahead), 1000)) for ahead in (0, 50)])["collectives"] == []
 
 
 @pytest.mark.parametrize(
