@@ -11,33 +11,6 @@ function rowsOf({ lane, depth, ts }) {
   return rows;
 }
 
-/** Of each block the number of its first event; blocks follow one another as events do. */
-function numbersOf(count) {
-  let next = 0;
-  return count.map((events) => (next += events) - events);
-}
-
-/** First block of a row that ends after a time; ends ascend within a row. */
-function firstEnding(ts, dur, low, high, time) {
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ts[middle] + dur[middle] < time) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-function legend(kinds, side) {
-  return kinds.length === 0
-    ? null
-    : el(
-        "div",
-        { class: "legend" },
-        el("b", {}, side),
-        kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
-      );
-}
-
 /** The strip above the timeline, and moving by dragging. */
 function zoomOf(startValue, endValue) {
   return [
@@ -69,6 +42,33 @@ function zoomOf(startValue, endValue) {
       moveHandleSize: 0,
     },
   ];
+}
+
+/** Of each block the number of its first event; blocks follow one another as events do. */
+function numbersOf(count) {
+  let next = 0;
+  return count.map((events) => (next += events) - events);
+}
+
+/** First block of a row that ends after a time; ends ascend within a row. */
+function firstEnding(ts, dur, low, high, time) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ts[middle] + dur[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function legend(kinds, side) {
+  return kinds.length === 0
+    ? null
+    : el(
+        "div",
+        { class: "legend" },
+        el("b", {}, side),
+        kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
+      );
 }
 
 const INKS = ["#10151c", "#ffffff"];

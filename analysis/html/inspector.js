@@ -79,14 +79,13 @@ class Inspector {
       const { sources } = await this.details.of(launch);
       for (const { kind, other } of sources) if (kind === "caller") add(kind, other, launch);
     }
-    for (const { kind, other } of event.gpu ? [] : event.targets) {
-      const called = kind === "caller" && other >= 0 && pairs.length < ARROWS ? await this.details.of(other) : null;
-      for (const one of called?.targets ?? [])
+    const called = event.targets.filter(({ kind, other }) => kind === "caller" && other >= 0);
+    for (const { other } of called.slice(0, ARROWS))
+      for (const one of (await this.details.of(other)).targets)
         if (one.kind === "launch") {
           add("caller", event.number, other);
           add("launch", other, one.other);
         }
-    }
     const chained = pairs.some(([kind]) => kind === "launch"); // then the way leads by the launch call
     const drawn = pairs.filter(([kind]) => !(kind === "operator" && chained));
     return Promise.all(

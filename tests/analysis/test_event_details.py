@@ -1,4 +1,4 @@
-"""Details and relations of the page's events, held against the library's views and the traces themselves."""
+"""Details and relations of the page's events, compared with the library's views and the traces themselves."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from browser import Page, chromium, open_page
+from etplus.analysis import timeline_lanes
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load as read_trace
@@ -249,6 +250,18 @@ def test_hostile_names_do_nothing_in_details(browser: Page, tmp_path: Path) -> N
         "undefined", 3, 0,
     ]  # fmt: skip
     assert browser.errors == [] and len(browser.requests) == 1
+
+
+def test_a_page_of_too_many_events_has_a_timeline_without_details(browser: Page, tmp_path: Path) -> None:
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timeline_lanes, "_MOST_IN_TILES", 10)
+        page = page_of(analysis)
+    timeline = shown(browser, page, tmp_path)["ranks"][0]["timeline"]
+    assert timeline["tiles"] is timeline["details"] is timeline["path"] is None
+    for key in ("w", "ArrowRight", "n", "c", "m", "[", "Enter", "Escape", "?"):
+        press(browser, key)
+    assert browser.evaluate("document.querySelector('dialog.keys').open") and browser.errors == []
 
 
 def test_an_operator_says_what_the_library_does(browser: Page, tmp_path: Path) -> None:
