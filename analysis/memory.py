@@ -122,6 +122,11 @@ class DeviceMemory:
         return -1 if self.device == "cpu" else int(self.device.rpartition(":")[2] or 0)
 
     @property
+    def reserves(self) -> bool:
+        """Whether what the allocator has reserved is recorded; that of the CPU reserves nothing."""
+        return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
+
+    @property
     def peak(self) -> int:
         """See the class."""
         return int(self.allocated.argmax())
