@@ -66,7 +66,7 @@ def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
     first = max(int(np.searchsorted(memory.ts, start, side="right")) - 1, 0)
     ts = np.maximum(memory.ts[first:], start)
     for name, values in (("allocated", memory.allocated[first:]), ("reserved", memory.reserved[first:])):
-        if values.min() >= 0:
+        if name == "allocated" or memory.reserves:
             yield Counter(name, memory.number, f"memory {name}", "MB", ts, values / 1e6)
 
 

@@ -28,6 +28,8 @@ EVENTS, TENSORS = "allocator events", "tensors of the ET"
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
+_MAX_DIGITS = 8
+"""A longer number of a device is not one."""
 
 
 class Blocks(NamedTuple):
@@ -118,8 +120,14 @@ class DeviceMemory:
 
     @property
     def number(self) -> int:
-        """Number of the device, −1 of the host."""
-        return -1 if self.device == "cpu" else int(self.device.rpartition(":")[2] or 0)
+        """Number of the device, −1 of the host; 0 where the trace gives none."""
+        number = self.device.rpartition(":")[2]
+        return -1 if self.device == "cpu" else int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
+
+    @property
+    def reserves(self) -> bool:
+        """Whether what the allocator has reserved is recorded; that of the CPU reserves nothing."""
+        return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     @property
     def peak(self) -> int:
@@ -165,7 +173,7 @@ def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
     """
     if len(ts) <= 2 * most:
         return np.arange(len(ts))
-    part = (ts - ts[0]) * most // (int(ts[-1] - ts[0]) + 1)
+    part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
     order = np.lexsort((np.arange(len(ts)), -values, part))
     heads = np.flatnonzero(np.diff(part, prepend=-1))
     return np.unique(np.concatenate([order[heads], np.append(heads[1:], len(ts)) - 1]))

@@ -278,7 +278,7 @@ def _memory(analysis: Analysis, width: int) -> str:
     rows = [
         [one.device, number(one.peak_bytes / _MB, 3), number((one.peak_ns - analysis.trace.span.start) / _MS, 3),
          number(one.base / _MB, 3), number(int(one.allocated[-1]) / _MB, 3),
-         number(int(one.reserved.max()) / _MB, 3) if one.reserved.max(initial=-1) >= 0 else None,
+         number(int(one.reserved.max()) / _MB, 3) if one.reserves else None,
          len(one.blocks.bytes)]
         for one in analysis.memory
     ]  # fmt: skip

@@ -284,11 +284,10 @@ def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
 
 
 def _memory_row(one: DeviceMemory) -> dict[str, Any]:
-    reserved = int(one.reserved.max(initial=-1))
     return {
         "device": one.device, "number": one.number, "source": one.source,
         "peak_bytes": one.peak_bytes, "peak_ns": one.peak_ns,
-        "reserved_peak_bytes": None if reserved < 0 else reserved, "before_bytes": one.base,
+        "reserved_peak_bytes": int(one.reserved.max()) if one.reserves else None, "before_bytes": one.base,
         "end_bytes": int(one.allocated[-1]), "blocks": len(one.blocks.bytes),
         "allocated_bytes": int(one.blocks.bytes.sum()),
     }  # fmt: skip

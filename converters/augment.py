@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import orjson
 
-from ..analysis.counters import counters
+from ..analysis.counters import Counter, counters
 from ..analysis.devices import Device
 from ..analysis.roofline import find_devices, work_of_events
 from ..schemas.collector import gc_disabled
@@ -97,8 +97,9 @@ def augment(
             _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        added, start, end = _counters(trace), found.start, found.end
-        body, rest = (int(start[0]), int(end[_last_recorded(found.texts, trace)])), int(end[-1])
+        start, end, counted = found.start, found.end, list(counters(trace))
+        added = _counter_texts(trace, counted)
+        body, rest = (int(start[0]), int(end[_last_recorded(found.texts, counted)])), int(end[-1])
         at = trace.kineto_event[gpu.source]
     start, end = start[at], end[at]
     values = _values(trace, own_devices)
@@ -117,19 +118,19 @@ def augment(
     )  # fmt: skip
 
 
-def _counters(trace: Trace) -> list[bytes]:
+def _counter_texts(trace: Trace, found: list[Counter]) -> list[bytes]:
     """The events of all counters, with the processes of the devices."""
     program = program_of(trace)
     return [
         orjson.dumps(event)
-        for counter in counters(trace)
+        for counter in found
         for event in counter_events(counter, program if counter.device < 0 else counter.device, 0)
     ]
 
 
-def _last_recorded(texts: list[bytes], trace: Trace) -> int:
+def _last_recorded(texts: list[bytes], found: list[Counter]) -> int:
     """Position of the last event that is not a counter of ours, which an earlier run has added."""
-    ours = {counter.title(counter.device) for counter in counters(trace)}
+    ours = {counter.title(counter.device) for counter in found}
     for position in range(len(texts) - 1, 0, -1):
         event = _decode_counter(texts[position])
         if event.ph != "C" or event.name not in ours:

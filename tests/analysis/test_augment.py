@@ -53,7 +53,7 @@ def test_kineto_traces(name: str, tmp_path: Path) -> None:
     added = after["traceEvents"][len(before["traceEvents"]) :]
     assert all(event["ph"] == "C" for event in added) and done.counters == len(added) == len(values)
     for event, (title, at, value) in zip(added, values, strict=True):
-        assert (event["name"], event["ts"], *event["args"].values()) == (title, at / 1000, value)
+        assert (event["name"], event["ts"], *event["args"].values()) == (title, int(at) / 1000, value)
     work = work_of_events(trace)
     told = [after["traceEvents"][index]["args"] for index in trace.kineto_event[trace.gpu.source].tolist()]
     assert [args.get("kernel_flop", -1) for args in told] == work.flops.tolist()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from etplus.analysis.counters import counters
 from etplus.analysis.memory import device_memory, thinned
 from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import analyse, tables_of
@@ -198,6 +199,15 @@ def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
     )  # fmt: skip
     (memory,) = device_memory(trace)
     assert memory.peak_bytes == 1536 + 1024 and memory.base == 1024
+
+
+@pytest.mark.parametrize(("device", "number"), [(-1, 0), (3, 3), (2**62, 0)])
+def test_devices_without_a_number_of_their_own(device: int, number: int) -> None:
+    events = [op("aten::mm", 0, 5), memory_event(1, 512, 64, 512)]
+    events[1]["args"]["Device Id"] = device
+    trace = load(json.dumps(kineto_document(events)).encode())
+    assert [one.number for one in device_memory(trace)] == [number]
+    assert {one.device for one in counters(trace)} == {number}
 
 
 def test_a_thinned_curve_keeps_its_peak() -> None:

@@ -135,7 +135,7 @@ def test_events_of_every_kind_keep_their_index() -> None:
             {"ph": "M", "name": "process_name", "ts": 0, "pid": "Spans", "tid": "", "args": {"name": "python"}},
             {"ph": "X", "cat": "python_function", "name": "f", "ts": 1, "dur": 2, "args": {"Python id": 1}},
             {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 2, "args": {"External id": 3}},
-            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": 2},
+            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": 2, "args": {"Bytes": 4}},
             {"ph": "s", "cat": "fwdbwd", "id": 5, "name": "fwdbwd", "ts": 1},
             {"ph": "X", "cat": "Trace", "name": "Span", "ts": 0, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler"},
             {"ph": "f", "cat": "fwdbwd", "id": 5, "name": "fwdbwd", "ts": 4, "bp": "e"},
