@@ -335,7 +335,7 @@ class _Job:
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
             found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
-        if self.shapes is not None and self.shapes.sizes:
+        if self.shapes is not None and len(self.shapes.sizes) == 1:
             was, to = self.shapes.was, self.shapes.to
             found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
         return found

@@ -99,9 +99,10 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
         UsageError: a recorded size is ambiguous, or no tensor has it.
 
     Example:
-        >>> done = reshaped(trace, batch_change(16))
-        >>> done.sizes[0].was, done.to, done.changed > 0
-        (4, 16, True)
+        >>> from etplus.predictor.shape_change import batch_change
+        >>> done = reshaped(trace, batch_change(64))
+        >>> done.was != 64, done.to, done.changed > 0
+        (True, 64, True)
     """
     shapes = shapes_of(trace)
     extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)

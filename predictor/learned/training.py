@@ -28,7 +28,9 @@ __all__ = ["EPOCHS", "Trained", "predict_graphs", "read_trained", "train", "writ
 _BATCH = {"gru": 64, "sage": 16}
 """Graphs a step: a GRU takes as long for many as for the longest."""
 EPOCHS = {"gru": 25, "sage": 150}
-"""At most, by default."""
+"""At most, by default; fewer for more nodes than `_VISITS` allow."""
+_VISITS = 14_000_000
+"""Nodes in all epochs together after which a training ends by default: `sage` takes five minutes of CPU time."""
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
 _RISING, _HALVING = 5, 50
@@ -68,7 +70,7 @@ def train(
     everything else follow from the seed: the same data and seed give the same weights on the same machine.
 
     Args:
-        epochs: at most; by default EPOCHS.
+        epochs: at most; by default EPOCHS, fewer for many nodes.
         checkpoint: file that holds the state of the training every tenth epoch. resume: go on from it.
         report: called with each epoch and its validation error.
 
@@ -87,7 +89,8 @@ def train(
             raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
         with transaction(nested=True):  # it is written again
             state.restore(checkpoint)
-    size, epochs = _BATCH[kind], EPOCHS[kind] if epochs is None else epochs
+    size = _BATCH[kind]
+    epochs = _usual_epochs(kind, graphs) if epochs is None else epochs
     all_runs = [single(run, state.centre, state.scale) for run in runs(graphs)]
     held = _batches(runs(valid), state.centre, state.scale)
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
@@ -106,6 +109,12 @@ def train(
                 state.save(checkpoint)
     state.net.load_state_dict(state.best)
     return Trained(state.net, state.centre, state.scale, state.best_error, state.epoch)
+
+
+def _usual_epochs(kind: str, graphs: Sequence[GraphArrays]) -> int:
+    """By kind, and no more than `_VISITS` allow, but enough to see whether it still improves."""
+    nodes = sum(len(graph) for graph, _ in runs(graphs))
+    return min(EPOCHS[kind], max(_PATIENCE, _VISITS // max(nodes, 1)))
 
 
 def _descend(state: _State, batch: Batch) -> None:
