@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 from math import prod
 from pathlib import Path
 
 import etplus
+import numpy as np
 import pytest
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
+from etplus.predictor.fitting import fit
 from etplus.predictor.network import Network
+from etplus.predictor.pricing import Pricing
 from etplus.predictor.reshard.buckets import fill_buckets
 from etplus.predictor.reshard.items import Shard
 from etplus.predictor.reshard.job import Resharded, Scaled, reshard
@@ -20,7 +24,7 @@ from etplus.predictor.reshard.schedule import actions
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from reshard_truth import ran
-from support import assert_valid, call, run, shared_pair, shared_trace
+from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace
 
 _BATCH = 16
 
@@ -79,6 +83,30 @@ def test_a_derived_trace_is_a_valid_document_and_reads_back(tmp_path: Path) -> N
     assert ran(again) == ran(trace) and (again.rank, again.world_size) == (5, 8)
     groups = trace.process_groups
     assert groups["tp_4"] == [4, 5] and groups["dp_5"] == [5, 7] and groups["pp_1"] == [1, 5]
+
+
+def test_kernels_follow_their_operators(tmp_path: Path) -> None:
+    """On a device: every recorded kernel is there, waits for what it reads, and is priced by a model if there is one."""
+    trace = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
+    job = reshard(trace, Layout(dp=2, zero=3))
+    assert isinstance(job, Resharded)
+    rank = job.trace(1)
+    assert_valid(rank.to_dict())
+    calls = {call.index for call in job.derivation.model.calls()}
+    recorded = [
+        trace.names[name] for name, call in zip(trace.gpu.name, trace.gpu.call.tolist(), strict=True) if call in calls
+    ]
+    assert recorded and Counter(recorded) <= Counter(event.name for event in rank.device_events)
+    convert([job.trace(0), rank], tmp_path / "job", to="astra-sim")
+    report = check(tmp_path / "job", profile="astra-sim")
+    assert report.ok and not report.problems and report.by_nothing == 0
+    model = fit([trace])
+    priced = Resharded(job.derivation, job.network, model).trace(1)
+    times = Pricing(model, rank, beyond=True).times
+    expected = [round(ns) or int(dur) for ns, dur in zip(times, rank.gpu.dur, strict=True)]
+    assert sorted(priced.gpu.dur[~np.isin(np.arange(len(priced.gpu)), list(priced.gpu.comm))].tolist()) == sorted(
+        ns for event, ns in enumerate(expected) if event not in rank.gpu.comm
+    )
 
 
 @pytest.mark.parametrize(
