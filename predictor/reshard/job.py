@@ -233,7 +233,7 @@ def reshard(
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout(given)
     only_more = layout.tp == layout.pp == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
-    if only_more and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
+    if only_more and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
     structure = read_model(given[0], step)
     chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
