@@ -57,14 +57,14 @@ _COMM_STREAM = 90
 _FLOOR_NS = 1_000
 
 
-def build_trace(derivation: Derivation, rank: int, network: Network, times: Sequence[int] | None = None) -> Trace:
+def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None = None) -> Trace:
     """The trace of one rank.
 
     Recorded times are scaled with the work of each operator: multiplications of a product, elements of others.
     Communication takes what it does on the network when its ranks are ready together.
 
     Args:
-        times: ns of the kernels, in order, instead of the recorded ones.
+        times: ns of kernels, by the ids that their nodes have without it, instead of scaled ones.
     """
     builder = _Builder(derivation, rank, network, times)
     for item in derivation.program(rank):
@@ -75,14 +75,14 @@ def build_trace(derivation: Derivation, rank: int, network: Network, times: Sequ
 class _Builder:
     """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
 
-    def __init__(self, derivation: Derivation, rank: int, network: Network, times: Sequence[int] | None) -> None:
+    def __init__(self, derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None) -> None:
         self.of, self.rank, self.network = derivation, rank, network
         self.model: Model = derivation.model
         self.layout: Layout = derivation.layout
         self.at = self.layout.coordinates(rank)
         self.source = self.model.trace
         self.on_gpu = len(self.source.gpu) > 0
-        self.times = iter(times) if times is not None else None
+        self.times = times or {}
         self.nodes: list[dict[str, Any]] = []
         self.runtime: list[dict[str, Any]] = []
         self.edges: set[tuple[int, int, str]] = set()
@@ -92,6 +92,7 @@ class _Builder:
         self.busy: dict[Any, tuple[int, int]] = {}  # by lane: when its last event ends, and its id
         self.pending: dict[str, tuple[int, int]] = {}
         self.waiting: list[int] = []  # communication that the next call reads
+        self.joins = defaultdict[Any, list[int]](list)  # by lane: communication that its next event waits for
         self.before: dict[int, int] = {}  # by thread: the last topmost operator
         self.kernels = defaultdict[int, list[int]](list)
         for event, call in enumerate(self.source.gpu.call.tolist()):
@@ -307,8 +308,6 @@ class _Builder:
         args: dict[str, Any], comm: dict[str, Any] | None = None, after: Iterable[int] = (), ready: int = 0,
     ) -> int:  # fmt: skip
         """Launch an event on a stream."""
-        if self.times is not None and comm is None:
-            dur = next(self.times, dur)
         self.ids += 1
         launch = self.ids
         correlation = len(self.runtime) + 1
@@ -321,6 +320,7 @@ class _Builder:
         begin = max(self.now, free, ready)
         self.ids += 1
         number = self.ids
+        dur = self.times.get(number, dur)
         device = max(int(self.source.gpu.device[0]), 0)
         stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
         none: dict[str, Any] = {"values": [], "shapes": [], "types": []}
@@ -336,7 +336,7 @@ class _Builder:
         self.edges.add((launch, number, "launch"))
         if last >= 0:
             self.edges.add((last, number, "stream"))
-        for other in after:
+        for other in (*after, *self.joins.pop(lane, ())):
             if other != last:
                 self.edges.add((other, number, "event"))
         self.busy[lane] = (begin + dur, number)
@@ -446,6 +446,7 @@ class _Builder:
             for lane, (busy, number) in list(self.busy.items()):
                 if lane[0] == "gpu":
                     self.busy[lane] = (max(busy, end), number)
+                    self.joins[lane].append(run)
             return
         self.now = max(self.now, end)
         self.waiting.append(run)

@@ -61,13 +61,13 @@ class Resharded:
         """
         if not 0 <= rank < self.layout.ranks:
             raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.layout.ranks - 1}")
+        scaled = build_trace(self.derivation, rank, self.network)
         if self.model is None:
-            return build_trace(self.derivation, rank, self.network)
-        first = build_trace(self.derivation, rank, self.network)
-        times = Pricing(self.model, first, beyond=True).times
-        work = [round(ns) or int(dur) for event, (ns, dur) in enumerate(zip(times, first.gpu.dur.tolist(), strict=True))
-                if event not in first.gpu.comm]  # fmt: skip
-        return build_trace(self.derivation, rank, self.network, work)
+            return scaled
+        prices = Pricing(self.model, scaled, beyond=True).times
+        ids = scaled.id[scaled.gpu.source].tolist()
+        priced = {ids[event]: round(ns) for event, ns in enumerate(prices) if ns and event not in scaled.gpu.comm}
+        return build_trace(self.derivation, rank, self.network, priced)
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
@@ -233,7 +233,7 @@ def reshard(
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout(given)
     only_more = layout.tp == layout.pp == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
-    if only_more and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
+    if only_more and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
     structure = read_model(given[0], step)
     chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)

@@ -69,8 +69,9 @@ class Derivation:
         for one in self.plan.divisions:
             whole = one.size * self.recorded.tp
             if whole % layout.tp:
-                what = "heads" if one.extent in self._heads else "an extent"
-                raise UsageError(f"{what} of {whole} (unit {one.unit}) does not divide over tp={layout.tp} ranks")
+                heads = one.extent in self._heads
+                what = f"{whole} heads of attention do" if heads else f"an inner width of {whole} does"
+                raise UsageError(f"{what} not divide (unit {one.unit}) over tp={layout.tp} ranks")
             if whole // layout.tp != one.size:
                 found[one.extent] = whole // layout.tp
         parts = layout.steps_of_pipeline

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import msgspec
@@ -118,7 +119,7 @@ class Model:
     def _moves(self, extent: int, changed: Mapping[int, int]) -> bool:
         return any(leaf in changed for leaf in self.extents.leaves([extent]))
 
-    @property
+    @cached_property
     def _sums(self) -> dict[int, tuple[int, ...]]:
         return dict(self.extents.sums)
 
