@@ -99,9 +99,8 @@ def execute(trace: Trace, device: str = "cpu", *, calls: IntColumn | None = None
             chosen = outermost(trace, found, among, failed.__contains__)
             chosen = [one for one in chosen if not _too_large(one, options, failed)]
             if not chosen:
-                raise UsageError(
-                    f"{trace.file}: no operator in it can be called; give a trace with its Execution Trace"
-                )
+                why = next(iter(failed.values()), "give a trace with its Execution Trace")
+                raise UsageError(f"{trace.file}: no operator in it can be called; {why}")
             plan = program_of(chosen, options.max_bytes)
             took, new = _run(plan, process)
             failed |= new
@@ -122,13 +121,19 @@ def _run(plan: Plan, process: Process) -> tuple[list[int], dict[CallIndex, str]]
     """ns of each call, −1 for those that failed; and why, if only of the one that ended the process."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "call"
-        place.write_bytes(bytes(8))
+        place.write_bytes(bytes(16))
+
+        def progress() -> tuple[int, int]:
+            at, begun = struct.unpack("<qq", place.read_bytes())
+            return at, begun
+
         try:
             answer = process.ask(
-                do="run", program=plan.program, device=process.device, repeat=_REPEAT, progress=str(place)
-            )
+                lambda: progress()[1], do="run", program=plan.program, device=process.device, repeat=_REPEAT,
+                progress_file=str(place),
+            )  # fmt: skip
         except ExecutionError as error:
-            at = struct.unpack("<q", place.read_bytes()[:8])[0]
+            at, _ = progress()
             return [-1] * len(plan.calls), {plan.calls[min(max(at, 0), len(plan.calls) - 1)].index: str(error)}
     failed = {plan.calls[int(at)].index: why for at, why in answer["failed"].items()}
     return answer["ns"], failed

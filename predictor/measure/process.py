@@ -7,6 +7,7 @@ import json
 import selectors
 import subprocess
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -67,14 +68,17 @@ class Process:
             self._open()
         return self._about
 
-    def ask(self, **request: Any) -> dict[str, Any]:
+    def ask(self, progress: Callable[[], int] = lambda: 0, **request: Any) -> dict[str, Any]:
         """What the worker answers.
+
+        Args:
+            progress: a number that changes as long as the worker has not stopped; then time begins anew.
 
         Raises:
             ExecutionError: torch refuses, or it took too long, or the process ended.
         """
         self.about()
-        answer = self._exchange(request, self.timeout_s)
+        answer = self._exchange(request, self.timeout_s, progress)
         if "error" in answer:
             raise ExecutionError(answer["error"])
         return answer
@@ -95,7 +99,11 @@ class Process:
             [sys.executable, "-c", f"from {_WORKER} import main; main()"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        answer = self._exchange(self._start, _START_S)
+        try:
+            answer = self._exchange(self._start, _START_S)
+        except ExecutionError as error:
+            raise UsageError(f"the process that calls operators did not start ({error}); check python -c 'import torch'"
+                             ) from None  # fmt: skip
         if "missing" in answer:
             self.close()
             raise UsageError(f"calling operators needs PyTorch ({answer['missing']}); install it with: {_INSTALL}")
@@ -104,16 +112,20 @@ class Process:
             raise UsageError(f"device {self._start['device']!r}: {answer['error']}; give --device cpu")
         self._about = answer
 
-    def _exchange(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def _exchange(
+        self, request: dict[str, Any], timeout_s: float, progress: Callable[[], int] = lambda: 0
+    ) -> dict[str, Any]:
         assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
-            if not waiting.select(timeout_s):
-                self.close()
-                raise ExecutionError(f"took over {timeout_s:g} s")
+            before = progress()
+            while not waiting.select(timeout_s):
+                if before == (before := progress()):
+                    self.close()
+                    raise ExecutionError(f"took over {timeout_s:g} s")
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from .schema import parse_schema, refused
 __all__ = ["NOT_RECORDED", "recorded_calls"]
 
 NOT_RECORDED = "no operator schema (recorded without an Execution Trace)"
+_OPERATOR = re.compile(r"(?!autograd::|torch::)[A-Za-z_]\w*::\w", re.ASCII)
 _MOST_TENSORS = 1 << 14
 _MAX = 2**63
 _ANYWHERE = "device"
@@ -42,9 +44,7 @@ def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str
     for at, record in zip(ops.tolist(), records, strict=True):
         call, text = CallIndex(at), _schema_text(trace, record)
         if not text:
-            if "::" in (name := trace.name_at(trace.calls.name[call])) and not name.startswith(
-                ("autograd::", "torch::")
-            ):
+            if _OPERATOR.match(trace.name_at(trace.calls.name[call])):
                 yield call, NOT_RECORDED
             continue
         try:

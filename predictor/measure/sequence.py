@@ -89,19 +89,21 @@ def once(program: Program, device: str, begins: Callable[[int], None]) -> tuple[
     return took, failed
 
 
-def run(program: Program, device: str = "cpu", repeat: int = 3, progress: str = "") -> dict[str, Any]:
+def run(program: Program, device: str = "cpu", repeat: int = 3, progress_file: str = "") -> dict[str, Any]:
     """Call all operators `repeat` times and once before to warm up.
 
     Args:
-        progress: file that holds the number of the call that runs, for a process that watches this one.
+        progress_file: of 16 bytes for a process that watches this one: the call that runs, and how many have begun.
     """
     begins: Callable[[int], None] = lambda at: None  # noqa: E731
-    if progress:
-        with open(progress, "r+b") as file:  # noqa: PTH123
-            place = mmap.mmap(file.fileno(), 8)
+    if progress_file:
+        with open(progress_file, "r+b") as file:  # noqa: PTH123
+            place, begun = mmap.mmap(file.fileno(), 16), 0
 
         def begins(at: int) -> None:
-            place[:8] = struct.pack("<q", at)
+            nonlocal begun
+            begun += 1
+            place[:16] = struct.pack("<qq", at, begun)
 
     with torch.no_grad():
         failed = once(program, device, begins)[1]
