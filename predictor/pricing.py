@@ -112,7 +112,7 @@ class Pricing:
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
-            least = None if bound is None else bound.ns
+            least = None if bound is None else min(bound.ns, estimate.ns)  # what was measured refutes a bound above it
             self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
                                       estimate.how, level)  # fmt: skip
         return self._known[task]
