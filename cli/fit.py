@@ -122,23 +122,23 @@ def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[
     scores = found.scores()
     groups = len({one.task.group for one in found.measured})
     served = [name for name, one in scores.items() if one.count]
-    best = min(served, key=lambda name: scores[name].geomean if scores[name].served > 0.5 else 9.0, default="")
+    best = min(served, key=lambda name: scores[name].off if scores[name].served > 0.5 else 99.0, default="")
     models = [
         [name, one.count, *map(share, (one.geomean, one.median, one.factor, one.mape)), f"{one.bias:+.1%}"]
-        for name, one in sorted(scores.items(), key=lambda item: item[1].geomean)
+        for name, one in sorted(scores.items(), key=lambda item: item[1].factor)
         if one.count
     ]
     kinds: list[list[Cell]] = []
     for kind, of in list(found.by_kind().items())[:_KINDS]:
         able = {name: one for name, one in of.items() if one.count}
         if able:
-            name = min(able, key=lambda name: able[name].geomean)
+            name = min(able, key=lambda name: able[name].off)
             one = able[name]
-            kinds.append([kind, one.count, share(one.geomean), f"{one.bias:+.1%}", name])
+            kinds.append([kind, one.count, share(one.factor), f"{one.bias:+.1%}", name])
     head = f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group"
     heads = ["model", "count", "geomean", "median", "factor", "mean", "total"]
     return [
         render(head, heads, models, width), "",
-        render("kinds of work", ["kind", "count", "geomean", "total", "best model"], kinds, width), "",
-        f"best over all: {best}", "",
+        render("kinds of work", ["kind", "count", "factor", "total", "best model"], kinds, width), "",
+        f"best over all, by factor and total: {best}", "",
     ]  # fmt: skip

@@ -145,5 +145,5 @@ def _waits(trace: Trace, of_row: IntColumn) -> tuple[set[int], list[int]]:
     calls = synchronising_calls(trace)
     calls = calls[of_row[trace.runtime.source[calls]] >= 0]
     around = trace.runtime.call[calls]
-    top = np.where(around >= 0, trace.hierarchy.top[around], -1)
+    top = np.append(trace.hierarchy.top, -1)[around]
     return set(top[top >= 0].tolist()), sorted(trace.runtime.ts[calls[top < 0]].tolist(), reverse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ __all__ = ["CrossValidation", "Score", "cross_validate", "score"]
 
 _LEAST_ERROR = 1e-3
 """Errors below a thousandth count as that, so that an exact hit does not make a geometric mean zero."""
+_LEAST_TOTAL = 1e-9
 _CHOSEN = "in order"
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +45,11 @@ class Score:
     mape: float
     factor: float
     bias: float
+
+    @property
+    def off(self) -> float:
+        """What models are compared by: log of the factor and of the error of the total together."""
+        return log(1 + self.factor) + abs(log(max(1 + self.bias, _LEAST_TOTAL)))
 
 
 def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:

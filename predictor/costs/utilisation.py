@@ -29,7 +29,20 @@ from .bound import bound_of, device_of
 from .task import Task
 from .transfer import wire_factor
 
-__all__ = ["COMPUTE", "MEMORY", "START", "THREADS", "Law", "Utilisation", "Work", "kernel_family", "kind_of", "work_of"]
+__all__ = [
+    "COMPUTE",
+    "LOG_START",
+    "MEMORY",
+    "MOST_LOSS",
+    "START",
+    "THREADS",
+    "Law",
+    "Utilisation",
+    "Work",
+    "kernel_family",
+    "kind_of",
+    "work_of",
+]
 
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
@@ -44,7 +57,8 @@ _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 """Bytes per second of copies from and to the host, of those from pageable memory, and of collectives, which no record
 says; what is learned of them makes up for what is wrong in these."""
 _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
-_LEAST_LOG, _MOST_LOG, _MOST_LOSS = log(300), 25.0, 12.0
+LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
+"""Least and greatest log of a start-up time in ns; greatest u, v and w."""
 _TEMPLATE = re.compile(r"[<(]")
 _SIZES = re.compile(r"_?(?:MT)?\d+x\d+|_\d")
 
@@ -160,10 +174,10 @@ class Law(msgspec.Struct, frozen=True):
     def terms(self, work: Work) -> dict[str, float]:
         """Start in ns, and the time of each amount in ns, before the factor of the kernel's name."""
         sums = {term: _sum(weights, work.labels) for term, weights in self.weights.items()}
-        start = exp(min(max(log(START_NS[work.known]) + sums[START], _LEAST_LOG), _MOST_LOG))
+        start = exp(min(max(log(START_NS[work.known]) + sums[START], LOG_START[0]), LOG_START[1]))
         found = {START: start}
         for term, amount in work.amounts.items():
-            loss = exp(min(USUAL[term] + sums[term], _MOST_LOSS))
+            loss = exp(min(USUAL[term] + sums[term], MOST_LOSS))
             found[term] = amount * (loss + work.known)
         return found
 

@@ -11,7 +11,20 @@ import numpy.typing as npt
 from ...analysis.devices import Device
 from .measured import Measured
 from .task import Task
-from .utilisation import COMPUTE, MEMORY, START, START_NS, THREADS, USUAL, Law, Utilisation, Work, work_of
+from .utilisation import (
+    COMPUTE,
+    LOG_START,
+    MEMORY,
+    MOST_LOSS,
+    START,
+    START_NS,
+    THREADS,
+    USUAL,
+    Law,
+    Utilisation,
+    Work,
+    work_of,
+)
 
 __all__ = ["fit_utilisation"]
 
@@ -104,10 +117,10 @@ def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
 def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool) -> tuple[Floats, Floats]:
     """Log times, and their slopes by weight (events, weights)."""
     sums = [term.rows @ of for term, of in zip(terms.values(), weights, strict=True)]
-    start = np.exp(np.clip(np.log(START_NS[known]) + sums[0], np.log(300), 25))
+    start = np.exp(np.clip(np.log(START_NS[known]) + sums[0], *LOG_START))
     names, work = list(terms)[1:], []
     for name, total in zip(names, sums[1:], strict=True):
-        work.append(np.exp(np.minimum(USUAL[name] + total, 12.0)))
+        work.append(np.exp(np.minimum(USUAL[name] + total, MOST_LOSS)))
     times = [terms[name].amount * (loss + known) for name, loss in zip(names, work, strict=True)]
     longest = np.argmax(times, axis=0)
     total_ns = start + np.max(times, axis=0)

@@ -141,6 +141,17 @@ def test_events_that_could_not_be_attached_are_priced(gpu_shaped: Trace) -> None
     )
 
 
+def test_both_engines_take_a_trace_without_operators() -> None:
+    """There is nothing to walk for the overheads engine; the other one replays the launches."""
+    made = kernels({"k": [10, 30]})
+    made.call("cudaDeviceSynchronize", 5, 90)
+    trace = made.document()
+    model = calibrated(fit([trace]), [trace])
+    assert set(model.calibration) == {"replay", "overheads"}
+    assert predict(trace, model, engine="overheads").predicted_ns == 0
+    assert 0 < predict(trace, model).low_ns < 60_000 < predict(trace, model).high_ns
+
+
 def test_bounds_are_known_where_flops_or_bytes_are() -> None:
     trace = read_trace(shared_trace("gpu-kineto/mi300_bert.json.gz"))
     model = fit([read_trace(shared_trace("gpu-kineto/torch_compile_triton.json.gz"))])
