@@ -176,4 +176,4 @@ def test_the_error_of_held_out_ranks_lies_in_its_interval(known: tuple[int, int]
     for engine in ("replay", "overheads"):
         done = predict_ranks(others, model, engine=engine)  # type: ignore[arg-type]
         assert done.low_ns <= done.measured_ns <= done.high_ns
-        assert done.high_ns < 4 * done.low_ns or known not in ((0, 1), (0, 3))
+        assert done.high_ns < 5 * done.low_ns or known not in ((0, 1), (0, 3))
