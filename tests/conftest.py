@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -27,6 +28,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=220,
         help="broken inputs of test_fuzz_commands, and twice as many pairs of test_fuzz (default: 220)",
     )
+
+
+_LARGE = re.compile(r"resnet103|vllm|sglang")
+"""Shared traces that take a second or more each time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the largest shared traces count as slow."""
+    for item in items:
+        if _LARGE.search(item.nodeid):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -186,6 +186,7 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
         assert after.keys() == before.keys(), f"{sorted(after.keys() - before.keys())} left behind: {about}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_cases: int) -> None:
     command = COMMANDS[name]

@@ -48,6 +48,7 @@ def linked(name: str, tmp_path: Path, **options: Any) -> tuple[Path, Document, P
     return tmp_path / "plus.json", document, shared_trace(f"{folder}/{name}.links.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cpu_pairs())
 def test_a_recorded_pair_with_ids(name: str, tmp_path: Path) -> None:
     plus, document, links = linked(name, tmp_path)

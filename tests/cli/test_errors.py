@@ -148,6 +148,7 @@ def test_a_closed_pipe_keeps_what_is_whole(plus: Path) -> None:
     assert (plus.parent / "model.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str) -> None:
     odd = os.fsdecode(b"\xff\xc3\xa9.json")
@@ -164,7 +165,8 @@ def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str
         "augment X out/x.json",
         "diff X X --json",
     )
-    script = " && ".join(f"$E {one}" for one in commands).replace("X", "*.json")
+    some = commands if encoding == "ascii" else commands[:2]
+    script = " && ".join(f"$E {one}" for one in some).replace("X", "*.json")
     done = shell(script, plus.parent, PYTHONIOENCODING=encoding)
     assert done.returncode == 0, done.stderr
 

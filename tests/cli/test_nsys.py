@@ -58,6 +58,7 @@ def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
     assert found["total_a"] == found["total_b"] > 0
 
 
+@pytest.mark.slow
 def test_convert_all_ranks_or_one(folder: Path) -> None:
     done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "out", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()

@@ -105,6 +105,7 @@ def test_ranks_that_are_not_recorded_are_named(tmp_path: Path) -> None:
     assert "do not record their rank" in warning and f"warning: {warning}" in message
 
 
+@pytest.mark.slow
 def test_real_ranks_and_unrelated_real_traces(tmp_path: Path) -> None:
     dlrm = [shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz") for rank in range(2)]
     assert report(tmp_path, *dlrm)[0] == 0

@@ -111,6 +111,7 @@ def assert_contract(source: Path, folder: Path) -> Counter[str]:
     return outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_broken_etplus(seed: int, tmp_path: Path) -> None:
     rng, outcome = random.Random(seed), Counter[str]()
@@ -126,6 +127,7 @@ def test_broken_etplus(seed: int, tmp_path: Path) -> None:
     assert outcome.total() == CASES * len(exporters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["chakra", "astra-sim"])
 @pytest.mark.parametrize("seed", SEEDS[:4])
 def test_broken_chakra(to: str, seed: int, tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def runtime_calls(draw: st.DrawFn, number: int, parents: list[int]) -> Document:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(document=documents())
 def test_any_document_comes_back_whole(tmp_path_factory: pytest.TempPathFactory, document: Document) -> None:

@@ -95,6 +95,7 @@ def test_labels_of_the_real_pairs() -> None:
             assert (one.candidates > 1) == ("order in the step" in one.evidence) == (one.certain == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), [tuple(PAIRS), tuple(reversed(PAIRS))])
 @pytest.mark.parametrize("names", [True, False])
 def test_the_capture_of_another_model_links_nothing(one: str, other: str, names: bool) -> None:
@@ -119,6 +120,7 @@ def without_names(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pair", "count"), PAIRS.items())
 def test_without_kernel_names_count_and_order_make_equivalent_links(pair: str, count: int) -> None:
     capture, replay = (read_json(shared_trace(f"graph-capture/{pair}.{part}.json.gz"))["traceEvents"]

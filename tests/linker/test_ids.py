@@ -123,6 +123,7 @@ def shifted_by(et: Document, by: int) -> Document:
     return et
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [1, -40])
 def test_shifted_ids_of_a_real_pair_are_refused(by: int) -> None:
     et, kineto = shared_pair("gpu-pairs/resnet103")

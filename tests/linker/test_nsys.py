@@ -51,6 +51,7 @@ def op_id(text: str) -> int:
     return int(text.partition(", op_id = ")[2].partition(",")[0])
 
 
+@pytest.mark.slow
 def test_every_kernel_is_below_the_innermost_operator_or_listed(export: Path) -> None:
     ranks = find_ranks(export)
     assert [(one.pid, one.device) for one in ranks] == [(111, 0), (112, 1)]

@@ -130,6 +130,7 @@ def test_predicted_iterations_show_it(files: dict[str, Path]) -> None:
     assert "base error" in text and "UNRELIABLE" in text and max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
     """Of the graph as it is, and of another device's; both engines."""
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from itertools import combinations
 from math import hypot, log
 from pathlib import Path
 
@@ -168,7 +167,7 @@ def rank(number: int) -> Trace:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", list(combinations(range(4), 2)), ids=str)
+@pytest.mark.parametrize("known", [(0, 1), (2, 3)], ids=str)
 def test_the_error_of_held_out_ranks_lies_in_its_interval(known: tuple[int, int]) -> None:
     given = [rank(number) for number in known]
     model = calibrated(fit(given), given)

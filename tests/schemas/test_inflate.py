@@ -101,6 +101,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         gunzip(gzip.compress(bytes(9_000_000)), "b.gz", kept=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")
 def test_the_command_refuses_a_bomb(tmp_path: Path) -> None:
     """Some hundred kB that unpack to 10 GB, in a process that may have 3 GB."""

@@ -89,6 +89,7 @@ def test_a_wait_whose_stream_is_not_recorded_finds_the_recorded_one(name: str) -
     assert hidden and edges(link(None, orjson.dumps(document))) == edges(link(None, TRACES / KINETO[name]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(KINETO))
 def test_analysis_tables_are_those_of_kineto(name: str, tmp_path: Path) -> None:
     tables = []

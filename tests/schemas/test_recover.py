@@ -183,6 +183,7 @@ class Counted:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "odd", [b'{ "ph": 1, "name": "x" },', b'{ "ph": nan, "name": "x" },', b'{ "ph": nan, "name": "x", "y": [1,] },']
 )

@@ -131,6 +131,7 @@ def test_every_broken_record_costs_only_itself(kind: str) -> None:
         assert after == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEY)
 def test_flipped_bits_cost_one_record(kind: str) -> None:
     text = fixture("pairs/one_of_n", kind)

@@ -70,6 +70,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_WORTH_A_PROCESS", 1)
 
 
+@pytest.mark.slow
 @PIECES
 @pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)

@@ -42,6 +42,7 @@ def starts(source: Path | bytes) -> list[list[int] | None]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", TRACES.values(), ids=TRACES)
 def test_all_routes_agree_on_real_traces(path: Path) -> None:
     """The predictor refuses traces with fewer than three, but finds no others."""
