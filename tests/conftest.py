@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-cases",
         type=int,
         default=220,
-        help="broken inputs of test_fuzz_commands, and twice as many pairs of test_fuzz (default: 220)",
+        help="broken inputs of test_fuzz_commands, and about as many pairs of test_fuzz (default: 220)",
     )
 
 
