@@ -326,7 +326,6 @@ def _write_ranks(
     Args:
         sources: rank to that of its trace.
     """
-    from .astra_sim import write_groups
     from .coupling import Coupling, coupling_of
 
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
@@ -341,6 +340,8 @@ def _write_ranks(
         coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
+        from .astra_sim import write_groups
+
         files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
     return Conversion(tuple(files), nodes, counts, (*agreement.notes, *coupled.notes()))
 

@@ -290,10 +290,11 @@ class _Reader:
             except UNREADABLE:
                 raise self._first_bad(key, part, self.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
-            start, at = np.empty(len(nodes), np.int64), part.at
-            for i, length in enumerate(lengths.tolist()):  # only white space and a comma are between two
-                start[i] = at = self.data.find(b"{", at)
+            starts, at = list[int](), part.at
+            for length in lengths.tolist():  # only white space and a comma are between two
+                starts.append(at := self.data.find(b"{", at))
                 at += length
+            start = np.array(starts, np.int64)
             self._append({"start": start, "end": start + lengths, **_times(nodes, part.text)})
             self._append(self._columns(nodes, key == "runtime"))
             self.count += len(nodes)
