@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..converters.open import load
-from ..linker import link
-from ..linker.job.naming import ET, KINETO, look_at
-from ..linker.job.pairing import find_pairs
-from ..linker.job.storage import Folder, open_folder
 from ..schemas.job_report import read_job_report
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .damage import print_warnings
+
+if TYPE_CHECKING:
+    from ..linker.job.storage import Folder
 
 __all__ = [
     "Pair", "TraceInput", "add_inputs", "add_nsys_ranks", "chosen_rank", "find_inputs", "input_files", "read_input",
@@ -160,6 +160,8 @@ def read_input(one: TraceInput) -> Trace:
     """Read a trace of any format, or link a pair and report on standard error how much of it was linked."""
     if not isinstance(one, Pair):
         return load(one, progress=True)
+    from ..linker import link  # imported only where files are linked or folders searched: it takes a while
+
     trace = link(one.et, one.kineto, rank=one.rank, progress=True)
     ops = trace.report.ops
     print(f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr)
@@ -174,6 +176,9 @@ def _in_folder(folder: str) -> Sequence[TraceInput]:
     """
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
+    from ..linker.job.naming import KINETO, look_at
+    from ..linker.job.storage import open_folder
+
     place = open_folder(folder)
     names = sorted((name for name in place.files() if not name.startswith(".")), key=_by_number)
     etplus, chakra = ([name for name in names if kind.search(name)] for kind in (_ETPLUS, _CHAKRA))
@@ -206,6 +211,9 @@ def _of_batch(folder: Path) -> Sequence[TraceInput]:
 
 def _pairs(place: Folder) -> Sequence[TraceInput]:
     """Pairs of an Execution Trace and a Kineto trace, as `etplus batch` finds them."""
+    from ..linker.job.naming import ET
+    from ..linker.job.pairing import find_pairs
+
     folder = place.root
     pairing = find_pairs(place)
     print_warnings(f"{folder}: rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem)

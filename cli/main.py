@@ -6,6 +6,7 @@ All but the lightest modules are imported within `_reported`, so that an interru
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -53,10 +54,8 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
         try:
             if alone:
                 _repair_streams()
-            from . import parser
-
             words = list(sys.argv[1:] if given is None else given)
-            arguments: Namespace = getattr(parser, parse)(words)
+            arguments = _parsed(parse, words, alone)
             level = arguments.log_level
             imported()
             return _run(arguments)
@@ -78,6 +77,22 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
         _lost_output()
         print(f"{program}: {line}", file=sys.stderr)
         return status
+
+
+def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
+    """The command line, parsed by a function of the module `parser`, which imports the command's modules.
+
+    What they define stays: in a process of its own the garbage collector neither searches it meanwhile nor later.
+    """
+    if alone:
+        gc.disable()
+    from . import parser
+
+    arguments: Namespace = getattr(parser, parse)(words)
+    if alone:
+        gc.freeze()
+        gc.enable()
+    return arguments
 
 
 def _run(arguments: Namespace) -> int:

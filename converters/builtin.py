@@ -1,4 +1,7 @@
-"""The formats of etplus itself, an exporter each; what they write is in the modules that they call."""
+"""The formats of etplus itself, an exporter each; what they write is in the modules that they call.
+
+Those modules are imported by `write`: listing the formats needs none of them, a conversion few.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
-from ..schemas.chakra.stream import read_chakra
-from ..schemas.graph_arrays import GraphArrays, write_graph_arrays
+from ..schemas.collector import gc_disabled
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .astra_sim import check_host, for_simulator, write_astra_sim, write_groups
-from .chakra import Written, chakra_messages, write_et
-from .chakra_reader import write_messages
-from .chrome import write_chrome
-from .collectives import Agreement, RankComms, agree, survey
-from .coupling import Coupling, coupling_of
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
-from .graph import write_graph
-from .job_times import JobTimes, RankTimes, rank_times
-from .jsonize import write_json
-from .lift import lifted
-from .npz import Split, graph_arrays, write_dataset
-from .pftrace import write_pftrace
-from .simulated_ranks import simulated_ranks
 from .traces import Traces
+
+if TYPE_CHECKING:
+    from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
+    from ..schemas.graph_arrays import GraphArrays
+    from .chakra import Written
+    from .collectives import Agreement, RankComms
+    from .job_times import RankTimes
 
 __all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"]
 
@@ -78,6 +73,8 @@ class AstraSimOptions:
     as_prefix: bool | None = None
 
     def __post_init__(self) -> None:
+        from .astra_sim import check_host
+
         check_host(self.host)
 
 
@@ -115,7 +112,7 @@ class NpzOptions:
         as_prefix: write a folder with a split, not the file `output`; by default for several traces.
     """
 
-    split: Split = "model"
+    split: Literal["model", "graph"] = "model"
     config: Mapping[str, float] = field(default_factory=dict)
     as_prefix: bool | None = None
 
@@ -129,6 +126,9 @@ class Chakra:
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
         """See `write_et`."""
+        from .chakra import write_et
+        from .collectives import agree, survey
+
         found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
         prefix = _is_prefix(len(found), options.as_prefix)
         write = partial(write_et, memory_nodes=options.memory_nodes)
@@ -144,6 +144,11 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
+        from .astra_sim import for_simulator, write_astra_sim
+        from .collectives import agree, survey
+        from .job_times import JobTimes, rank_times
+        from .simulated_ranks import simulated_ranks
+
         found: list[RankComms] = []
         times: dict[int, RankTimes] = {}
         for rank, trace in traces.items():
@@ -179,6 +184,8 @@ class ChakraJson:
 
     def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
         """See `write_json`."""
+        from .jsonize import write_json
+
         check_outputs([path])
         _, metadata, nodes, counts = _messages(traces)
         return Conversion((path,), write_json(path, metadata, nodes, lines=self.name == "jsonl"), counts)
@@ -193,6 +200,10 @@ class EtPlusFile:
 
     def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
         """See `write_messages` and `lifted`."""
+        from .chakra import chakra_messages
+        from .chakra_reader import write_messages
+        from .lift import lifted
+
         check_outputs([path])
         if options.schema is None:
             file, metadata, nodes, counts = _messages(traces)
@@ -212,6 +223,8 @@ class Chrome:
 
     def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
         """See `write_chrome`."""
+        from .chrome import write_chrome
+
         check_outputs([path])
         trace = write_chrome(dict(traces), path)
         counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
@@ -227,6 +240,8 @@ class Perfetto:
 
     def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
         """See `write_pftrace`."""
+        from .pftrace import write_pftrace
+
         check_outputs([path])
         trace = write_pftrace(dict(traces), path)
         counts = Counter({_NO_FLOWS: trace.left_out} if trace.left_out else {})
@@ -245,6 +260,8 @@ class Graph:
 
     def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
         """See `write_graph`."""
+        from .graph import write_graph
+
         check_outputs([path])
         documents = dict(traces)
         nodes = write_graph(documents, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
@@ -262,6 +279,9 @@ class Npz:
 
     def write(self, traces: Traces, path: str, options: NpzOptions) -> Conversion:
         """See `graph_arrays` and `write_dataset`."""
+        from ..schemas.graph_arrays import write_graph_arrays
+        from .npz import graph_arrays, write_dataset
+
         many = len(traces) > 1 if options.as_prefix is None else options.as_prefix
         if len(traces) > 1 and not many:
             raise UsageError(f"{len(traces)} graphs make a dataset; give a folder's name, without .npz, as the output")
@@ -290,6 +310,7 @@ def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
     return prefix
 
 
+@gc_disabled()
 def _write_ranks(
     traces: Traces,
     path: str,
@@ -305,6 +326,8 @@ def _write_ranks(
     Args:
         sources: rank to that of its trace.
     """
+    from .coupling import Coupling, coupling_of
+
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
@@ -317,12 +340,17 @@ def _write_ranks(
         coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
+        from .astra_sim import write_groups
+
         files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
     return Conversion(tuple(files), nodes, counts, (*agreement.notes, *coupled.notes()))
 
 
 def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:
     """File, metadata, nodes and counts of the only trace; a Chakra file's as they are, with what a `Trace` lacks."""
+    from ..schemas.chakra.stream import read_chakra
+    from .chakra import chakra_messages
+
     source = traces.source
     if not isinstance(source, Trace) and os.fspath(source).endswith(_CHAKRA_SUFFIXES):
         return os.fspath(source), *read_chakra(source), Counter()

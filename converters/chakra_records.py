@@ -161,7 +161,7 @@ def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[i
         (7, {'color': b'"red"'})
     """
     try:
-        return msgspec.json.decode(_utf8(b"[" + b",".join(texts) + b"]"), type=list[form]), {}  # type: ignore[valid-type]
+        return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:
         read = [_read_one(form, _utf8(text)) for text in texts]
     return [record for record, _ in read], {at: further for at, (_, further) in enumerate(read) if further}

@@ -58,7 +58,7 @@ def stretches(document: Trace, rows: IntColumn) -> Stretches:
     A row that begins inside another one on its thread is taken to end inside it, too.
     """
     order, _ = document.lane_order(document.thread, rows, nested=True)
-    found: list[tuple[int, int, int]] = []
+    found: list[int] = []  # of each its start, its end, its row
     stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
     thread, cursor = None, 0
 
@@ -67,7 +67,7 @@ def stretches(document: Trace, rows: IntColumn) -> Stretches:
         while stack and stack[-1][0] <= until:
             end, row = stack.pop()
             if end > at:
-                found.append((at, end, row))
+                found.extend((at, end, row))
             at = max(at, end)
         return at
 
@@ -77,11 +77,13 @@ def stretches(document: Trace, rows: IntColumn) -> Stretches:
             close(_FOREVER)
             thread = lane
         else:
-            cursor = close(ts)
+            if stack and stack[-1][0] <= ts:
+                cursor = close(ts)
             if stack:
+                until, caller = stack[-1]
                 if ts > cursor:
-                    found.append((cursor, ts, stack[-1][1]))
-                end = min(end, stack[-1][0])
+                    found.extend((cursor, ts, caller))
+                end = min(end, until)
         cursor = ts
         stack.append((end, row))
     close(_FOREVER)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
-from ..linker import trace_of_kineto
 from ..schemas import nsys
 from ..schemas.collector import gc_disabled
 from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
-from ..schemas.kineto import parse_kineto
 from ..schemas.perfetto import is_pftrace
 from ..trace.trace import Trace
-from .chakra_reader import read_et
+
+if TYPE_CHECKING:
+    from ..schemas.kineto import KinetoTrace
 
 __all__ = ["load", "open_document", "parse_trace"]
 
@@ -46,15 +47,15 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
-        return read_et(source)
+        return _read_et(source)
     if nsys.is_nsys(source):
-        return trace_of_kineto(nsys.read_nsys(source, rank=rank, progress=progress))
+        return _linked(nsys.read_nsys(source, rank=rank, progress=progress))
     blob = load_bytes(source, progress=progress)
     if nsys.is_nsys(blob):  # from a stream
-        return trace_of_kineto(nsys.read_nsys(blob, rank=rank))
+        return _linked(nsys.read_nsys(blob, rank=rank))
     binary = not _TEXT.match(blob.data) and not is_pftrace(blob.data)
     if isinstance(source, (str, os.PathLike)) and source != "-" and binary:
-        return read_et(source)
+        return _read_et(source)
     return parse_trace(blob, progress=progress)
 
 
@@ -66,8 +67,22 @@ def open_document(source: str | os.PathLike[str] | Trace) -> Trace:
 def parse_trace(blob: Blob[bytes], *, progress: bool = False) -> Trace:
     """Read ET+, a Kineto or a Perfetto trace that is in memory already; see `load`."""
     if is_kineto(blob.data):
-        return trace_of_kineto(parse_kineto(blob, progress=progress, modules=True))
+        from ..schemas.kineto import parse_kineto
+
+        return _linked(parse_kineto(blob, progress=progress, modules=True))
     return parse_etplus(blob)
+
+
+def _linked(timeline: KinetoTrace) -> Trace:
+    from ..linker import trace_of_kineto  # importing it takes as long as reading a small ET+, which does not need it
+
+    return trace_of_kineto(timeline)
+
+
+def _read_et(source: str | os.PathLike[str]) -> Trace:
+    from .chakra_reader import read_et
+
+    return read_et(source)
 
 
 def is_kineto(data: bytes) -> bool:

@@ -53,6 +53,8 @@ _NODE = (
 ) % _NO_TENSORS_TEXT
 """A node, but for its numbers, name and inputs."""
 _NOTHING = msgspec.Raw(b"[]")
+_Recorded = tuple[bytes, bytes, bytes]
+"""What Kineto records of a call's inputs: the texts of values, shapes and types."""
 
 
 class _Inputs(msgspec.Struct, gc=False):
@@ -63,7 +65,11 @@ class _Inputs(msgspec.Struct, gc=False):
     types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
 
 
-_decode_inputs = msgspec.json.Decoder(_Inputs).decode
+class _Event(msgspec.Struct, gc=False):
+    args: _Inputs = msgspec.field(default_factory=_Inputs)
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ class _Texts:
         names: list[str],
     ) -> None:  # fmt: skip
         self._events, self._row, self._columns, self._name, self._names = events, row, columns, name, names
-        self._known: dict[tuple[bytes, ...], bytes] = {}
+        self._known: dict[_Recorded | None, bytes] = {None: _NO_TENSORS_TEXT}
         self.first = np.append(np.arange(0, len(row), _BLOCK), len(row))
 
     def __len__(self) -> int:
@@ -194,15 +200,26 @@ class _Texts:
         records = np.arange(self.first[block], self.first[block + 1])
         return b"", [text[:-1] for text in self.of(records)]
 
-    def of(self, records: IntColumn) -> list[bytes]:
+    def tensors_of(self, records: IntColumn) -> list[bytes]:
+        """The inputs and outputs alone; those of equal calls are one object."""
+        inputs = self._inputs_of(records)
+        whole = {text: b'{"inputs":%b,"outputs":%b}' % (text, _NO_TENSORS_TEXT) for text in set(inputs)}
+        return [whole[text] for text in inputs]
+
+    def _inputs_of(self, records: IntColumn) -> list[bytes]:
         rows = self._row[records]
         inputs: npt.NDArray[np.object_] = np.full(len(rows), _NO_TENSORS_TEXT, object)
-        inputs[rows >= 0] = _inputs_texts(self._events.args_of(rows[rows >= 0]), self._known)
+        inputs[rows >= 0] = _inputs_texts(self._events.read(rows[rows >= 0], _recorded), self._known)
+        texts: list[bytes] = inputs.tolist()
+        return texts
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        inputs = self._inputs_of(records)
         own, caller, rf_id, seq_id, scope, tid = (self._columns[key][records].tolist() for key in _NODE_NUMBERS)
         codes = self._name[records].tolist()
         name_texts = {code: msgspec.json.encode(self._names[code]) for code in set(codes)}
         names = map(name_texts.__getitem__, codes)
-        return [_NODE % row for row in zip(own, names, caller, inputs.tolist(), rf_id, seq_id, scope, tid, strict=True)]
+        return [_NODE % row for row in zip(own, names, caller, inputs, rf_id, seq_id, scope, tid, strict=True)]
 
 
 def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
@@ -212,23 +229,27 @@ def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
     return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))
 
 
-def _inputs_texts(args: list[bytes], known: dict[tuple[bytes, ...], bytes]) -> list[bytes]:
+def _recorded(event: bytes) -> _Recorded | None:
+    """The texts of values, shapes and types in an event, None where they cannot be read."""
+    try:
+        given = _decode_event(event).args
+    except msgspec.MsgspecError:
+        return None
+    return bytes(given.values), bytes(given.shapes), bytes(given.types)
+
+
+def _inputs_texts(recorded: list[_Recorded | None], known: dict[_Recorded | None, bytes]) -> list[bytes]:
     """The JSON of each call's inputs in the ET's terms; equal ones, of which a trace has many, are made once.
 
     Args:
-        known: of texts of values, shapes and types; gets the new ones.
+        known: gets the new ones.
     """
-    found = []
-    for text in args:
-        try:
-            given = _decode_inputs(text)
-            key = bytes(given.values), bytes(given.shapes), bytes(given.types)
-            if key not in known:
+    for key in dict.fromkeys(recorded):
+        if key is not None and key not in known:
+            known[key] = _NO_TENSORS_TEXT
+            with contextlib.suppress(msgspec.MsgspecError):
                 known[key] = msgspec.json.encode(_inputs(*map(msgspec.json.decode, key)))
-            found.append(known[key])
-        except msgspec.MsgspecError:
-            found.append(_NO_TENSORS_TEXT)
-    return found
+    return [known[key] for key in recorded]
 
 
 def _inputs(values: Any, shapes: Any, types: Any) -> dict[str, list[Any]]:

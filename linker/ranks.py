@@ -13,18 +13,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import collective_type, input_values
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto import KinetoTrace
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE
+
+if TYPE_CHECKING:
+    from ..schemas.execution_trace import ExecutionTrace
+    from ..schemas.kineto import KinetoTrace
 
 __all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto"]
 

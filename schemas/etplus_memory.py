@@ -176,6 +176,12 @@ class _LinkedRecords:
         texts: list[bytes] = result.tolist()
         return texts
 
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """What the ET says of nodes, without what linking adds."""
+        wanted, back = np.unique(self.rows.place[rows], return_inverse=True)
+        texts = self.linked.et.texts.tensors_of(wanted)
+        return [texts[at] for at in back.reshape(-1).tolist()]
+
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file."""
         return self.linked.chunks()

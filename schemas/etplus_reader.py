@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
@@ -95,10 +97,30 @@ class _Node(_Times, kw_only=True, gc=False):
 
 
 _ET_COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+_FURTHER = tuple(f"further_{k}" for k in range(16))
+
+
+def _attribute(name: str) -> type[msgspec.Struct]:
+    kind = int if name in _ET_COLUMNS else Any
+    return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
+
+
+_ATTRIBUTES = {name: _attribute(name) for name in (*_ET_COLUMNS, "op_schema")}
+_UsualAttrs: Any = msgspec.defstruct(
+    "_UsualAttrs",
+    [*_ATTRIBUTES.items(), *((name, _Attr | None, None) for name in _FURTHER)],
+    array_like=True, gc=False, forbid_unknown_fields=True,
+)  # fmt: skip
+"""`attrs` as PyTorch writes them, then others; decoded in half the time of a list of `_Attr`."""
+_UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None, None)], bases=(_Node,), gc=False)
+_NO_ATTRS = _UsualAttrs(*(_ATTRIBUTES[name](none) for name, none in _ET_COLUMNS.items()), _ATTRIBUTES["op_schema"](""))
+
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
 _EVENT_COLUMNS = ("stream", "device", "correlation", "kineto_event")
 
+_TIMES = tuple(map(attrgetter, ("ts", "dur", "inclusive_dur", "exclusive_dur")))
 _decode_nodes = msgspec.json.Decoder(list[_Node]).decode
+_decode_usual_nodes = msgspec.json.Decoder(list[_UsualNode]).decode
 _decode_exact_times = msgspec.json.Decoder(list[_ExactTimes]).decode
 _decode_edges = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
 
@@ -149,7 +171,7 @@ class _Reader:
         self.comm: dict[int, Comm] = {}
         self.captured_by: dict[int, CapturedBy] = {}
         self.runtime_tids: list[int | str] = []
-        self.flat = True
+        self.flat = self.usual = True
         self.count = 0
 
     def read(self) -> Trace:
@@ -231,11 +253,11 @@ class _Reader:
         A cut is right if the text up to it is a whole array: it began at an element.
         """
         at = self._array(key, raw) + 1
-        between = self._between(at)
+        between, data = self._between(at), memoryview(self.data)
         end = at + len(memoryview(raw)) - 2
         while end - at > _BLOCK:
             for _, cut in zip(range(_CUTS_TRIED), between.finditer(self.data, at + _BLOCK, end), strict=False):
-                text = b"[" + self.data[at : cut.end(1)] + b"]"
+                text = b"".join((b"[", data[at : cut.end(1)], b"]"))
                 try:
                     decoded = decode(text)
                 except UNREADABLE:
@@ -245,7 +267,7 @@ class _Reader:
                 break
             else:
                 break
-        text = b"[" + self.data[at:end] + b"]"
+        text = b"".join((b"[", data[at:end], b"]"))
         try:
             yield _Part(at, text, decode(text))
         except UNREADABLE as error:
@@ -264,17 +286,28 @@ class _Reader:
         first = self.count
         for part in self._parts(key, raw, _decode_raws):
             try:
-                nodes = _decode_nodes(part.text)
+                nodes = self._nodes(part.text)
             except UNREADABLE:
                 raise self._first_bad(key, part, self.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
-            start, at = np.empty(len(nodes), np.int64), part.at
-            for i, length in enumerate(lengths.tolist()):  # only white space and a comma are between two
-                start[i] = at = self.data.find(b"{", at)
+            starts, at = list[int](), part.at
+            for length in lengths.tolist():  # only white space and a comma are between two
+                starts.append(at := self.data.find(b"{", at))
                 at += length
+            start = np.array(starts, np.int64)
             self._append({"start": start, "end": start + lengths, **_times(nodes, part.text)})
             self._append(self._columns(nodes, key == "runtime"))
             self.count += len(nodes)
+
+    def _nodes(self, text: bytes) -> list[_Node]:
+        """The nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
+        if self.usual:
+            with contextlib.suppress(*UNREADABLE):
+                nodes: list[_Node] = _decode_usual_nodes(text)
+                if not any(_repeats(node.attrs) for node in nodes):
+                    return nodes
+            self.usual = False
+        return _decode_nodes(text)
 
     def _first_bad(self, key: str, part: _Part, before: int) -> TraceFormatError:
         for i, text in enumerate(part.decoded):
@@ -302,13 +335,7 @@ class _Reader:
             "inter_thread_dep": int_column([node.inter_thread_dep for node in nodes], -1),
         }
         self.flat &= all(node.ctrl_deps is None for node in nodes)
-        if any(node.attrs for node in nodes):
-            attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
-            for column, none in _ET_COLUMNS.items():
-                columns[column] = int_column([of.get(column, none) for of in attrs], none)
-        else:
-            for column, none in _ET_COLUMNS.items():
-                columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
+        columns |= self._et_columns(nodes)
         for column in _EVENT_COLUMNS:
             columns[column] = int_column(list(map(attrgetter(column), nodes)), -1)
         if runtime:
@@ -323,6 +350,17 @@ class _Reader:
             elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no more than that
                 self.comm[row] = Comm(pg_name=str(node.pg_name))
         return columns
+
+    def _et_columns(self, nodes: list[_Node]) -> dict[str, npt.NDArray[Any]]:
+        """What attributes say, or fields of the nodes themselves."""
+        if not any(node.attrs for node in nodes):
+            return {of: int_column(list(map(attrgetter(of), nodes)), none) for of, none in _ET_COLUMNS.items()}
+        if self.usual:
+            usual = [node.attrs or _NO_ATTRS for node in nodes]
+            values = {of: map(attrgetter(f"{of}.value"), usual) for of in _ET_COLUMNS}
+            return {of: int_column(list(values[of]), none) for of, none in _ET_COLUMNS.items()}
+        attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
+        return {of: int_column([one.get(of, none) for one in attrs], none) for of, none in _ET_COLUMNS.items()}
 
     def _relations(self, columns: dict[str, npt.NDArray[Any]], *, same_tids: bool) -> dict[str, npt.NDArray[Any]]:
         """The columns that follow from all rows together."""
@@ -367,24 +405,39 @@ def _address(buffer: bytes | msgspec.Raw) -> int:
     return address
 
 
+def _repeats(attrs: Any) -> bool:
+    """Whether an attribute with a column comes once more, after the usual ones: the last one counts."""
+    if attrs is None or attrs.further_0 is None:
+        return False
+    return any(one is not None and one.name in _ET_COLUMNS for one in map(partial(getattr, attrs), _FURTHER))
+
+
 def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
     """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 for unfinished calls."""
-    times: list[Any] = list(nodes)
-    if any((value or 0) >= EXACT_US for node in nodes for value in (node.ts, node.dur, node.inclusive_dur)):
-        times = _decode_exact_times(text)
-    missing = np.fromiter((one.ts is None for one in times), np.bool_, len(times))
-    dur = _ns([one.inclusive_dur if one.dur is None else one.dur for one in times])
-    columns = {"dur": dur, "exclusive": _ns([one.exclusive_dur for one in times])}
+    ts, dur, inclusive, exclusive = (np.array(list(map(of, nodes)), np.float64) for of in _TIMES)  # None becomes NaN
+    if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):
+        exact = _decode_exact_times(text)
+        return _columns_of_times(
+            np.array([one.ts is None for one in exact], np.bool_),
+            _exact_ns([one.ts for one in exact]),
+            _exact_ns([one.inclusive_dur if one.dur is None else one.dur for one in exact]),
+            _exact_ns([one.exclusive_dur for one in exact]),
+        )
+    dur = np.where(np.isnan(dur), inclusive, dur)
+    return _columns_of_times(np.isnan(ts), *(exact_ns(np.nan_to_num(us)) for us in (ts, dur, exclusive)))
+
+
+def _columns_of_times(
+    missing: npt.NDArray[np.bool_], ts: IntColumn, dur: IntColumn, exclusive: IntColumn
+) -> dict[str, IntColumn]:
     return {
-        "ts": np.where(missing, -1, _ns([one.ts for one in times])),
-        **{key: np.where(missing, 0, np.maximum(column, 0)) for key, column in columns.items()},
+        "ts": np.where(missing, -1, ts),
+        "dur": np.where(missing, 0, np.maximum(dur, 0)),
+        "exclusive": np.where(missing, 0, np.maximum(exclusive, 0)),
     }
 
 
-def _ns(values: list[Any]) -> IntColumn:
-    """µs as doubles or Decimals, None for none, as int64 ns."""
-    if any(isinstance(value, Decimal) for value in values):
-        exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in values)
-        return np.fromiter(exact, np.int64, len(values))
-    us = np.fromiter((0.0 if value is None else value for value in values), np.float64, len(values))
-    return exact_ns(us)
+def _exact_ns(values: list[Decimal | None]) -> IntColumn:
+    """µs, None for none, as int64 ns."""
+    exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in values)
+    return np.fromiter(exact, np.int64, len(values))

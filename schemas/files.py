@@ -12,10 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import PickleBuffer
-from typing import IO, BinaryIO, Generic, NoReturn, TypeVar, cast
+from typing import IO, BinaryIO, Generic, Protocol, TypeVar, cast
 
 from isal import igzip
-from tqdm import tqdm
 
 from ..trace.errors import EtplusError, TraceFormatError, UsageError
 from .inflate import GZIP_MAGIC, Spool, gunzip
@@ -136,18 +135,42 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
     return spool.text()
 
 
-class _Bar(tqdm):  # type: ignore[type-arg]
-    """Without tqdm's watching thread, which would outlive the bar and make forking unsafe."""
+class Bar(Protocol):
+    """What shows how far a piece of work is."""
 
-    monitor_interval = 0
+    def __enter__(self) -> Bar: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def update(self, n: int = 1, /) -> object:
+        """So much more is done."""
 
 
-def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> tqdm[NoReturn]:
+class _NoBar:
+    """Where no bar is to be seen: importing tqdm takes as long as reading a small trace."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def update(self, n: int = 1, /) -> None:
+        """Show nothing."""
+
+
+def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     """A bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
-    return _Bar(
-        total=total, desc=what, unit=unit, unit_scale=unit == "B", leave=False, delay=_PROGRESS_DELAY_S,
-        disable=None if wanted else True,
-    )  # fmt: skip
+    if not wanted or sys.stderr is None or not sys.stderr.isatty():
+        return _NoBar()
+    from tqdm import tqdm
+
+    class Shown(tqdm):  # type: ignore[type-arg]
+        """Without tqdm's watching thread, which would outlive the bar and make forking unsafe."""
+
+        monitor_interval = 0
+
+    shown = Shown(total=total, desc=what, unit=unit, unit_scale=unit == "B", leave=False, delay=_PROGRESS_DELAY_S)
+    return cast("Bar", shown)
 
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:

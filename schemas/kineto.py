@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -44,6 +45,8 @@ _HEAD = 4096
 """Bytes in which a file's format shows."""
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
+
+T = TypeVar("T")
 
 
 class EventTexts(Protocol):
@@ -100,13 +103,13 @@ class EventTable:
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
         """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
+        return self.read(rows, lambda text: bytes(_decode_only_args(text).args))
+
+    def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
+        """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
         shares = np.array_split(self.index[rows], max(len(rows) // _WORTH_A_PROCESS, 1))
-
-        def read(i: int) -> list[bytes]:
-            return [bytes(_decode_only_args(text).args) for text in self._texts.of(shares[i])]
-
-        with parallel_map(read, len(shares)) as results:
-            return [args for share in results for args in share]
+        with parallel_map(lambda i: list(map(of, self._texts.of(shares[i]))), len(shares)) as results:
+            return [one for share in results for one in share]
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""

@@ -29,6 +29,10 @@ class FileRecords:
         """The JSON objects of rows, braces included."""
         return [self.data[a:b] for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)]
 
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The same: to cut out less takes longer."""
+        return self.texts(rows)
+
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
         yield self.data

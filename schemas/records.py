@@ -188,6 +188,10 @@ class RecordTexts:
                 result[i] = placed.text[begin:end]
         return result
 
+    def tensors_of(self, records: IntColumn) -> list[bytes]:
+        """Texts that have at least the inputs and outputs of records."""
+        return self.of(records)
+
     def _count(self, block: int) -> int:
         return int(self.first[block + 1] - self.first[block])
 

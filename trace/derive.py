@@ -81,7 +81,7 @@ def _calls(
     ops = np.flatnonzero(kind == OP)
     wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
     signature[ops] = signatures.from_et(
-        trace.texts.texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
+        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
     )
     return Calls(
         trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],

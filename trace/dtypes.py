@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["UNKNOWN_DTYPE", "itemsize", "standard_dtype"]
 
 UNKNOWN_DTYPE = "unknown"
@@ -54,5 +56,6 @@ def standard_dtype(dtype: str) -> str:
     return _STANDARD.get(name, name)
 
 
+@lru_cache(maxsize=1 << 12)
 def _plain(dtype: str) -> str:
     return dtype.strip().lower().removeprefix("torch.").removesuffix(" int").replace(" ", "_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -158,6 +158,7 @@ class Signatures:
 
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)
+    _arguments: dict[tuple[str, str], Argument] = field(default_factory=dict)
 
     def from_et(
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, flat: bool, outputs_recorded: bool = True
@@ -170,10 +171,13 @@ class Signatures:
             outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
                 unknown, and so are its inputs if it has none.
         """
-        keys = _et_keys(texts, wants_values, flat)
+        each = list(zip(map(id, texts), wants_values, strict=True))  # one object stands for many equal texts
+        distinct = dict(zip(each, texts, strict=True))
+        keys = _et_keys(list(distinct.values()), [wanted for _, wanted in distinct], flat)
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
-        return np.fromiter(map(self._code, keys), np.int32, len(texts))
+        codes = dict(zip(distinct, map(self._code, keys), strict=True))
+        return np.fromiter(map(codes.__getitem__, each), np.int32, len(texts))
 
     def _code(self, key: _Key) -> int:
         code = self._codes.get(key)
@@ -181,17 +185,27 @@ class Signatures:
             signature = None
             if key[0]:
                 with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # written by others: anything is possible
-                    signature = _signature(key)
+                    signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
                 self.values.append(signature)
         return code
 
+    def _argument(self, shape: Any, kind: str, value: Any) -> Argument:
+        """See `_et_argument`; of tensors, most of which come again, each is made once."""
+        key = kind, str(shape)
+        known = self._arguments.get(key)
+        if known is None:
+            known = _et_argument(shape, kind, value)
+            if known.tensors:
+                self._arguments[key] = known
+        return known
+
 
 def _decode_all(texts: Sequence[bytes], kind: Any) -> list[Any]:
     """Decode many objects; None for one that has another form."""
     try:
-        return list(msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[kind | None]))
+        return list(msgspec.json.decode(b"[%b]" % b",".join(texts), type=list[kind | None]))
     except UNREADABLE:
         return [_decode_one(text, kind) for text in texts]
 
@@ -207,24 +221,25 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
         if one is None:
             yield (b"",)
         elif flat:
-            raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types, one.inputs)
-            yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
+            raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types)
+            yield (*map(bytes, raws), bytes(one.inputs) if wanted else b"")
         else:
-            raws = (one.inputs.shapes, one.inputs.types, one.outputs.shapes, one.outputs.types, one.inputs.values)
-            yield (*map(bytes, raws[:4]), bytes(raws[4]) if wanted else b"")
+            given, made = one.inputs, one.outputs
+            values = bytes(given.values) if wanted else b""
+            yield bytes(given.shapes), bytes(given.types), bytes(made.shapes), bytes(made.types), values
 
 
-def _signature(key: _Key) -> Signature:
+def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Signature:
     shapes, types = _decode(key[0], type=list[Any]), _decode(key[1], type=list[str])
     values = _decode(key[4], type=list[Any]) if key[4] else [None] * len(shapes)
     if len(values) != len(shapes):
         values = [None] * len(shapes)
-    inputs = tuple(_et_argument(*one) for one in zip(shapes, types, values, strict=True))
+    inputs = tuple(argument(*one) for one in zip(shapes, types, values, strict=True))
     if not key[2]:
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
-    outputs = (_et_argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
-    return Signature(inputs, tuple(tensor for argument in outputs for tensor in argument.tensors))
+    outputs = (argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
+    return Signature(inputs, tuple(tensor for one in outputs for tensor in one.tensors))
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:

@@ -52,6 +52,12 @@ class RecordStore(Protocol):
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows (int64, any order), braces included."""
 
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """Of ET nodes (rows, any order) JSON objects that have at least their inputs and outputs, as `texts` do.
+
+        Where many are equal they are one object.
+        """
+
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole ET+ file, a few megabytes at a time."""
 

@@ -8,6 +8,7 @@ but where they are a member of a oneof. Tags are taken from messages that protob
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,10 +173,14 @@ def text_field(tag: bytes, text: bytes) -> bytes:
 
 def io_info(tag: bytes, values: bytes, shapes: bytes, types: bytes) -> bytes:
     """A field of `Node` that is an `IOInfo`, of texts in UTF-8 that are not empty."""
-    of = _LENGTHS
-    texts = (_VALUES, of[len(values)], values, _SHAPES, of[len(shapes)], shapes, _TYPES, of[len(types)], types)
-    content = b"".join(texts)
-    return tag + of[len(content)] + content
+    before, after = _VALUES + _LENGTHS[len(values)], _shapes_and_types(shapes, types)
+    return b"".join((tag, _LENGTHS[len(before) + len(values) + len(after)], before, values, after))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shapes_and_types(shapes: bytes, types: bytes) -> bytes:
+    """These fields of an `IOInfo`: many nodes have the same."""
+    return b"".join((_SHAPES, _LENGTHS[len(shapes)], shapes, _TYPES, _LENGTHS[len(types)], types))
 
 
 def delimited(message: bytes) -> bytes:

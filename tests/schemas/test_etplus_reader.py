@@ -136,6 +136,27 @@ def test_keys_in_any_order() -> None:
     assert_same(read_etplus(as_bytes(plain)), plain)
 
 
+def test_attributes_in_any_order_and_number() -> None:
+    plain = linked()
+    usual = read_etplus(as_bytes(plain))
+    again = [{"name": "seq_id", "type": "int64", "value": 77}, {"name": "color", "type": "string", "value": "red"}]
+    changes: list[Callable[[list[Document]], list[Document]]] = [
+        lambda attrs: attrs[::-1],
+        lambda attrs: [*attrs, again[1]],
+        lambda attrs: [*attrs, *[again[1]] * 20],
+        lambda attrs: [*attrs, *again],
+    ]
+    for change in changes:
+        plain_too = copy.deepcopy(plain)
+        for node in plain_too["nodes"]:
+            node["attrs"] = change(node["attrs"])
+        read = read_etplus(as_bytes(plain_too))
+        later = np.where(usual.kind == RUNTIME, usual.seq_id, 77)  # the last one of a name counts
+        assert np.array_equal(read.seq_id, later if change is changes[-1] else usual.seq_id)
+        for column in ("rf_id", "scope", "fw_parent", "fw_tid", "thread"):
+            assert np.array_equal(getattr(read, column), getattr(usual, column))
+
+
 @given(st.integers(0, 4 * 10**18), st.integers(0, 4 * 10**18))
 def test_times_are_exact_to_the_ns(ts: int, dur: int) -> None:
     plain = linked_once()
