@@ -19,7 +19,7 @@ MAX_BYTES = 4 << 30
 """Default of how much memory an operator's tensors may take, bytes."""
 _WORKER = "etplus.predictor.measure.worker"
 _START_S = 120.0
-_INSTALL = "pip install 'etplus[torch]' (for a CPU: --extra-index-url https://download.pytorch.org/whl/cpu)"
+_INSTALL = "pip install 'etplus[torch]' (on a CPU, PyTorch's CPU build)"
 
 
 class ExecutionError(EtplusError):
