@@ -16,10 +16,11 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE
@@ -55,6 +56,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
+Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
 Block = tuple[int, int, memoryview]
 """Begin and end of consecutive records in a document, and the JSON array of them, good until the next is asked for."""
@@ -140,6 +142,7 @@ class RecordTexts:
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
         self._recent: OrderedDict[int, _Placed] = OrderedDict()
+        self._found: dict[int, tuple[Places, Places]] = {}  # some 8 bytes a record
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
@@ -196,24 +199,31 @@ class RecordTexts:
         return int(self.first[block + 1] - self.first[block])
 
     def _placed(self, block: int) -> _Placed:
-        """A block's text, and the positions of its records."""
+        """A block's text, and the positions of its records, which are found once."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
+        if block not in self._found:
+            least = np.min_scalar_type(len(text))
+            start, stop = (of.astype(least) for of in self._positions(text, self._count(block)))
+            self._found[block] = start, stop
+        return _Placed(text, *self._found[block])
+
+    def _positions(self, text: bytes, count: int) -> tuple[IntColumn, IntColumn]:
+        """Begin and end of each record of a block."""
         between = _places(text, self._separator)
-        if len(between) != self._count(block) - 1:
-            text = b"[%b]" % text
-            return _Placed(text, *_spans_of(text, list(map(bytes, decode_raws(text)))))
+        if len(between) != count - 1:
+            return _spans_of(text, list(map(bytes, decode_raws(b"[%b]" % text))))
         closed = between + len(self._separator.partition(b"}")[0]) + 1
         opened = between + len(self._separator) - len(self._opener)
-        return _Placed(text, np.concatenate(([0], opened)), np.concatenate((closed, [len(text)])))
+        return np.concatenate(([0], opened)), np.concatenate((closed, [len(text)]))
 
 
 class _Placed(NamedTuple):
     """Bytes, and the spans of the records in them."""
 
     text: bytes
-    start: IntColumn
-    end: IntColumn
+    start: Places
+    end: Places
 
 
 def _places(text: bytes, separator: bytes) -> IntColumn:
