@@ -153,7 +153,7 @@ def stragglers(
 
     Args:
         matched: see `synchronising`. offsets: by rank, ns.
-        longest: of how many of the longest waits to tell the details.
+        longest: for how many of the longest waits details are given.
     """
     count: defaultdict[int, int] = defaultdict(int)
     last: defaultdict[int, int] = defaultdict(int)

@@ -21,9 +21,10 @@ class CommunicationRow(Totals):
     Durations are those of the kernels: a rank that arrives early waits inside its kernel, and the bandwidths show it.
 
     Attributes:
-        collective: "" if neither trace nor kernel's name tells it. dtype: of the elements, "" if not told.
-        group: name of the process group and its description, "" if not told. group_size: its ranks, None if not told.
-        bytes: size of one message, the larger of what a rank gives and gets; None if not told.
+        collective: "" if neither trace nor kernel's name says it. dtype: of the elements, "" if not recorded.
+        group: name of the process group and its description, "" if not recorded.
+        group_size: its ranks, None if not recorded.
+        bytes: size of one message, the larger of what a rank gives and gets; None if not recorded.
         count: number of kernels. total_ns, min_ns: sum and least of their durations.
     """
 

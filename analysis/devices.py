@@ -84,7 +84,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def peaks(self) -> tuple[dict[str, float], float]:
-        """What shares of peaks depend on; equal for devices that need not be told apart."""
+        """What shares of peaks depend on; equal for devices that need not be distinguished."""
         return self.tflops, self.memory_gb_s
 
 

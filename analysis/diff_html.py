@@ -25,18 +25,18 @@ def diff_html(found: Difference, a: Analysis, b: Analysis, title: str = "") -> b
         a, b: what was compared, for the list of iterations.
         title: by default the files' names.
     """
-    told = json_of_difference(found)
+    difference = json_of_difference(found)
     key, whole = "device_ns", max(found.total_a, found.total_b)
     if not whole:
         key, whole = "host_ns", max(found.latency_a, found.latency_b)
-    paths = [row for row in told["paths"] if _size(row, key) > _LEAST_SHARE * whole]
+    paths = [row for row in difference["paths"] if _size(row, key) > _LEAST_SHARE * whole]
     name = title or f"{PurePath(found.a).name} → {PurePath(found.b).name}"
     shown = {
         "title": name,
         "version": __version__,
-        "difference": told | {
-            "ops": told["ops"][:_ROWS], "kernels": told["kernels"][:_ROWS], "paths": paths[:_ROWS],
-            "left_out": {key: max(len(told[key]) - _ROWS, 0) for key in ("ops", "kernels")},
+        "difference": difference | {
+            "ops": difference["ops"][:_ROWS], "kernels": difference["kernels"][:_ROWS], "paths": paths[:_ROWS],
+            "left_out": {key: max(len(difference[key]) - _ROWS, 0) for key in ("ops", "kernels")},
             "paths_left_out": len(found.paths) - len(paths[:_ROWS]),
             "iteration_list": {"a": _iterations(a), "b": _iterations(b)},
         },

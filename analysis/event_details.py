@@ -1,4 +1,4 @@
-"""What the page tells of one event: columns for each tile of the timeline, relations, and the texts they refer to."""
+"""Details of the events of a page: columns for each tile of the timeline, relations, and the texts they refer to."""
 
 from __future__ import annotations
 

@@ -63,13 +63,13 @@ class Operator:
     """How to count one operator.
 
     Attributes:
-        flops: FLOPs of a call, None where its shapes do not tell.
+        flops: FLOPs of a call, None where its shapes do not determine them.
         outputs: what it returns, for traces that do not record it: shapes (of the call's element type) or tensors; None
-            where the inputs do not tell.
+            where the inputs do not determine them.
         moved: bytes of a call, if they are not the sum of inputs and outputs.
         values: numbers among the arguments matter (strides, padding).
         parts: number of kernels that share the FLOPs: two in a convolution's backward.
-        product: of a matrix product its extents, None where the shapes do not tell.
+        product: of a matrix product its extents, None where the shapes do not determine them.
     """
 
     flops: Callable[[Signature], int | None] | None = None
@@ -108,7 +108,7 @@ def operator(name: str) -> Operator | None:
 
 
 def product(name: str, signature: Signature) -> Product | None:
-    """Extents of the matrix product that a call computes; None for other operators or shapes that do not tell.
+    """Extents of the matrix product that a call computes; None for other operators or insufficient shapes.
 
     Example:
         >>> from etplus.trace.tensors import Argument, Tensor
@@ -124,7 +124,7 @@ def product(name: str, signature: Signature) -> Product | None:
 
 
 def flops(name: str, signature: Signature) -> int | None:
-    """Floating-point operations of a call; None for an operator that is not counted or shapes that do not tell.
+    """Floating-point operations of a call; None for an operator that is not counted or insufficient shapes.
 
     Args:
         name: the operator's, such as "aten::addmm".

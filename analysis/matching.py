@@ -175,8 +175,8 @@ class _Case:
         if own < 0:
             return "nothing"
         one, size = self.sequences[rank], int(self.sequences[rank].bytes[own])
-        told = "unknown size" if size < 0 else f"{size:,} bytes"
-        return f"{kind_name(int(one.kind[own]))} of {told} at {own}"
+        size_text = "unknown size" if size < 0 else f"{size:,} bytes"
+        return f"{kind_name(int(one.kind[own]))} of {size_text} at {own}"
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[Pair]]:

@@ -101,7 +101,7 @@ class DeviceMemory:
         source: EVENTS or TENSORS.
         ts: int64 ns, ascending. allocated: int64, bytes from that time until the next. reserved: int64, of the
             allocator, −1 where it is not recorded.
-        base: bytes allocated before the trace, as far as it tells.
+        base: bytes allocated before the trace, as far as is recorded.
         peak: position of the greatest `allocated`, the first of several.
         blocks: what is known to be allocated.
         holders: of the peak, the most bytes first; their sum is `allocated[peak]`.

@@ -1,4 +1,4 @@
-"""The HTML report of one trace, or of the ranks of a job: everything that `analyse` tells, with a timeline."""
+"""The HTML report of one trace, or of the ranks of a job: everything in an `Analysis`, with a timeline."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def rank_report(
         chain: the critical path, to be drawn in the timeline.
     """
     trace = analysis.trace
-    told = json_of(analysis)
-    told.pop("memory_curve")  # drawn as a counter
+    plain = json_of(analysis)
+    plain.pop("memory_curve")  # drawn as a counter
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     tree = time_tree(analysis.breakdown, comm)
     rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
@@ -61,8 +61,8 @@ def rank_report(
     return {
         "file": PurePath(trace.file).name,
         "rank": trace.rank,
-        "analysis": told | {name: told[name][:rows] for name in _LONG_TABLES},
-        "left_out": {name: max(0, len(told[name]) - rows) for name in _LONG_TABLES},
+        "analysis": plain | {name: plain[name][:rows] for name in _LONG_TABLES},
+        "left_out": {name: max(0, len(plain[name]) - rows) for name in _LONG_TABLES},
         "kernel_kinds": kinds,
         "start_ns": trace.span.start,
         "span_ns": trace.span.length,
@@ -92,7 +92,7 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
     """The page; the same traces give the same bytes.
 
     Args:
-        ranks: one or several, from `rank_report`; shown in order of rank where all traces tell theirs.
+        ranks: one or several, from `rank_report`; shown in order of rank where all traces record theirs.
         title: by default the file's name.
         warnings: of the job, shown above everything, as is the damage of each trace.
     """

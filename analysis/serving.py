@@ -1,4 +1,4 @@
-"""Operators of serving frameworks (vLLM, SGLang, AITER): those whose shapes tell what they compute or move, and others.
+"""Operators of serving frameworks (vLLM, SGLang, AITER): those whose shapes determine their work, and others.
 
 What depends on numbers in tensors, the lengths in a paged key-value cache, the experts that a router chose, is not
 recorded: such operators have no count rather than that of their whole caches and weights.

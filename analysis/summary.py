@@ -1,4 +1,4 @@
-"""Everything that analysis tells of one trace, as one record, as JSON and as rows for CSV."""
+"""The whole analysis of one trace, as one record, as JSON and as rows for CSV."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class HostOp(Totals):
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is told of one trace.
+    """The analysis of one trace.
 
     Attributes:
         devices: device number to its peaks, without unknown devices.
         breakdown, streams, device_use, host, host_ops, iterations, kernels: see the functions of these names.
         operators: see `operators.operator_table`.
         overhead_rows: of this trace; event_ns: what was taken off for a profiler event.
-        batch_size: samples an iteration, None if it was not told.
+        batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
     """
 

@@ -28,7 +28,7 @@ KIND_COLOURS = {
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
     "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
 }  # fmt: skip
-"""Kind to its colour's place in the page's palette; host and device are told apart by their lanes."""
+"""Kind to its colour's place in the page's palette; host and device differ by their lanes."""
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400

@@ -1,4 +1,4 @@
-"""Nodes of Chakra traces that other programs wrote, as ET+ nodes: what their messages and attributes tell."""
+"""Nodes of Chakra traces that other programs wrote, as ET+ nodes, as far as messages and attributes describe them."""
 
 from __future__ import annotations
 

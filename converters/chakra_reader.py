@@ -32,7 +32,7 @@ _SEPARATOR = b",\n    "
 _FOREIGN_SCHEMA = "1.1.0-chakra.0.0.4"
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
 _AGAIN = "convert the ET+ file again"
-_CHECK = "`etplus check` tells more"
+_CHECK = "run `etplus check`"
 
 _encode = msgspec.json.Encoder().encode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode

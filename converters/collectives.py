@@ -76,7 +76,7 @@ class Agreement:
         ranks: for each rank its communications, with `group` and `tag`.
         groups: number to ranks of every group in use; one whose ranks are unknown is not in it.
         names: number to the group's name in the traces.
-        notes: what to tell the user.
+        notes: messages for the user.
     """
 
     ranks: dict[int, RankComms]

@@ -55,7 +55,7 @@ class Coupling:
         return self.by_computation < _FEW * self.collectives
 
     def notes(self) -> tuple[str, ...]:
-        """What to tell the user, in sentences; none about a rank that does not communicate."""
+        """Messages for the user, in sentences; none about a rank that does not communicate."""
         found = [str(self)] if self.collectives else []
         if self.few:
             found.append("warning: computation waits for few collectives, so that the simulated time hardly follows "

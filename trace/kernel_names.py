@@ -63,7 +63,7 @@ def kernel_label(name: str) -> str:
 
     Kernels of PyTorch are named after the functor or the function that they apply, with its element type; those of
     libraries by the library's name without what is the same for all; everything else without namespaces of PyTorch,
-    parameters and nested template arguments. Different kernels may share a label; the full name tells them apart.
+    parameters and nested template arguments. Different kernels may share a label; the full name distinguishes them.
 
     Returns:
         at most 80 characters, not empty unless the name is; of a name that cannot be parsed its beginning.

@@ -127,7 +127,7 @@ class Flame {
     visit(this.shown, 0, this.width);
     this.boxes.style.height = `${(deepest + 1) * FLAME_ROW}px`;
     this.boxes.replaceChildren(...boxes);
-    this.tell(this.current);
+    this.announce(this.current);
   }
 
   box(node, left, width) {
@@ -142,7 +142,7 @@ class Flame {
         "aria-label": this.describe(node),
         title: this.describe(node),
         onclick: () => this.pick(node, true),
-        onfocus: () => this.tell(node),
+        onfocus: () => this.announce(node),
         "--colour": `var(--colour-${FLAME_KINDS[node.kind].colour})`,
         "--ink": ink(Theme.colour(FLAME_KINDS[node.kind].colour)),
       },
@@ -162,7 +162,7 @@ class Flame {
     return `${node.name}: ${show(node.total, "ns")} (${of})${more}`;
   }
 
-  tell(node) {
+  announce(node) {
     const path = [];
     for (let one = node.parent; one && one.parent; one = one.parent) path.unshift(bare(one.name));
     this.picked.replaceChildren(

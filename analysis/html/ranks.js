@@ -127,7 +127,7 @@ class RankAxis {
       from = Math.min(...one.start),
       to = Math.max(...one.end);
     this.view(from - (to - from) * 0.6, to + (to - from) * 0.6);
-    this.tell(one);
+    this.describe(one);
   }
 
   worst() {
@@ -148,7 +148,7 @@ class RankAxis {
     this.step(this.steps.value);
   }
 
-  tell(one) {
+  describe(one) {
     const last = one.last === null ? null : this.labels[one.last],
       waits = one.wait?.map((wait, i) => [wait, this.labels[one.members[i]]]).filter(([wait]) => wait > 0) ?? [];
     waits.sort((a, b) => b[0] - a[0]);
@@ -239,26 +239,26 @@ class RankAxis {
     if (at < 0) return;
     this.at = at;
     this.draw();
-    this.tell(this.job.collectives[at]);
+    this.describe(this.job.collectives[at]);
   }
 
   point(event) {
     const { offsetX: x, offsetY: y } = event,
       at = this.collectiveAt(x, y);
-    let told = null;
+    let content = null;
     if (at >= 0) {
       const one = this.job.collectives[at];
-      told = [
+      content = [
         one.kind,
         one.members.map((rank, i) => [
           this.labels[rank],
           `${show(one.end[i] - one.start[i], "ns")}${one.wait ? `, waits ${show(one.wait[i], "ns")}` : ""}`,
         ]),
       ];
-    } else told = this.blockAt(x, y);
-    this.hover.hidden = !told;
-    if (!told) return;
-    this.hover.replaceChildren(tip(told[0], told[1].slice(0, 16)));
+    } else content = this.blockAt(x, y);
+    this.hover.hidden = !content;
+    if (!content) return;
+    this.hover.replaceChildren(tip(content[0], content[1].slice(0, 16)));
     this.hover.style.left = `${Math.min(x + 14, Math.max(0, this.width - this.hover.offsetWidth - 4))}px`;
     this.hover.style.top = `${y + 14}px`;
   }
