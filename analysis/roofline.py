@@ -156,9 +156,9 @@ def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
     kinds = max(len(trace.signatures), 1)
     pairs, inverse = np.unique(calls.name[ops].astype(np.int64) * kinds + calls.signature[ops], return_inverse=True)
-    calls = [(trace.names[pair // kinds], trace.signatures[pair % kinds]) for pair in pairs.tolist()]
+    distinct = [(trace.names[pair // kinds], trace.signatures[pair % kinds]) for pair in pairs.tolist()]
     for column, of in ((count, flops), (size, bytes_moved)):
-        values = [of(*one) for one in calls]
+        values = [of(*one) for one in distinct]
         column[ops] = np.array([-1 if value is None else value for value in values], np.int64)[inverse.reshape(-1)]
     return count, size
 
