@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -9,7 +12,7 @@ import numpy.typing as npt
 
 from .columns import IntColumn
 
-__all__ = ["Intervals", "Span", "intersection", "step_function", "sums", "union"]
+__all__ = ["Intervals", "Span", "intersection", "most_at_once", "step_function", "sums", "union"]
 
 _Number = TypeVar("_Number", bound=np.number[Any])
 
@@ -63,6 +66,20 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
     ts, level = ts[order], np.cumsum(change[order])
     last = np.append(ts[1:] != ts[:-1], True)[: len(ts)]
     return ts[last], level[last]
+
+
+def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
+    """The largest sum of sizes at one place, of spans (first place, last place, size); exact for any integers.
+
+    Example:
+        >>> most_at_once([(0, 2, 10), (2, 3, 5), (3, 4, 7)])
+        15
+    """
+    change = Counter[int]()
+    for first, last, size in spans:
+        change[first] += size
+        change[last + 1] -= size
+    return max(accumulate(change[place] for place in sorted(change)), default=0)
 
 
 def union(start: IntColumn, end: IntColumn) -> Intervals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -93,12 +93,12 @@ class RecordedCall:
             storages.setdefault(one.storage, []).append(one)
         numbers = {storage: number for number, storage in enumerate(storages)}
         first = {storage: min(one.offset for one in of) for storage, of in storages.items()}
-        given = self._given()
+        given, places = self._given(), self.places
         made = [
             {
                 "shape": list(one.shape), "strides": list(one.strides), "dtype": one.dtype,
                 "offset": one.offset - first[one.storage], "storage": numbers[one.storage],
-                "cpu": one.device == "cpu", "fill": fill_of(given, *self.places[at], one.dtype),
+                "cpu": one.device == "cpu", "fill": fill_of(given, *places[at], one.dtype),
             }
             for at, one in enumerate(self.tensors)
         ]  # fmt: skip
@@ -110,22 +110,23 @@ class RecordedCall:
     def places(self) -> list[tuple[str, int]]:
         """Of each tensor the argument, and its place among those of a list, others than tensors included."""
         found = dict[int, tuple[str, int]]()
-        for argument, value in zip(self.schema.arguments, self.args, strict=False):
-            flat = _flat(value) if isinstance(value, list) else [value]
-            for place, one in enumerate(flat):
-                if isinstance(one, dict) and "tensor" in one:
-                    found[one["tensor"]] = (argument.name, place)
+        for name, _, tensors in self._arguments():
+            found |= {one: (name, place) for place, one in enumerate(tensors) if one is not None}
         return [found[at] for at in range(len(self.tensors))]
+
+    def _arguments(self) -> Iterator[tuple[str, Any, list[int | None]]]:
+        """Each argument's name and value, and of its value or of each in its list the position of the tensor."""
+        for argument, value in zip(self.schema.arguments, self.args, strict=False):
+            flat = _flat(value)
+            yield argument.name, value, [one.get("tensor") if isinstance(one, dict) else None for one in flat]
 
     def _given(self) -> Given:
         shapes, numbers = {}, {}
-        for argument, value in zip(self.schema.arguments, self.args, strict=False):
-            flat = _flat(value) if isinstance(value, list) else [value]
-            tensors = [one["tensor"] if isinstance(one, dict) and "tensor" in one else None for one in flat]
+        for name, value, tensors in self._arguments():
             if any(one is not None for one in tensors):
-                shapes[argument.name] = [None if one is None else self.tensors[one].shape for one in tensors]
+                shapes[name] = [None if one is None else self.tensors[one].shape for one in tensors]
             else:
-                numbers[argument.name] = value
+                numbers[name] = value
         return Given(self.schema.name.removesuffix("_"), shapes, numbers, [one.shape for one in self.results])
 
 
@@ -156,5 +157,5 @@ def _asked_bytes(call: RecordedCall) -> int:
 
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, list):
-        return [inner for one in value for inner in (_flat(one) if isinstance(one, list) else [one])]
+        return [inner for one in value for inner in _flat(one)]
     return [value]

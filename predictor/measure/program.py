@@ -8,6 +8,7 @@ from typing import Any
 
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
+from ...trace.intervals import most_at_once
 from ...trace.trace import Trace
 from .calls import RecordedCall, TensorArg
 from .fills import Fill
@@ -34,7 +35,7 @@ def outermost(
     trace: Trace, found: Mapping[CallIndex, RecordedCall | str], among: Iterable[CallIndex],
     skip: Callable[[CallIndex], bool] = lambda call: False,
 ) -> list[RecordedCall]:  # fmt: skip
-    """Of some calls those that can be called and are not within another one; callees stand for a call to skip."""
+    """Of some calls those that can be called and are not within another one; callees replace a call to skip."""
     chosen, within = list[RecordedCall](), set[CallIndex]()
     for call in among:
         one = found.get(call)
@@ -57,7 +58,7 @@ def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> Plan:
     last_storage = {one.storage: at for at, one in uses}
     free, free_storages = _ending(last, len(calls)), _ending(last_storage, len(calls))
     storages = _storages(calls)
-    peak = _peak(uses, last_storage, len(calls))
+    peak = _peak(uses, last_storage)
     if peak > max_bytes:
         raise UsageError(
             f"its tensors take {peak:,} bytes together, over --max-bytes; give more, or a part of the trace"
@@ -86,21 +87,13 @@ def _ending(last: Mapping[int, int], count: int) -> list[list[int]]:
     return found
 
 
-def _peak(uses: Sequence[tuple[int, TensorArg]], last: Mapping[int, int], count: int) -> int:
+def _peak(uses: Sequence[tuple[int, TensorArg]], last: Mapping[int, int]) -> int:
     """The most bytes that are in use at a time."""
     size, first = dict[int, int](), dict[int, int]()
     for at, one in uses:
         size[one.storage] = max(size.get(one.storage, 0), one.nbytes)
         first.setdefault(one.storage, at)
-    change = [0] * (count + 1)
-    for storage, nbytes in size.items():
-        change[first[storage]] += nbytes
-        change[last[storage] + 1] -= nbytes
-    held = peak = 0
-    for difference in change:
-        held += difference
-        peak = max(peak, held)
-    return peak
+    return most_at_once((first[storage], last[storage], nbytes) for storage, nbytes in size.items())
 
 
 def _storages(calls: Sequence[RecordedCall]) -> dict[str, Any]:

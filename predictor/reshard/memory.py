@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 
+from ...trace.intervals import most_at_once
 from .calls import VIEWS, Call, tensor_values
 from .items import Recorded, Shard
 from .program import Derivation
@@ -62,7 +61,12 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     return Memory(
-        mine, mine, states, _peak(others), buffers, mine + states + buffers + max(_peak([*others, *kept]), mine)
+        mine,
+        mine,
+        states,
+        most_at_once(others),
+        buffers,
+        mine + states + buffers + max(most_at_once([*others, *kept]), mine),
     )
 
 
@@ -101,7 +105,7 @@ class _Lives:
     def add(self, item: Recorded, call: Call) -> None:
         """Follow a call and those below it."""
         begin = self.place = self.place + 1
-        given = _storages(call, "inputs")
+        given = _storages(call)
         for storage in given:
             block = self._current.get((storage, item.microbatch))
             if block is not None:
@@ -130,18 +134,6 @@ def _blocks(derivation: Derivation, stage: int) -> list[_Block]:
     return lives.blocks
 
 
-def _storages(call: Call, side: str) -> set[int]:
-    return {value[1] for value in tensor_values(call.record.get(side))}
-
-
-def _peak(lives: Sequence[tuple[int, int, int]]) -> int:
-    """The most bytes that are alive together."""
-    change = Counter[int]()
-    for begin, last, size in lives:
-        change[begin] += size
-        change[last + 1] -= size
-    most = held = 0
-    for place in sorted(change):
-        held += change[place]
-        most = max(most, held)
-    return most
+def _storages(call: Call) -> set[int]:
+    """Numbers of the storages that a call is given."""
+    return {value[1] for value in tensor_values(call.record.get("inputs"))}

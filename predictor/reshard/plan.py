@@ -49,6 +49,11 @@ class Plan:
     layers: tuple[int, ...]
     stages: tuple[int, ...] | None = None
 
+    @property
+    def divided(self) -> set[int]:
+        """The classes of extents that tensor parallelism divides."""
+        return {one.extent for one in self.divisions}
+
     def to_dict(self, model: Model) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reshard.md."""
         value = model.extents.value
@@ -251,7 +256,8 @@ class Partial:
     """A product whose result is partial where its inner extent is divided.
 
     Attributes:
-        call: the product. after: the call after which it is reduced. weight: whether it is a row layer's (forward).
+        call: the product. after: the call after which it is reduced.
+        forward: whether it is a row layer's, else an input gradient's.
     """
 
     call: Call
@@ -261,7 +267,7 @@ class Partial:
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
     """Products over a divided extent, with the place of their reduction."""
-    divided = {one.extent for one in plan.divisions}
+    divided = plan.divided
     found: list[Partial] = []
     for unit in model.units:
         for place, top in enumerate(unit.forward):

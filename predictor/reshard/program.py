@@ -137,45 +137,57 @@ class Derivation:
         return self._first_alike[stage]
 
     @cached_property
+    def _partial(self) -> list[Partial]:
+        """Results that tensor parallelism leaves partial."""
+        return partial_results(self.model, self.plan)
+
+    @cached_property
     def _reductions(self) -> dict[int, list[Partial]]:
         """Partial results by the row of the call after which they are reduced."""
         found: dict[int, list[Partial]] = {}
         if self.layout.tp == 1:
             return found
-        for one in self._fused(partial_results(self.model, self.plan)):
+        for one in self._fused(self._partial):
             found.setdefault(one.after.row, []).append(one)
         return found
 
     def _fused(self, partial: list[Partial]) -> Iterator[Partial]:
         """In the style of Megatron input gradients are summed before they are reduced: the last one of a run counts."""
-        divided = {one.extent for one in self.plan.divisions}
         for one, following in zip(partial, [*partial[1:], None], strict=True):
             if (
                 self.layout.tp_style == "dtensor"
                 or one.forward
                 or following is None
                 or following.forward
-                or self._gap(one, following, divided)
+                or self._gap(one, following)
             ):
                 yield one
 
-    def _gap(self, one: Partial, following: Partial, divided: set[int]) -> bool:
+    def _gap(self, one: Partial, following: Partial) -> bool:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
-        leaves = self.model.extents.leaves
-        for unit in self.model.units:
-            rows = [call for top in unit.backward for call in top.walk() if call.name.startswith("aten::")]
-            places = {call.row: place for place, call in enumerate(rows)}
-            if one.call.row in places:
-                if following.call.row not in places:
-                    return True
-                between = rows[places[one.call.row] + 1 : places[following.call.row]]
-                results = [shape for call in between if "mm" in call.name for tensors in call.results
-                           for shape in tensors if shape is not None]  # fmt: skip
-                return any(
-                    not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
-                    for shape in results
-                )
-        return True
+        leaves, divided, nowhere = self.model.extents.leaves, self.plan.divided, (-1, -1)
+        unit, place = self._backward_places.get(one.call.row, nowhere)
+        same, end = self._backward_places.get(following.call.row, nowhere)
+        if unit != same or unit < 0:
+            return True
+        between = self._backward_operators[unit][place + 1 : end]
+        results = [shape for call in between if "mm" in call.name for tensors in call.results
+                   for shape in tensors if shape is not None]  # fmt: skip
+        return any(
+            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1]) for shape in results
+        )
+
+    @cached_property
+    def _backward_operators(self) -> list[list[Call]]:
+        """Of each unit the operators of backward, in order."""
+        return [[call for top in unit.backward for call in top.walk() if call.name.startswith("aten::")]
+                for unit in self.model.units]  # fmt: skip
+
+    @cached_property
+    def _backward_places(self) -> dict[int, tuple[int, int]]:
+        """By row of each of those its unit, and its place in it."""
+        return {call.row: (unit, place) for unit, calls in enumerate(self._backward_operators)
+                for place, call in enumerate(calls)}  # fmt: skip
 
     def _after(self, call: Call) -> dict[int, tuple[Comm, ...]]:
         """Reductions within a call."""
@@ -204,9 +216,8 @@ class Derivation:
         """Where the sequence is divided, None without sequence parallelism."""
         if not self.layout.sequence_parallel or self.layout.tp == 1:
             return None
-        divided = {one.extent for one in self.plan.divisions}
-        partial = {one.call.row for one in partial_results(self.model, self.plan) if not one.forward}
-        return SequenceRegions(self.model, self.layout, divided, partial, self.changed)
+        partial = {one.call.row for one in self._partial if not one.forward}
+        return SequenceRegions(self.model, self.layout, self.plan.divided, partial, self.changed)
 
     def program(self, rank: int) -> list[Item]:
         """What a rank runs, in the order of its host."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from ...trace.errors import UsageError
@@ -39,7 +40,7 @@ class SequenceRegions:
     partial: Set[int]
     changed: Mapping[int, int]
 
-    @property
+    @cached_property
     def outside(self) -> dict[int, int]:
         """New values of classes where a rank has a part of the sequence."""
         model = self.model

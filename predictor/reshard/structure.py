@@ -53,7 +53,7 @@ class Unit:
         forward, backward: the topmost calls. parameters: in order of their first use.
         ready: of each AccumulateGrad in backward (by row) the parameter whose gradient it is.
         kind: equal for units with the same operators on parameters of the same shapes.
-        layer: the residual tensor that leaves it, for sizes of messages.
+        output: extents of the residual tensor that leaves it, dtype, itemsize: of its elements, for sizes of messages.
     """
 
     number: int
@@ -189,18 +189,17 @@ def _optimized(trace: Trace, steps: Sequence[Call], shapes: Shapes, forward: Seq
                 if number not in made and dtype.startswith(("float", "double", "Half", "c10::")):
                     used.setdefault(number, (shape, dtype, size))
     value = shapes.extents.value
-    first_args = [(_tensors(child)[:1], child) for step in steps for child in step.children]
-    lists = [child for step in steps for child in step.children if len(child.inputs) and len(child.inputs[0]) > 1]
+    children = [child for step in steps for child in step.children]
+    lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
+    candidates = _weight_like(forward, made)
     taken: dict[int, Parameter] = {}
-    if not first_args:
-        weights = _weight_like(forward, made)
-        for number in weights:
+    if not children:
+        for number in candidates:
             shape, dtype, size = used[number]
             taken[number] = Parameter(len(taken), shape, size, dtype)
         return taken, [(step, [(child, None) for child in step.children]) for step in steps]
-    candidates = _weight_like(forward, made)
     by_tensor: dict[int, Parameter] = {}
-    entries = [(number, shape, dtype, size) for child in (lists or [c for _, c in first_args])
+    entries = [(number, shape, dtype, size) for child in (lists or children)
                for number, shape, dtype, size in (_tensors(child) if lists else _tensors(child)[:1])]  # fmt: skip
     direct = [entry for entry in entries if entry[0] in candidates]
     for number, shape, dtype, size in direct or entries:
@@ -358,10 +357,8 @@ def _scalar(call: Call) -> bool:
 def _aliases(trace: Trace) -> dict[int, int]:
     """Tensors that are results of communication, by what they were made of."""
     alias: dict[int, int] = {}
-    rows = [row for row in range(len(trace)) if COMMUNICATES.fullmatch(trace.name_of(row))]  # type: ignore[arg-type]
-    if not rows:
-        return alias
-    for record in trace.records(np.array(rows, np.int64)):
+    codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
+    for record in trace.records(np.flatnonzero(np.isin(trace.name, codes))):
         sides = []
         for side in ("inputs", "outputs"):
             given = msgspec.json.decode(record[side]) if side in record else None

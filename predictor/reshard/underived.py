@@ -62,7 +62,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
         for name, number in count.items()
     ]
     if derivation.layout.tp > 1:
-        divided = {one.extent for one in derivation.plan.divisions}
+        divided = derivation.plan.divided
         kept = [one for one in model.parameters
                 if len(one.shape) > 1 and divided.isdisjoint(extents.leaves(one.shape))]  # fmt: skip
         elements = sum(prod(extents.value[e] for e in one.shape) for one in model.parameters)
