@@ -58,7 +58,7 @@ def batch(small: str, large: str) -> None:
     measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
     truth = after.row_span.length
     for name, known in (("without", None), ("with", measured)):
-        done = predict(before, model, batch=change, measured=known, force=True)
+        done = predict(before, model, shape=change, measured=known, force=True)
         sources = ", ".join(f"{share:.0%} {source}" for source, share in done.sources.items())
         print(f"{Path(small).name:32} {name:8} {done.predicted_ns / truth - 1:+7.1%}  {sources}")
 

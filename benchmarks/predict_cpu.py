@@ -17,13 +17,12 @@ from pathlib import Path
 import numpy as np
 from etplus.predictor.calibration import calibrated
 from etplus.predictor.costs.crossval import score
-from etplus.predictor.end_to_end import Engine, predict
+from etplus.predictor.end_to_end import ENGINES, predict
 from etplus.predictor.fitting import fit
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 
 INNER = (8, 16, 32, 64)
-ENGINES: tuple[Engine, ...] = ("replay", "overheads")
 
 
 def parts(name: str) -> tuple[str, int, int]:

@@ -36,14 +36,13 @@ from etplus.predictor.costs.measured import Measured, gpu_tasks, medians, pooled
 from etplus.predictor.costs.registry import Costs
 from etplus.predictor.costs.similar import Nearest
 from etplus.predictor.costs.task import CostModel
-from etplus.predictor.end_to_end import Engine, Prediction, predict, predict_ranks
+from etplus.predictor.end_to_end import ENGINES, Engine, Prediction, predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = (*(f"dlrm.rank{rank}" for rank in range(4)), "linear", "resnet103", "simple_add")
-ENGINES: tuple[Engine, ...] = ("replay", "overheads")
 DEVICES = {device.name: device for device in known_devices()}
 OURS = "this model"
 Floats = npt.NDArray[np.float64]

@@ -87,21 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rank_couple:
         done = [
             predict_ranks(
-                documents,
-                model,
-                engine=arguments.engine,
-                device=arguments.device,
-                shape=shape,
-                force=arguments.force,
-                measured=measured,
+                documents, model, engine=arguments.engine, device=arguments.device, shape=shape,
+                force=arguments.force, measured=measured,
             )
-        ]
+        ]  # fmt: skip
     else:
         done = [
             predict(
                 document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
-                shape=shape, keep_outliers=arguments.keep_outliers, force=arguments.force,
-                measured=measured,
+                shape=shape, keep_outliers=arguments.keep_outliers, force=arguments.force, measured=measured,
             )
             for document in documents
         ]  # fmt: skip

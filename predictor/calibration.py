@@ -49,7 +49,7 @@ def _errors(
         ratios = tuple(round(log(ratio), 4) for ratio in parts[0].step_ratios)
         return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
     found: dict[str, list[tuple[float, float]]] = {engine: [] for engine in ENGINES}
-    for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
+    for fold in range(min(_FOLDS, len(parts))):
         given = [part for k, part in enumerate(parts) if k % _FOLDS != fold]
         other = fit_parts(given, model.devices, plain_kernels(given, model.devices))
         for document in documents[fold::_FOLDS]:

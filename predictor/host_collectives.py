@@ -9,7 +9,7 @@ as waiting: what comes after its end is left of it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -50,9 +50,11 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     if not len(rows):
         return chains.take(np.zeros(0, np.int64)), chains
     begin, end = points.start[rows], points.end[rows]
-    lanes = _Lanes(points, chains)
+    kinds = {one.row: one.kind for one in find_communications(points.document)}
+    lanes = _Lanes(points, chains, issuing_calls(points.document, rows))
     issued = lanes.issued(rows)
-    pairs = np.array(list(lanes.waits(rows)), np.int64).reshape(-1, 2)
+    sent = {row for row, kind in kinds.items() if kind == SEND}
+    pairs = np.array(list(lanes.waits(rows, sent)), np.int64).reshape(-1, 2)
     source, edge = points.end[pairs[:, 0]], pairs[:, 1]
     latest = np.full(len(chains), -1, np.int64)
     np.maximum.at(latest, edge, points.measured[source])
@@ -62,16 +64,18 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
         Edges.of(HANDOFF, issued, begin, points.between(issued, begin)),
         Edges.of(DURATION, begin, end, points.document.dur[rows], rows),
         Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
-        _in_turn(points),
+        _in_turn(points, np.array([row for row in rows.tolist() if kinds[row] != RECV], np.int64)),
         _read(points),
     ])  # fmt: skip
     return edges, chains.with_lag(np.where(waited, left, chains.lag))
 
 
-def _in_turn(points: GraphEvents) -> Edges:
-    """End → start of consecutive ones, but receives, that did not overlap: they share the backend and the network."""
-    rows = np.array([one.row for one in find_communications(points.document) if one.kind != RECV], np.int64)
-    rows = np.intersect1d(rows, points.host_comm)
+def _in_turn(points: GraphEvents, rows: IntColumn) -> Edges:
+    """End → start of consecutive ones that did not overlap: they share the backend and the network.
+
+    Args:
+        rows: collectives on the host but receives, ascending.
+    """
     rows = rows[np.argsort(points.document.ts[rows], kind="stable")]
     source, target = points.end[rows[:-1]], points.start[rows[1:]]
     agree = points.between(source, target) >= 0
@@ -88,10 +92,14 @@ def _read(points: GraphEvents) -> Edges:
 
 
 class _Lanes:
-    """The chains of threads, by thread and time."""
+    """The chains of threads, by thread and time.
 
-    def __init__(self, points: GraphEvents, chains: Edges) -> None:
-        self.points, self.chains = points, chains
+    Args:
+        calls: row of each collective to that of the call that issued it; see `issuing_calls`.
+    """
+
+    def __init__(self, points: GraphEvents, chains: Edges, calls: Mapping[int, int]) -> None:
+        self.points, self.chains, self.calls = points, chains, calls
         self.time = points.measured[chains.target]
         thread, first = np.unique(points.document.thread[points.row[chains.target]], return_index=True)
         bounds = np.sort(np.append(first, len(chains)))
@@ -102,10 +110,9 @@ class _Lanes:
 
     def issued(self, rows: IntColumn) -> IntColumn:
         """Of each collective the start of its call; else the last point before it on the thread that the ET says."""
-        document, calls = self.points.document, issuing_calls(self.points.document, rows)
-        found = []
+        document, found = self.points.document, []
         for row in rows.tolist():
-            call = calls.get(row, -1)
+            call = self.calls.get(row, -1)
             if call >= 0 and document.ts[call] <= document.ts[row]:
                 found.append(int(self.points.start[call]))
             else:
@@ -113,15 +120,17 @@ class _Lanes:
                 found.append(int(self.chains.source[at]) if at >= 0 else 0)
         return np.array(found, np.int64)
 
-    def waits(self, rows: IntColumn) -> Iterator[tuple[int, int]]:
-        """Collectives, and positions of the edges of the chains that end with or after the wait for each."""
+    def waits(self, rows: IntColumn, sent: Container[int]) -> Iterator[tuple[int, int]]:
+        """Collectives, and positions of the edges of the chains that end with or after the wait for each.
+
+        Args:
+            sent: rows of messages that are sent.
+        """
         points, document = self.points, self.points.document
-        calls = issuing_calls(document, rows)
-        sent = {one.row for one in find_communications(document) if one.kind == SEND}
         inside = set(map(tuple, blocking_calls(document, rows).tolist()))
         for row, readers in self._readers(rows).items():
             ended = int(points.measured[points.end[row]])
-            caller = calls.get(row, row)
+            caller = self.calls.get(row, row)
             for reader in readers or [-1]:
                 at = self._at_or_after(int(document.thread[caller if reader < 0 else reader]), ended)
                 if at < 0 or (reader >= 0 and self.time[at] > points.measured[points.start[reader]]):

@@ -6,6 +6,7 @@ import msgspec
 
 from ...analysis.devices import Device
 from ...trace.tensors import Tensor
+from .bound import times_at_peak
 from .measured import CPU_OP
 from .task import Task
 
@@ -49,12 +50,6 @@ def time_ratio(old: Task, new: Task, device: Device | None) -> float:
     if old == new or old.collective:
         return (new.bytes or 1) / (old.bytes or 1)
     if device is not None and old.category != CPU_OP:
-        bounds = [_bound(one, device) for one in (old, new)]
+        bounds = [times_at_peak(one, device).ns for one in (old, new)]
         return bounds[1] / bounds[0] if bounds[0] and bounds[1] else 1.0
     return 1.0 if old.flops else (new.bytes or 1) / (old.bytes or 1)
-
-
-def _bound(task: Task, device: Device) -> float:
-    """Seconds that a task takes at least."""
-    peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
-    return max((task.flops or 0) / peak if peak else 0.0, (task.bytes or 0) / device.bytes_per_second)
