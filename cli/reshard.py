@@ -13,6 +13,7 @@ import orjson
 
 from ..analysis.tables import number, render, rewrap, share, terminal_width
 from ..converters.convert import convert
+from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import read_model
 from ..predictor.network import Network, parse_network
 from ..predictor.reshard.job import Resharded, Scaled, reshard
@@ -36,6 +37,8 @@ examples:
   etplus reshard rank0.json --dp 8 --zero 3 --batch 64 --memory 80
   etplus reshard job/ --dp 1024 --representative -o out/
   etplus reshard rank0.json --tp 4 --plan plan.json
+  etplus measure rank0.json out/rank_0.etplus.json.gz -o here.json
+  etplus reshard rank0.json --tp 4 --measured here.json
   etplus reshard rank0.json --tp 4 --use plan.json --to astra-sim -o out/job
 
 Writes rank_N.etplus.json.gz for each rank and reshard.json: layout, rank map,
@@ -84,6 +87,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--use", metavar="FILE", help="follow this plan")
     group = parser.add_argument_group("times and memory")
     group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus fit` wrote")
+    group.add_argument("--measured", metavar="MEASURED",
+        help="what `etplus measure` wrote of a derived trace; its times come before scaled ones")  # fmt: skip
     group.add_argument("--network", metavar="SPEC",
         help="links, such as bandwidth=25,latency=5us,algorithm=ring (default: 25 GB/s, 5us, ring)")  # fmt: skip
     group.add_argument("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
@@ -106,13 +111,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.to is not None and arguments.output is None:
         raise UsageError(f"--to {arguments.to}: give the prefix of the files with -o")
     inputs = find_inputs(arguments)
-    given = [*input_files(inputs), arguments.use, arguments.model]
+    given = [*input_files(inputs), arguments.use, arguments.model, arguments.measured]
     check_outputs([arguments.json, arguments.plan], [one for one in given if one is not None])
     model = None if arguments.model is None else read_model(arguments.model)
+    measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
     traces = list(read_inputs(inputs))
     warn_of_damage(traces)
-    job = reshard(traces, layout, model=model, network=network, recorded=recorded, plan=plan, step=arguments.step)
+    job = reshard(
+        traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
+        step=arguments.step,
+    )  # fmt: skip
     if arguments.plan is not None:
         if isinstance(job, Scaled):
             raise UsageError("more ranks of the same layout need no plan; leave --plan out")
@@ -198,6 +207,9 @@ def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
     lines = [f"layout  {sizes}{zero}: {layout['ranks']:,} ranks, {len(report['rank_map']):,} of them different"]
     if "step_ns" in report:
         lines.append(f"step    {number(report['step_ns'] / 1e6)} ms predicted")
+    if "sources" in report:
+        sources = ", ".join(f"{share(part)} {source}" for source, part in report["sources"].items() if part)
+        lines.append(f"time    {sources} (operators on the host)")
     if "matched" in report:
         lines.append(f"matched {report['matched']:,} collectives and messages of these")
     if "written" in report:

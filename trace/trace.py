@@ -376,6 +376,11 @@ class Trace(Library):
         """How it was linked, None where the file does not say; see `report`."""
         return self.report if "link" in self.summary else None
 
+    @property
+    def is_derived(self) -> bool:
+        """Whether its times were derived (`etplus reshard`), not recorded."""
+        return bool(self.summary) and "link" not in self.summary and self.outputs_recorded
+
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
 

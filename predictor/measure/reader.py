@@ -17,9 +17,9 @@ from ...trace.tables import OP
 from ...trace.trace import Record, Trace
 from .calls import RecordedCall, TensorArg
 from .resize import dense, resized
-from .schema import parse_schema, refused
+from .schema import OpSchema, parse_schema, refused
 
-__all__ = ["NOT_RECORDED", "recorded_calls"]
+__all__ = ["NOT_RECORDED", "recorded_calls", "schema_text"]
 
 NOT_RECORDED = "no operator schema (recorded without an Execution Trace)"
 _OPERATOR = re.compile(r"(?!autograd::|torch::)[A-Za-z_]\w*::\w", re.ASCII)
@@ -42,10 +42,11 @@ def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str
     host = "cpu" if len(trace.gpu) else _ANYWHERE
     records = trace.records(trace.calls.source[ops])
     for at, record in zip(ops.tolist(), records, strict=True):
-        call, text = CallIndex(at), _schema_text(trace, record)
+        call, text = CallIndex(at), schema_text(trace, record)
         if not text:
-            if _OPERATOR.match(trace.name_at(trace.calls.name[call])):
-                yield call, NOT_RECORDED
+            if _OPERATOR.match(name := trace.name_at(trace.calls.name[call])):
+                namespace, _, op = name.partition("::")
+                yield call, refused(OpSchema(namespace, op, "", ())) or NOT_RECORDED
             continue
         try:
             yield call, _recorded(trace, call, record, text, host)
@@ -53,7 +54,8 @@ def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str
             yield call, str(error)
 
 
-def _schema_text(trace: Trace, record: Record) -> str:
+def schema_text(trace: Trace, record: Record) -> str:
+    """The operator's schema in a node's record, "" without one."""
     with contextlib.suppress(*UNREADABLE, TypeError, KeyError):  # written by others
         if trace.flat:
             found = msgspec.json.decode(record["op_schema"])
@@ -80,7 +82,10 @@ def _recorded(trace: Trace, call: CallIndex, record: Record, text: str, host: st
     if len(args) > len(schema.arguments):
         raise _UncallableError(f"{len(args)} arguments are recorded, its schema has {len(schema.arguments)}")
     found = RecordedCall(call, schema, args, tuple(inputs.tensors), tuple(outputs.tensors))
-    return resized(trace, call, found)
+    signature = trace.signature_of(call)
+    if signature is None:
+        return found
+    return resized(found, *([one.shape for one in side] for side in (signature.tensors, signature.outputs or ())))
 
 
 def _columns(trace: Trace, record: Record, side: str) -> list[tuple[Any, Any, str, Any]]:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...trace.index import CallIndex
-from ...trace.trace import Trace
 from .calls import RecordedCall, TensorArg
 
 __all__ = ["dense", "resized"]
@@ -26,24 +24,27 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def resized(trace: Trace, call: CallIndex, found: RecordedCall) -> RecordedCall:
-    """The call with the shapes of the trace's signatures, where those are others than the recorded ones."""
-    signature = trace.signature_of(call)
-    new = signature.tensors if signature is not None else ()
-    made = signature.outputs or () if signature is not None else ()
-    if len(new) != len(found.tensors) or [one.shape for one in new] == [one.shape for one in found.tensors]:
-        same = len(made) != len(found.results) or [o.shape for o in made] == [o.shape for o in found.results]
-        if same:
-            return found
-        new = tuple(new) if len(new) == len(found.tensors) else ()
-    taken = [_with_shape(old, one.shape) for old, one in zip(found.tensors, new, strict=False)] or list(found.tensors)
-    both = len(made) == len(found.results)
-    results = [_with_shape(old, one.shape) for old, one in zip(found.results, made, strict=False)] if both else []
+def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> RecordedCall:
+    """The call with tensors of other shapes.
+
+    Args:
+        given, made: shapes of the tensors that it takes and returns; as many as it has, else its own are kept.
+    """
+    taken, results = _with_shapes(found.tensors, given), _with_shapes(found.results, made)
+    if taken == found.tensors and results == found.results:
+        return found
+    shapes = [one.shape for one in results] if len(made) == len(results) else []
     args = tuple(
-        _renumbered(found, argument.name, value, [one.shape for one in results], taken)
+        _renumbered(found, argument.name, value, shapes, taken)
         for argument, value in zip(found.schema.arguments, found.args, strict=False)
     )
-    return RecordedCall(call, found.schema, args, tuple(taken), tuple(results) or found.results)
+    return RecordedCall(found.index, found.schema, args, taken, results)
+
+
+def _with_shapes(tensors: tuple[TensorArg, ...], shapes: Sequence[Sequence[int]]) -> tuple[TensorArg, ...]:
+    if len(shapes) != len(tensors):
+        return tensors
+    return tuple(_with_shape(old, tuple(shape)) for old, shape in zip(tensors, shapes, strict=True))
 
 
 def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:

@@ -140,7 +140,7 @@ def measure(
     options = options or Options()
     work = _Work()
     for trace in [traces] if isinstance(traces, Trace) else traces:
-        _add(work, trace, recorded=True)
+        _add(work, trace, recorded=not trace.is_derived)
     for trace in reshaped:
         _add(work, trace, recorded=False)
     with Process(device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s) as process:
@@ -234,7 +234,7 @@ def _measured(
 ) -> Measured:
     """Put together what was timed and what was not."""
     timings = [_timing(key, one, done) for key, one in work.distinct.items() if key in done]
-    timings.sort(key=lambda one: (-(one.recorded_own_ns or 0) * one.count, one.op, one.key))
+    timings.sort(key=lambda one: (-_self_ns(one) * one.count, one.op, one.key))
     shares = []
     for trace, keys, reasons in work.keys:
         why = {**reasons, **{call: failed[key] for call, key in keys.items() if key in failed}}
@@ -281,6 +281,12 @@ def _timing(key: str, one: _Distinct, done: Mapping[str, tuple[float, float, int
         key, one.call.schema.op, shapes, dtypes, ns, iqr_ns, runs, own, one.calls, _median(one.recorded),
         _median(one.recorded_own), one.nested, one.tensors, len(one.call.tensors) + len(one.call.results),
     )  # fmt: skip
+
+
+def _self_ns(one: Timing) -> float:
+    """Self time as recorded, else as measured here."""
+    own = one.own_ns if one.recorded_own_ns is None else one.recorded_own_ns
+    return one.ns if own is None else own
 
 
 def _median(values: Sequence[int]) -> float | None:

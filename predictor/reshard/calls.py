@@ -16,6 +16,7 @@ from ...trace.index import CallIndex
 from ...trace.tables import OP
 from ...trace.tensors import Signature
 from ...trace.trace import Trace
+from ..measure.reader import schema_text
 from ..shapes.calls import Shapes
 from ..shapes.terms import Shape
 
@@ -54,6 +55,7 @@ class Call:
         ts, end: ns, as recorded. sequence: PyTorch's number that joins forward and backward, −1 for none.
         inputs, results: extents of the tensors, by argument (`Shapes`).
         signature: what it was called with, None where that is not recorded.
+        record: its "inputs" and "outputs" in the ET's layout. schema: the operator's, "" where it has none.
         children: calls below it that are kept.
         lead: ns since the call before it had ended.
     """
@@ -69,6 +71,7 @@ class Call:
     results: Tensors
     signature: Signature | None
     record: dict[str, Any]
+    schema: str
     children: list[Call] = field(default_factory=list)
     lead: int = 0
 
@@ -125,7 +128,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         made[i] = call = Call(
             row, CallIndex(i), trace.names[calls.name[i]], bool(calls.kind[i] == OP), int(calls.ts[i]),
             int(calls.end[i]), int(trace.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
-            trace.signature_of(CallIndex(i)), _decoded(record),
+            trace.signature_of(CallIndex(i)), _decoded(record), schema_text(trace, record),
         )  # fmt: skip
         above = made.get(_around(trace, i))
         (roots if above is None else above.children).append(call)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import orjson
@@ -18,6 +18,8 @@ from ...schemas.etplus import FORMAT_VERSION
 from ...schemas.etplus_reader import read_etplus
 from ...trace.conventions import EDGE_KINDS
 from ...trace.trace import Trace
+from ..measure.calls import RecordedCall, TensorArg
+from ..measure.resize import resized
 from ..network import Network
 from .calls import Call
 from .items import Comm, Item, Made, Recorded, Shard, Wait
@@ -64,7 +66,7 @@ def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapp
     Communication takes what it does on the network when its ranks are ready together.
 
     Args:
-        times: ns of kernels, by the ids that their nodes have without it, instead of scaled ones.
+        times: ns of kernels and self times of operators, by their nodes' ids, in place of scaled ones.
     """
     builder = _Builder(derivation, rank, network, times)
     for item in derivation.program(rank):
@@ -159,7 +161,7 @@ class _Builder:
     # nodes
 
     def _node(self, name: str, parent: int, inputs: Any, outputs: Any, tid: int, *, timed: bool = True,
-              call: Call | None = None) -> int:  # fmt: skip
+              call: Call | None = None, schema: str = "") -> int:  # fmt: skip
         self.ids += 1
         row = call.row if call is not None else -1
         trace = self.source
@@ -171,7 +173,7 @@ class _Builder:
             {"name": "scope", "type": "uint64", "value": scope},
             {"name": "tid", "type": "uint64", "value": tid},
             {"name": "fw_tid", "type": "uint64", "value": 0},
-            {"name": "op_schema", "type": "string", "value": ""},
+            {"name": "op_schema", "type": "string", "value": schema},
         ]
         none: dict[str, Any] = {"values": [], "shapes": [], "types": []}
         self.nodes.append({
@@ -189,15 +191,16 @@ class _Builder:
 
     def _call(self, item: Recorded, call: Call, parent: int, *, top: bool) -> None:
         tid = max(int(self.source.thread[call.row]), 1)
-        inputs = self._tensors_of(item, call, "inputs")
-        outputs = self._tensors_of(item, call, "outputs")
-        number = self._node(call.name, parent, inputs, outputs, tid, call=call)
+        recorded = self.of.recorded_calls.get(call.index)
+        made = None if recorded is None else self._resized(item, call, recorded)
+        inputs, outputs = (self._tensors_of(item, call, side, made) for side in ("inputs", "outputs"))
+        number = self._node(call.name, parent, inputs, outputs, tid, call=call, schema=call.schema)
         place = len(self.nodes) - 1
         begin = self.now
         if call.operator:
             self._reads(number)
         factor = _factor(self.model, call, item.changed, item.shard)
-        own = max(round(int(self.source.self_ns[call.index]) * factor), 1)
+        own = self.times.get(number, max(round(int(self.source.self_ns[call.index]) * factor), 1))
         gap, left = divmod(own, len(call.children) + 1)
         self.now += gap + left
         for child in call.children:
@@ -210,6 +213,13 @@ class _Builder:
             self._in_order(number, tid)
         for comm in item.after.get(call.row, ()):
             self._comm(comm, parent)
+
+    def _resized(self, item: Recorded, call: Call, recorded: RecordedCall) -> RecordedCall:
+        given, made = (
+            [self._sizes(item, shape) for one in side for shape in one if shape is not None]
+            for side in (call.inputs, call.results)
+        )
+        return resized(recorded, given, made)
 
     def _in_order(self, number: int, tid: int) -> None:
         if tid in self.before:
@@ -225,7 +235,7 @@ class _Builder:
     def _made(self, item: Made) -> None:
         inputs = self._made_tensors(item.inputs, item.dtype, item.itemsize)
         outputs = self._made_tensors(item.outputs, item.dtype, item.itemsize)
-        number = self._node(item.name, self.step, inputs, outputs, 1)
+        number = self._node(item.name, self.step, inputs, outputs, 1, schema=item.schema)
         begin = self.now
         self._reads(number)
         self.now += _MADE_NS + (0 if self.on_gpu else round(item.bytes / _MADE_BYTES_PER_NS))
@@ -250,40 +260,57 @@ class _Builder:
         self.tensors += 1
         return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
 
-    def _tensors_of(self, item: Recorded, call: Call, side: str) -> dict[str, Any] | None:
+    def _tensors_of(
+        self, item: Recorded, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
+    ) -> dict[str, Any] | None:
+        """Inputs or outputs of a call at the new sizes.
+
+        Args:
+            made: the call at these sizes; without it strides and numbers are as recorded.
+        """
         given = call.record.get(side)
         if not isinstance(given, dict):
             return None
-        shapes = iter([shape for tensors in (call.inputs if side == "inputs" else call.results)
-                       for shape in tensors if shape is not None])  # fmt: skip
-        sizes: dict[tuple[int, ...], list[int]] = {}
-        for tensors in call.results:
-            for shape in tensors:
-                if shape is not None:
-                    old = tuple(self.model.extents.value[one] for one in shape)
-                    sizes[old] = self._sizes(item, shape)
-        values, listed = [], []
-        for value, old, kind in zip(given["values"], given["shapes"], given["types"], strict=True):
+        tensors: Iterator[TensorArg | list[int]]
+        if made is not None:
+            tensors = iter(made.tensors if side == "inputs" else made.results)
+        else:
+            shapes = (shape for one in (call.inputs if side == "inputs" else call.results) for shape in one)
+            tensors = (self._sizes(item, shape) for shape in shapes if shape is not None)
+        found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": given["types"], "strides": []}
+        steps = given.get("strides") or [None] * len(given["values"])
+        numbers = made.args if made is not None and side == "inputs" else ()
+        for place, (value, old, kind, step) in enumerate(
+            zip(given["values"], given["shapes"], given["types"], steps, strict=True)
+        ):
             if _TENSOR.search(kind) and "nullptr" not in kind:
-                value, old = self._with_sizes(item, value, old, shapes)
-            elif isinstance(value, list) and tuple(_plain(value)) in sizes:  # the sizes that a view is given
-                value = sizes[tuple(value)]
-            values.append(value)
-            listed.append(old)
-        return {"values": values, "shapes": listed, "types": given["types"]}
+                value, old, step = self._with_sizes(item, value, old, step, tensors)
+            elif kind.endswith("Int") or kind.startswith("GenericList[Int"):
+                value = numbers[place] if place < len(numbers) else value
+            for key, one in (("values", value), ("shapes", old), ("strides", step)):
+                found[key].append(one)
+        if "strides" not in given:
+            del found["strides"]
+        return found
 
-    def _with_sizes(self, item: Recorded, value: Any, old: Any, shapes: Any) -> tuple[Any, Any]:
+    def _with_sizes(
+        self, item: Recorded, value: Any, old: Any, steps: Any, tensors: Iterator[TensorArg | list[int]]
+    ) -> tuple[Any, Any, Any]:
+        """Value, shape and strides of a tensor, or of a list of tensors."""
         if not (isinstance(value, list) and len(value) == 6 and isinstance(value[5], str)):
             if not isinstance(value, list):
-                return value, old
-            pairs = [self._with_sizes(item, one, other, shapes) for one, other in zip(value, old, strict=True)]
-            return [one for one, _ in pairs], [other for _, other in pairs]
-        shape = next(shapes, None)
-        if shape is None:
-            return value, old
-        new = self._sizes(item, shape)
-        offset = item.microbatch << 32
-        return [value[0] + offset, value[1] + offset, value[2], prod(new), *value[4:]], new
+                return value, old, steps
+            each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
+            parts = [self._with_sizes(item, *one, tensors) for one in zip(value, old, each, strict=True)]
+            values, shapes, strides = ([part[at] for part in parts] for at in range(3))
+            return values, shapes, strides if steps is not None else None
+        new = next(tensors, None)
+        if new is None:
+            return value, old, steps
+        shape, offset = (list(new.shape), new.offset) if isinstance(new, TensorArg) else (new, value[2])
+        apart = item.microbatch << 32
+        strides = list(new.strides) if isinstance(new, TensorArg) else steps
+        return [value[0] + apart, value[1] + apart, offset, prod(shape), *value[4:]], shape, strides
 
     def _sizes(self, item: Recorded, shape: Sequence[int]) -> list[int]:
         new = self.model.shape(shape, item.changed)
@@ -450,10 +477,6 @@ class _Builder:
             return
         self.now = max(self.now, end)
         self.waiting.append(run)
-
-
-def _plain(value: list[Any]) -> list[Any]:
-    return value if all(type(one) is int for one in value) else []
 
 
 def _et_type(dtype: str) -> str:

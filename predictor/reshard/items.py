@@ -104,7 +104,7 @@ class Made:
     """An operator that the layout adds.
 
     Attributes:
-        inputs, outputs: sizes of tensors. bytes: that it moves, for its time.
+        inputs, outputs: sizes of tensors. bytes: that it moves, for its time. schema: the operator's, as in ETs.
     """
 
     name: str
@@ -114,8 +114,19 @@ class Made:
     itemsize: int
 
     @property
+    def schema(self) -> str:
+        """ "" for those that PyTorch registers outside of ATen."""
+        return _SCHEMAS.get(self.name, "")
+
+    @property
     def bytes(self) -> int:
+        """That it reads and writes."""
         return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
 
+
+_SCHEMAS = {
+    "aten::add_": "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+    "aten::div_": "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+}
 
 Item = Recorded | Comm | Wait | Made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...trace.errors import UsageError
+from ...trace.tables import OP
 from ...trace.trace import Trace
+from ..measure.lookup import EXECUTED, own_times, shares_of_sources
+from ..measure.measured import Measured
 from ..model_file import FittedModel
 from ..network import Network
 from ..pricing import Pricing
@@ -37,11 +40,13 @@ class Resharded:
 
     Attributes:
         derivation: what is divided how. network: the links. model: prices kernels, None to scale recorded times.
+        measured: operators that were called on this machine (`etplus measure`), whose times come before scaled ones.
     """
 
     derivation: Derivation
     network: Network
     model: FittedModel | None = None
+    measured: Measured | None = None
 
     @property
     def layout(self) -> Layout:
@@ -62,12 +67,33 @@ class Resharded:
         if not 0 <= rank < self.layout.ranks:
             raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.layout.ranks - 1}")
         scaled = build_trace(self.derivation, rank, self.network)
-        if self.model is None:
-            return scaled
-        prices = Pricing(self.model, scaled, beyond=True).times
-        ids = scaled.id[scaled.gpu.source].tolist()
-        priced = {ids[event]: round(ns) for event, ns in enumerate(prices) if ns and event not in scaled.gpu.comm}
-        return build_trace(self.derivation, rank, self.network, priced)
+        times = self._times(scaled)
+        return build_trace(self.derivation, rank, self.network, times) if times else scaled
+
+    def _times(self, scaled: Trace) -> dict[int, int]:
+        """ns of kernels from the model and self times of operators that were executed here, by id."""
+        found = {int(scaled.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
+        if self.model is not None:
+            ids = scaled.id[scaled.gpu.source].tolist()
+            prices = Pricing(self.model, scaled, beyond=True).times
+            found |= {ids[at]: round(ns) for at, ns in enumerate(prices) if ns and at not in scaled.gpu.comm}
+        return found
+
+    @property
+    def _executed(self) -> Measured | None:
+        return self.measured or (self.model.executed if self.model is not None else None)
+
+    @cached_property
+    def sources(self) -> Mapping[str, float]:
+        """Shares of the operators' self time on the host, in a rank of each stage, as a prediction gives them."""
+        times = list[tuple[str, float]]()
+        for stage in range(self.layout.pp):
+            trace = self.trace(self.layout.rank(0, 0, stage))
+            executed = own_times(trace, self._executed)
+            rows, own = trace.calls.source.tolist(), trace.self_ns.tolist()
+            operators = np.flatnonzero(trace.calls.kind == OP).tolist()
+            times += [(EXECUTED if rows[at] in executed else "scaled", own[at]) for at in operators]
+        return shares_of_sources(times)
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
@@ -136,6 +162,7 @@ class Resharded:
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,
+            **({"sources": dict(self.sources)} if self._executed is not None else {}),
             "memory": [one.to_dict() for one in self.memory],
             "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
             "not_derived": [one.to_dict() for one in self.not_derived],
@@ -202,6 +229,7 @@ def reshard(
     layout: Layout,
     *,
     model: FittedModel | None = None,
+    measured: Measured | None = None,
     network: Network | None = None,
     recorded: Layout | None = None,
     plan: Any = None,
@@ -213,6 +241,7 @@ def reshard(
         traces: linked traces of one or more ranks of the job; of a model that is divided anew the first one is used.
         layout: the new one.
         model: prices kernels (`etplus fit`); None scales the recorded times with the work.
+        measured: times of operators on this machine, of the derived shapes (`measure` of a derived trace).
         network: the links that communication takes; 25 GB/s and 5 µs a step where None.
         recorded: the layout of the recorded job; None to recognise it.
         plan: as `Resharded.plan` gives it, perhaps edited; None for what follows from the model.
@@ -237,4 +266,4 @@ def reshard(
         return Scaled(given, layout)
     structure = read_model(given[0], step)
     chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
-    return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model)
+    return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)

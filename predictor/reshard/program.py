@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 from ...trace.errors import UsageError
+from ...trace.index import CallIndex
+from ..measure.calls import RecordedCall
+from ..measure.reader import recorded_calls
 from .buckets import Bucket, fill_buckets
 from .calls import VIEWS, Call
 from .items import Comm, Item, Made, Recorded, Shard, Wait
@@ -40,6 +43,12 @@ class Derivation:
 
     def __post_init__(self) -> None:
         _ = self.changed, self.stages, self.regions is None or self.regions.outside
+
+    @cached_property
+    def recorded_calls(self) -> Mapping[CallIndex, RecordedCall]:
+        """The recorded operators whose arguments are known."""
+        found = recorded_calls(self.model.trace)
+        return {call: one for call, one in found if isinstance(one, RecordedCall)}
 
     @cached_property
     def rank_batch(self) -> int:

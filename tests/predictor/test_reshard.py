@@ -14,14 +14,19 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.predictor.fitting import fit
+from etplus.predictor.measure.calls import RecordedCall
+from etplus.predictor.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
+from etplus.predictor.measure.reader import recorded_calls
 from etplus.predictor.network import Network
 from etplus.predictor.pricing import Pricing
 from etplus.predictor.reshard.buckets import fill_buckets
+from etplus.predictor.reshard.calls import COMMUNICATES
 from etplus.predictor.reshard.items import Shard
 from etplus.predictor.reshard.job import Resharded, Scaled, reshard
 from etplus.predictor.reshard.layout import Layout, parse_layout
 from etplus.predictor.reshard.schedule import actions
 from etplus.trace.errors import UsageError
+from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from reshard_truth import ran
 from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace
@@ -68,6 +73,48 @@ def test_a_derived_rank_runs_what_was_recorded(source: str, truth: str, layout: 
         assert found.work == expected.work
         assert found.comms == expected.comms
         assert len(expected.work) > 30
+
+
+def _callable(trace: Trace) -> Counter[str]:
+    """The operators by their key: overload, shapes, strides, offsets, types and numbers."""
+    return Counter(one.key for _, one in recorded_calls(trace) if isinstance(one, RecordedCall))
+
+
+@pytest.mark.parametrize(("source", "truth"), [("mlp.single1", "mlp.tp2"), ("block.single1", "block.tp2")])
+def test_operators_of_a_derived_rank_can_be_called_with_the_recorded_arguments(source: str, truth: str) -> None:
+    derived = _derived(source, Layout(tp=2)).trace(0)
+    work = [call for call, one in recorded_calls(derived) if not isinstance(one, RecordedCall)]
+    names = {derived.name_at(derived.calls.name[call]) for call in work}
+    assert all(COMMUNICATES.fullmatch(name) for name in names), names
+    mine, true = _callable(derived), _callable(_recorded(truth))
+    linear = sum(derived.name_at(name) == "aten::linear" for name in derived.calls.name.tolist())
+    assert (mine & true).total() >= mine.total() - 2 * linear  # DTensor calls it on whole tensors, and without a view
+    assert derived.is_derived and not _recorded(source).is_derived
+
+
+def test_measured_operators_come_before_scaled_ones(tmp_path: Path) -> None:
+    job = _derived("mlp.single1", Layout(tp=2))
+    before = job.trace(0)
+    products = [
+        one.key for _, one in recorded_calls(before) if isinstance(one, RecordedCall) and one.schema.op == "aten::addmm"
+    ]
+    timings = tuple(Timing(key, "aten::addmm", "", "float32", 5e6, 0.0, 3, 5e6) for key in dict.fromkeys(products))
+    measured = Measured(VERSION, (), Conditions("CPU", 1, "2.13.0"), timings, (), 1.0, 0.0)
+    job = reshard(_recorded("mlp.single1"), Layout(tp=2), measured=measured)
+    assert isinstance(job, Resharded)
+    after = job.trace(0)
+    is_product = np.array([after.name_at(name) == "aten::addmm" for name in after.calls.name.tolist()])
+    assert set(after.self_ns[is_product].tolist()) == {5_000_000}
+    np.testing.assert_array_equal(after.self_ns[~is_product][3:], before.self_ns[~is_product][3:])
+    own = after.self_ns[is_product].sum() / after.self_ns[after.calls.kind == OP].sum()
+    assert job.sources["measured here"] == pytest.approx(own)
+    write_measured(measured, str(tmp_path / "here.json"))
+    et, kineto = map(str, shared_pair("parallel/mlp.single1/rank0"))
+    words = ("--et-file", et, "--kineto-file", kineto, "--tp", "2", "--measured", str(tmp_path / "here.json"))
+    done = call("reshard", *words, "--json", str(tmp_path / "report.json"))
+    assert b"measured here" in done.stdout
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["sources"]["measured here"] == pytest.approx(own) and report["step_ns"] == job.step_ns
 
 
 def test_the_comparison_tells_layouts_apart() -> None:
