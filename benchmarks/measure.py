@@ -20,47 +20,49 @@ from pathlib import Path
 
 import etplus
 import numpy as np
-from etplus.predictor.calibration import calibrated
 from etplus.predictor.end_to_end import predict
-from etplus.predictor.fitting import fit
 from etplus.predictor.measure.calls import RecordedCall
 from etplus.predictor.measure.reader import recorded_calls
 from etplus.predictor.measure.script import op_script
 from etplus.predictor.measure.timing import Options, measure
 from etplus.predictor.reshape import reshaped
 from etplus.predictor.shape_change import batch_change
+from predict_programs import fitted, step_ms
 
 ONE_THREAD = Options(threads=1)
-LONG_NS = 50_000
 
 
 def ratio(files: Sequence[str]) -> None:
     """Executed shares and executed over recorded times, for each trace and pooled."""
-    pooled = []
+    pooled = list[float]()
     for file in files:
         found = measure(etplus.load(file), options=ONE_THREAD)
-        middle, count = found.ratio(least_ns=LONG_NS)
-        for one in found.timings:
-            added = found.recorder.of_call(one.nested, one.tensors)
-            if one.recorded_ns and one.ns >= LONG_NS and added <= one.recorded_ns / 2:
-                pooled.append(one.ns / (one.recorded_ns - added))
-        print(f"{Path(file).name:40} executed {found.executed:.1%}  calls over 50 us {count:4}  ratio {middle:.2f}")
+        here = found.ratios()
+        pooled += here
+        middle = f"ratio {np.median(here):.2f}" if here else ""
+        print(
+            f"{Path(file).name:40} executed {found.executed:.1%}  calls over 50 us {len(here):4}  {middle}", flush=True
+        )
     print(f"pooled: median {np.median(pooled):.2f} of {len(pooled)} calls" if pooled else "no calls of over 50 us")
 
 
 def batch(small: str, large: str) -> None:
-    """The step at the larger batch, predicted from the smaller one with and without what was executed."""
+    """The step at the larger batch, predicted from the smaller one with and without what was executed.
+
+    Steps are sums of the medians of their parts on both sides, as in predict_programs.py.
+    """
     size = re.search(r"__b(\d+)", large)
     if size is None:
         raise SystemExit(f"{large}: its name has no batch size, such as __b32")
     before, after, change = etplus.load(small), etplus.load(large), batch_change(int(size[1]))
-    model = calibrated(fit([before]), [before])
+    model = fitted([before])
     measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
-    truth = after.row_span.length
+    truth = step_ms(after, fitted([after]))
     for name, known in (("without", None), ("with", measured)):
-        done = predict(before, model, shape=change, measured=known, force=True)
+        done = predict(before, model, shape=change, measured=known, keep_outliers=True, force=True)
+        error = done.predicted_ns / done.iterations / 1e6 / truth - 1
         sources = ", ".join(f"{share:.0%} {source}" for source, share in done.sources.items())
-        print(f"{Path(small).name:32} {name:8} {done.predicted_ns / truth - 1:+7.1%}  {sources}")
+        print(f"{Path(small).name:32} {name:8} {error:+7.1%}  {sources}", flush=True)
 
 
 def repro(files: Sequence[str], count: int) -> None:

@@ -14,6 +14,7 @@ from ..predictor.measure.execution import Execution, execute
 from ..predictor.measure.measured import NotExecuted
 from ..predictor.measure.process import MAX_BYTES, check_device
 from ..predictor.measure.timing import Options
+from ..predictor.network import parse_network
 from ..schemas.transaction import check_outputs
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
@@ -61,16 +62,17 @@ def execution_options(arguments: argparse.Namespace) -> Options:
 def run_execution(arguments: argparse.Namespace) -> int:
     """Call the operators of each trace in order and print; returns the exit status of `etplus replay --execute`."""
     options = execution_options(arguments)
-    others = ("what_if", "network", "rank_couple", "chrome")
+    others = ("what_if", "rank_couple", "chrome")
     if given := [f"--{name.replace('_', '-')}" for name in others if getattr(arguments, name)]:
         raise UsageError(f"--execute cannot be combined with {given[0]}")
+    network = None if arguments.network is None else parse_network(arguments.network)
     inputs = find_inputs(arguments)
     check_outputs([arguments.json, arguments.output], input_files(inputs))
     traces = list(read_inputs(inputs))
     warn_of_damage(traces)
     calls = [_of_steps(trace, arguments.steps) for trace in traces]
     done = [
-        execute(trace, arguments.device, calls=among, options=options)
+        execute(trace, arguments.device, calls=among, options=options, network=network)
         for trace, among in zip(traces, calls, strict=True)
     ]
     plain = [one.to_dict() | {"damage": all_damage([trace])} for one, trace in zip(done, traces, strict=True)]
@@ -111,7 +113,12 @@ def _lines(one: Execution, width: int) -> Sequence[str]:
     note = f"executed: {share(one.executed)} of the operators' self time; callees are in the times of their callers"
     if one.not_executed_ns:
         note += f"; what was not executed took {number(one.not_executed_ns / 1000)} µs when it was recorded"
-    lines += rewrap([note], width, "")
+    notes = [note]
+    if (comm := one.communications).count:
+        priced = "" if comm.predicted_ns is None else f", {number(comm.predicted_ns / 1000)} µs on the network"
+        notes.append(f"{comm.count} collectives and messages were not called: {number(comm.recorded_ns / 1000)} µs "
+                     f"when recorded{priced}")  # fmt: skip
+    lines += rewrap(notes, width, "")
     if one.not_executed:
         lines += ["", *missing_table(one.not_executed, width)]
     return lines

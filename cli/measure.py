@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..analysis.tables import Cell, number, render, rewrap, share, shorten, terminal_width
 from ..predictor.measure.checkpoint import Checkpoint
 from ..predictor.measure.measured import Measured, write_measured
@@ -102,17 +104,17 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     lines = [render(f"operators on {where.device}, {threads}, torch {where.torch}", heads, rows, width)]
     if len(found.timings) > _ROWS:
         lines.append(f"and {len(found.timings) - _ROWS} more, all in the file")
-    ratio, count = found.ratio()
+    ratios = found.ratios()
     notes = [f"executed: {len(found.timings)} distinct calls, {share(found.executed)} of the operators' self time"]
     if found.outside:
         notes.append(
             f"{share(found.outside)} of all calls' self time is the autograd engine's, Python's and annotations'"
         )
-    if count:
+    if ratios:
         cost = found.recorder
         notes.append(
-            f"calls of over 50 µs: here {ratio:.2f} of the recorded time (median of {count}), less what recording "
-            f"adds: {cost.call_ns / 1000:.1f} µs a call, {cost.tensor_ns / 1000:.1f} µs a tensor"
+            f"calls of over 50 µs: here {np.median(ratios):.2f} of the recorded time (median of {len(ratios)}), less "
+            f"what recording adds: {cost.call_ns / 1000:.1f} µs a call, {cost.tensor_ns / 1000:.1f} µs a tensor"
         )
     lines += rewrap(notes, width, "")
     if found.not_executed:

@@ -31,7 +31,7 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .graph import COMM, ReplayGraph
 
-__all__ = ["Algorithm", "Network", "on_network", "parse_network"]
+__all__ = ["Algorithm", "Network", "on_network", "parse_network", "price"]
 
 Algorithm = Literal["ring", "direct", "halving-doubling"]
 
@@ -136,7 +136,7 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     for first, trace in zip(graph.first_row.tolist(), graph.documents, strict=False):
         for found in find_communications(trace):
             rows.append(first + found.row)
-            prices[rows[-1]] = _price(network, trace, found)
+            prices[rows[-1]] = price(network, trace, found)
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
@@ -152,8 +152,8 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     return graph.with_durations(prices)
 
 
-def _price(network: Network, trace: Trace, found: FoundComm) -> int:
-    """ns, −1 if something that it takes is unknown."""
+def price(network: Network, trace: Trace, found: FoundComm) -> int:
+    """What a communication of a trace takes on a network, ns; −1 if its kind, size or group is not known."""
     ranks = _group_size(trace, found)
     size = 0 if found.kind == Type.BARRIER else found.bytes
     if found.kind is None or size is None or (ranks is None and found.kind >= 0):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...schemas.communications import find_communications
 from ...trace.columns import IntColumn
 from ...trace.errors import UsageError
-from ...trace.index import CallIndex
+from ...trace.index import CallIndex, Row
 from ...trace.trace import Trace
+from ..network import Network, price
 from .calls import RecordedCall
 from .measured import Conditions, NotExecuted
 from .process import ExecutionError, Process
@@ -22,7 +24,7 @@ from .program import Plan, outermost, program_of
 from .reader import recorded_calls
 from .timing import Options, covered
 
-__all__ = ["Execution", "OpTime", "execute"]
+__all__ = ["Communications", "Execution", "OpTime", "execute"]
 
 _ROUNDS = 8
 _REPEAT = 3
@@ -39,6 +41,26 @@ class OpTime:
 
 
 @dataclass(frozen=True)
+class Communications:
+    """Communications of the executed calls, which are not called: as recorded and, with a network, on that, ns."""
+
+    count: int
+    recorded_ns: int
+    predicted_ns: int | None
+
+    @staticmethod
+    def of(trace: Trace, among: Container[CallIndex | None], network: Network | None) -> Communications:
+        """Those that calls of a trace issue; those of unknown kind, size or group take as long as recorded."""
+        caller = dict(zip(trace.gpu.source.tolist(), trace.gpu.call.tolist(), strict=True))
+        caller |= {row: CallIndex(at) for at, row in enumerate(trace.calls.source.tolist())}
+        found = [one for one in find_communications(trace) if caller.get(Row(one.row)) in among]
+        took = [int(trace.dur[one.row]) for one in found]
+        prices = [] if network is None else [price(network, trace, one) for one in found]
+        predicted = sum(ns if ns >= 0 else was for ns, was in zip(prices, took, strict=True)) if prices else None
+        return Communications(len(found), sum(took), predicted)
+
+
+@dataclass(frozen=True)
 class Execution:
     """A trace's operators, called in the recorded order.
 
@@ -48,6 +70,7 @@ class Execution:
         not_executed: what was skipped, with the share of the operators' self time.
         executed: share of the operators' self time in what was executed.
         recorded_ns, executed_ns: sums over what was executed; not_executed_ns: self time of what was not, as recorded.
+        communications: collectives and messages, which are not called.
     """
 
     file: str
@@ -58,6 +81,7 @@ class Execution:
     recorded_ns: int
     executed_ns: int
     not_executed_ns: int
+    communications: Communications
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/measure.md."""
@@ -65,7 +89,7 @@ class Execution:
         return {
             "file": self.file, "device": where.device, "threads": where.threads, "torch": where.torch,
             "executed": self.executed, "recorded_ns": self.recorded_ns, "executed_ns": self.executed_ns,
-            "not_executed_ns": self.not_executed_ns,
+            "not_executed_ns": self.not_executed_ns, "communications": asdict(self.communications),
             "ops": [
                 {"op": one.op, "count": one.count, "recorded_ns": one.recorded_ns, "executed_ns": one.executed_ns}
                 for one in self.rows
@@ -77,14 +101,17 @@ class Execution:
         }  # fmt: skip
 
 
-def execute(trace: Trace, device: str = "cpu", *, calls: IntColumn | None = None, options: Options | None = None
-            ) -> Execution:  # fmt: skip
+def execute(
+    trace: Trace, device: str = "cpu", *, calls: IntColumn | None = None, options: Options | None = None,
+    network: Network | None = None,
+) -> Execution:  # fmt: skip
     """Call a trace's operators in the recorded order, each once a run: the outermost ones, which call the others.
 
     One that fails is skipped, and its callees are called in its place. Collectives are not called.
 
     Args:
         calls: positions in `Trace.calls`; None for all.
+        network: what collectives and messages take there is given beside their recorded times.
 
     Raises:
         UsageError: torch is not installed, has no such device, no operator can be called, or too little memory.
@@ -108,7 +135,7 @@ def execute(trace: Trace, device: str = "cpu", *, calls: IntColumn | None = None
                 break
     done = {one.index: ns for one, ns in zip(plan.calls, took, strict=True) if ns >= 0}
     conditions = Conditions(about["device"], about["threads"], about["torch"])
-    return _execution(trace, conditions, found, failed, done, set(among))
+    return _execution(trace, conditions, found, failed, done, set(among), network)
 
 
 def _too_large(one: RecordedCall, options: Options, failed: dict[CallIndex, str]) -> bool:
@@ -142,6 +169,7 @@ def _run(plan: Plan, process: Process) -> tuple[list[int], dict[CallIndex, str]]
 def _execution(
     trace: Trace, conditions: Conditions, found: Mapping[CallIndex, RecordedCall | str],
     failed: Mapping[CallIndex, str], done: Mapping[CallIndex, int], among: set[CallIndex],
+    network: Network | None,
 ) -> Execution:  # fmt: skip
     rows: dict[str, list[int]] = {}
     took = trace.calls.end - trace.calls.ts
@@ -155,4 +183,5 @@ def _execution(
     return Execution(
         Path(trace.file).name, conditions, tuple(table), share.not_executed(), share.executed,
         int(np.sum([took[call] for call in done])), sum(done.values()), share.lost_ns,
+        Communications.of(trace, among, network),
     )  # fmt: skip

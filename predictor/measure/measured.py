@@ -15,11 +15,22 @@ from ...schemas.files import Source, load, open_output
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
 
-__all__ = ["VERSION", "Conditions", "Measured", "NotExecuted", "Recorder", "Timing", "read_measured", "write_measured"]
+__all__ = [
+    "LONG_NS",
+    "VERSION",
+    "Conditions",
+    "Measured",
+    "NotExecuted",
+    "Recorder",
+    "Timing",
+    "read_measured",
+    "write_measured",
+]
 
 VERSION = 1
-_LONG_NS = 50_000
-_LEAST_TO_FIT, _REWEIGHTED = 8, 30
+LONG_NS = 50_000
+"""Calls from this time on are compared with their recorded times."""
+_LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
 
 
@@ -70,35 +81,36 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """What recording adds to the duration of a call, ns: for each call within it, itself included, and each tensor;
-    less `outside_ns` of its own call, which is not within its duration."""
+    """How recorded times differ from executed ones: `slowdown` times the executed one, and what recording adds, ns: for
+    each call within the call, itself included, and each tensor; less `outside_ns` of its own call, which is not within
+    its duration. In a program an operator's data are not in the caches, and its machine may be another one."""
 
+    slowdown: float
     call_ns: float
     tensor_ns: float
     outside_ns: float
 
     @staticmethod
     def of(timings: Sequence[Timing]) -> Recorder:
-        """Fitted to recorded less executed times of all calls by least absolute deviations, none below 0.
+        """Fitted to recorded and executed times of all calls by least absolute deviations, none below 0.
 
         It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
         """
         known = [one for one in timings if one.recorded_ns]
         if len(known) < _LEAST_TO_FIT:
-            return Recorder(0.0, 0.0, 0.0)
+            return Recorder(1.0, 0.0, 0.0, 0.0)
         recorded = np.array([one.recorded_ns for one in known], float)
-        added = recorded - np.array([one.ns for one in known], float)
-        per = np.array([(one.nested, one.tensors, -1) for one in known], float)
+        per = np.array([(one.ns, one.nested, one.tensors, -1) for one in known], float)
         scale = weight = 1 / recorded
-        found = np.zeros(3)
+        found = np.zeros(4)
         for _ in range(_REWEIGHTED):
-            found = _not_negative(per * scale[:, None], added * scale)
-            missed = np.abs(added - per @ found) * weight
+            found = _not_negative(per * scale[:, None], recorded * scale)
+            missed = np.abs(recorded - per @ found) * weight
             scale = weight / np.sqrt(np.maximum(missed, 1e-3))
         return Recorder(*found.tolist())
 
-    def of_call(self, nested: int, tensors: int) -> float:
-        """What it adds to a call with so many calls and tensors in it."""
+    def added(self, nested: int, tensors: int) -> float:
+        """What recording adds to a call with so many calls and tensors in it, ns."""
         return max(self.call_ns * nested + self.tensor_ns * tensors - self.outside_ns, 0.0)
 
 
@@ -145,14 +157,18 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return Recorder.of(self.timings)
 
     def own_ns(self, key: str) -> float | None:
-        """Self time of a call in a recording: what it takes here and what recording adds; None if that is not known."""
+        """Self time of a call in a recording: see `Recorder`; what is added is the median of its operator's calls.
+
+        None if that is not known.
+        """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
             return None
-        added = [one.recorded_own_ns - one.own_ns for one in self._of_op.get(found.op, ())
+        slowdown = self.recorder.slowdown
+        added = [one.recorded_own_ns - slowdown * one.own_ns for one in self._of_op.get(found.op, ())
                  if one.recorded_own_ns is not None and one.own_ns is not None]  # fmt: skip
-        usual = float(np.median(added)) if added else self.recorder.of_call(1, found.own_tensors)
-        return found.own_ns + max(usual, 0.0)
+        usual = float(np.median(added)) if added else self.recorder.added(1, found.own_tensors)
+        return slowdown * found.own_ns + max(usual, 0.0)
 
     @cached_property
     def _of_op(self) -> Mapping[str, Sequence[Timing]]:
@@ -161,19 +177,18 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
             found.setdefault(one.op, []).append(one)
         return found
 
-    def ratio(self, *, least_ns: float = _LONG_NS) -> tuple[float, int]:
-        """Median of executed over recorded time, less what recording adds, and of how many calls.
+    def ratios(self, *, least_ns: float = LONG_NS) -> list[float]:
+        """Executed over recorded time less what recording adds, of each call that took at least `least_ns` here.
 
-        They are those that took at least `least_ns` here, and to which recording did not add more than half of their
-        time. (nan, 0) without any.
+        Calls to which recording added more than half of their time are left out.
         """
-        known = [one for one in self.timings if one.recorded_ns and one.ns >= least_ns]
-        ratios = [
+        return [
             one.ns / (one.recorded_ns - added)
-            for one in known
-            if one.recorded_ns and (added := self.recorder.of_call(one.nested, one.tensors)) <= one.recorded_ns / 2
+            for one in self.timings
+            if one.recorded_ns
+            and one.ns >= least_ns
+            and (added := self.recorder.added(one.nested, one.tensors)) <= one.recorded_ns / 2
         ]
-        return (float(np.median(ratios)), len(ratios)) if ratios else (float("nan"), 0)
 
 
 def write_measured(measured: Measured, path: str) -> None:
