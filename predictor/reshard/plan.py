@@ -190,7 +190,7 @@ def _multiplies(model: Model, parameter: Parameter) -> bool:
     return any(
         model.parts(shape) in (mine, mine[::-1])
         for call in model.units[parameter.unit].forward for one in call.walk() if one.name in PRODUCTS
-        for tensors in one.inputs for shape in tensors if shape is not None
+        for shape in one.input_shapes
     )  # fmt: skip
 
 

@@ -171,8 +171,7 @@ class Derivation:
         if unit != same or unit < 0:
             return True
         between = self._backward_operators[unit][place + 1 : end]
-        results = [shape for call in between if "mm" in call.name for tensors in call.results
-                   for shape in tensors if shape is not None]  # fmt: skip
+        results = (shape for call in between if "mm" in call.name for shape in call.output_shapes)
         return any(
             not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1]) for shape in results
         )
@@ -200,10 +199,9 @@ class Derivation:
         return found
 
     def _reduction(self, one: Partial) -> Comm:
-        results = [shape for call in one.after.walk() for tensors in call.results for shape in tensors if shape]
-        mine = next(shape for tensors in one.call.results for shape in tensors if shape is not None)
-        shape = self.model.shape(results[0] if results else mine, self.changed)
-        whole = self.model.shape(mine, self.changed)
+        mine = one.call.output_shapes[0]
+        result = next((shape for call in one.after.walk() for shape in call.output_shapes if shape), mine)
+        shape, whole = (self.model.shape(of, self.changed) for of in (result, mine))
         if prod(shape) != prod(whole):
             shape = whole
         tensor = (one.call.signature.outputs or one.call.signature.tensors)[0] if one.call.signature else None

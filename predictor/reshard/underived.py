@@ -52,9 +52,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     for call in model.calls():
         own = int(self_ns[call.index])
         whole += own
-        leaves = {leaf for tensors in (*call.inputs, *call.results) for shape in tensors if shape is not None
-                  for leaf in extents.leaves(shape)}  # fmt: skip
-        if leaves & loose:
+        if any(not loose.isdisjoint(extents.leaves(shape)) for shape in call.shapes):
             count[call.name] += 1
             time[call.name] += own
     found = [
