@@ -15,12 +15,10 @@ from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .constants import Constants, fit_constants
 from .graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
 from .order import renumbered, topological
-from .replay import Replay, replay
 
-__all__ = ["Meeting", "Meetings", "couple", "find_meetings", "replay_ranks"]
+__all__ = ["Meeting", "Meetings", "couple", "find_meetings"]
 
 
 @dataclass(frozen=True)
@@ -64,20 +62,6 @@ class Meetings:
     found: tuple[Meeting, ...]
     begin_ns: tuple[int, ...]
     notes: tuple[str, ...]
-
-
-def replay_ranks(graphs: Sequence[ReplayGraph], constants: Sequence[Constants] | None = None) -> Replay:
-    """Replay ranks of a job together.
-
-    Args:
-        graphs: one a rank, each made by `build_graph` (what-ifs may have been applied).
-        constants: of each rank; fitted if None.
-
-    Returns:
-        a replay of the coupled graph: rows and points of all ranks; see `couple`.
-    """
-    constants = [fit_constants(graph) for graph in graphs] if constants is None else constants
-    return replay(couple(graphs), constants)
 
 
 def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:

@@ -99,6 +99,12 @@ class Model:
         parts += [self.after, [call for call, _ in self.optimizer]]
         return walked(chain.from_iterable(parts))
 
+    def attentions(self) -> Iterator[list[Shape]]:
+        """Extents of queries, keys and values of each call of attention in forward."""
+        for call in walked(call for unit in self.units for call in unit.forward):
+            if "attention" in call.name:
+                yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
+
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
         """The value of an extent where some classes have other values."""
         sums = self._sums
