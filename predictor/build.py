@@ -7,7 +7,7 @@ import numpy as np
 from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
-from .graph import DURATION, ORDER, Edges, ReplayGraph
+from .graph import DURATION, Edges, ReplayGraph
 from .graph_events import GraphEvents
 from .host_collectives import host_collectives, without_backend_work
 from .launches import find_queue, launch_edges, stream_edges, with_submissions
@@ -65,6 +65,4 @@ def _data_and_comm(points: GraphEvents) -> Edges:
     document = points.document
     source, target = points.timed_edges("data", "comm")
     apart = (document.thread[source] != document.thread[target]) | (document.thread[source] < 0)
-    begin, end = points.end[source[apart]], points.start[target[apart]]
-    agree = points.between(begin, end) >= 0
-    return Edges.of(ORDER, begin[agree], end[agree], np.zeros(np.count_nonzero(agree), np.int64))
+    return points.in_order(points.end[source[apart]], points.start[target[apart]])

@@ -67,13 +67,11 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
         (5971, 1000)
     """
     edges, measured = graph.edges, graph.measured
-    count = len(graph)
-    launched = _by_target(edges.kind == LAUNCH, graph, np.full(count, -1, np.int64))
-    free = _by_target(edges.kind == STREAM, graph, np.full(count, -1, np.int64))
-    waits = np.zeros(count, np.bool_)
+    launched, free = (_source_times(graph, kind) for kind in (LAUNCH, STREAM))
+    waits = np.zeros(len(graph), np.bool_)
     waited = (edges.kind == EVENT) & (edges.lag <= SYNC_RETURN_NS)
     waits[edges.target[waited]] = True
-    inside = np.ones(count, np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
+    inside = np.ones(len(graph), np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
     at = np.flatnonzero((launched >= 0) & ~waits & inside)
     latency, first = measured[at] - launched[at], free[at] < 0
     possible = latency <= _MAX_LATENCY_NS
@@ -102,11 +100,11 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
     return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
 
 
-def _by_target(which: npt.NDArray[np.bool_], graph: ReplayGraph, none: IntColumn) -> IntColumn:
-    """Measured time of the source of each point's edge of some kind."""
-    edges = graph.edges.take(which)
-    none[edges.target] = graph.measured[edges.source]
-    return none
+def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
+    """Measured time of the source of each point's edge of some kind, −1 for none."""
+    edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
+    found[edges.target] = graph.measured[edges.source]
+    return found
 
 
 def _median(values: IntColumn) -> int:

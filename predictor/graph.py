@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
+from ..trace.index import Row
 from ..trace.trace import Trace
 
 __all__ = [
@@ -78,6 +79,12 @@ class Edges:
         """The same edges with other lags (and sources)."""
         return replace(self, lag=lag, source=self.source if source is None else source)
 
+    def into(self, points: int) -> IntColumn:
+        """int64, of each of so many points the position of an edge that leads to it, −1 for none."""
+        found = np.full(points, -1, np.int64)
+        found[self.target] = np.arange(len(self))
+        return found
+
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
         """Some of the edges."""
         return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
@@ -133,6 +140,11 @@ class ReplayGraph:
     def column(self, name: str) -> npt.NDArray[np.integer]:
         """A column of the documents, through all rows. Codes (`name`, `category`) mean something in one document."""
         return np.concatenate([getattr(document, name) for document in self.documents])
+
+    def name_of(self, row: int) -> str:
+        """The name of a row."""
+        rank = int(self.rank_of_row[row])
+        return self.documents[rank].name_of(Row(row - int(self.first_row[rank])))
 
     @property
     def durations(self) -> IntColumn:

@@ -93,13 +93,10 @@ def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     order = topological(measured, edges)
     if order is None:
         raise UsageError("the collectives of these ranks are in contradicting orders; give the files of one job")
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    start, end = (np.where(of >= 0, number[of], -1) for of in (start, end))
-    row = np.concatenate([row, np.full(len(met_at), -1)])[order]
+    row = np.concatenate([row, np.full(len(met_at), -1)])
     own_notes = [f"{one.file}: {note}" for one, graph in zip(documents, graphs, strict=True) for note in graph.notes]
-    edges = renumbered(edges, number)
-    return ReplayGraph(tuple(documents), row, start, end, measured[order], edges, None, (*joined.notes, *own_notes))
+    notes = (*joined.notes, *own_notes)
+    return renumbered(ReplayGraph(tuple(documents), row, start, end, measured, edges, None, notes), order)
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:

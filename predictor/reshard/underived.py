@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -28,7 +28,7 @@ class NotDerived:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {"what": self.what, "reason": self.reason, "count": self.count, "share": self.share}
+        return asdict(self)
 
 
 def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
