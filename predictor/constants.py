@@ -45,12 +45,9 @@ class Constants:
     def caps(self) -> dict[int, int]:
         """By kind of edge, what a capped lag counts at most, ns."""
         return {
-            LAUNCH: self.launch_latency_ns,
-            STREAM: self.gap_ns,
-            EVENT: self.event_gap_ns,
-            SYNC: self.sync_return_ns,
-            QUEUE: self.sync_return_ns,
-        }
+            LAUNCH: self.launch_latency_ns, STREAM: self.gap_ns, EVENT: self.event_gap_ns,
+            SYNC: self.sync_return_ns, QUEUE: self.sync_return_ns,
+        }  # fmt: skip
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:

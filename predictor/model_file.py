@@ -9,6 +9,7 @@ from ..analysis.overheads import Overheads
 from ..schemas.files import Source, load, open_output
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
+from .constants import Constants
 from .costs.kernel_model import KernelModel
 from .costs.measured import Measured
 from .costs.registry import ORDER, Costs
@@ -32,6 +33,11 @@ class LaunchConstants(msgspec.Struct, frozen=True):
     event_gap_ns: int
     sync_return_ns: int
     queue_limit: int | None
+
+    @property
+    def of_replay(self) -> Constants:
+        """The same, as a replay takes them."""
+        return Constants(**msgspec.structs.asdict(self))
 
 
 class EndToEndError(msgspec.Struct, frozen=True):

@@ -156,7 +156,10 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
     messages, pairs = match_messages(comms)
     clocks = clock_offsets(synchronising(collectives) or collectives, messages)
     offsets = {one.rank: one.offset_ns for one in clocks}
-    found, rows = list[Meeting](), [_row_of_node(document) for document in documents]
+    found, rows = list[Meeting](), list[dict[int, int]]()  # rows of communications by the id of the node
+    for document in documents:
+        communicating = comm_rows(document)
+        rows.append(dict(zip(document.id[communicating].tolist(), communicating.tolist(), strict=True)))
     for matched, count in zip(collectives, counts, strict=True):
         sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
         found += _meetings(documents, rows, index, matched, np.flatnonzero(sure), offsets)
@@ -174,20 +177,10 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
     return Meetings(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
 
 
-def _row_of_node(document: Trace) -> dict[int, int]:
-    """Rows of communications by the id of the node."""
-    rows = comm_rows(document)
-    return dict(zip(document.id[rows].tolist(), rows.tolist(), strict=True))
-
-
 def _meetings(
-    documents: Sequence[Trace],
-    rows: Sequence[dict[int, int]],
-    index: Mapping[int, int],
-    matched: Matched,
-    at: IntColumn,
-    offsets: Mapping[int, int],
-) -> list[Meeting]:
+    documents: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
+    at: IntColumn, offsets: Mapping[int, int],
+) -> list[Meeting]:  # fmt: skip
     """Those of some matched communications that two ranks or more have."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:

@@ -191,11 +191,8 @@ class _Blocks:
         rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
         rows = np.setdiff1d(rows, points.host_comm)
         rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
-        thread, start, end = (
-            document.thread[rows],
-            points.measured[points.start[rows]],
-            points.measured[points.end[rows]],
-        )
+        thread = document.thread[rows]
+        start, end = (points.measured[of[rows]] for of in (points.start, points.end))
         new = np.diff(thread, prepend=thread[:1] - 1) != 0
         reach = running_max(end, new)
         new[1:] |= start[1:] >= reach[:-1]

@@ -200,15 +200,9 @@ class Scaled:
 
 
 def reshard(
-    traces: Trace | Sequence[Trace],
-    layout: Layout,
-    *,
-    model: FittedModel | None = None,
-    network: Network | None = None,
-    recorded: Layout | None = None,
-    plan: Any = None,
-    step: int | None = None,
-) -> Resharded | Scaled:
+    traces: Trace | Sequence[Trace], layout: Layout, *, model: FittedModel | None = None,
+    network: Network | None = None, recorded: Layout | None = None, plan: Any = None, step: int | None = None,
+) -> Resharded | Scaled:  # fmt: skip
     """Derive a job in another parallel layout from one that was recorded.
 
     Args:

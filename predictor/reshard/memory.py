@@ -60,14 +60,8 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     kept = [(one.begin, end, one.size // (layout.dp if gathers else 1)) for one in blocks if one.gradient]
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
-    return Memory(
-        mine,
-        mine,
-        states,
-        most_at_once(others),
-        buffers,
-        mine + states + buffers + max(most_at_once([*others, *kept]), mine),
-    )
+    moment = max(most_at_once([*others, *kept]), mine)
+    return Memory(mine, mine, states, most_at_once(others), buffers, mine + states + buffers + moment)
 
 
 def _states(derivation: Derivation) -> int:
