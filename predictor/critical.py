@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.intervals import sums
 from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
 from .replay import Replay
 
@@ -93,9 +94,5 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
 
 
 def _largest(lane: IntColumn, ns: IntColumn) -> int:
-    if not len(lane):
-        return 0
-    codes = np.unique(lane, return_inverse=True)[1].reshape(-1)
-    sums = np.zeros(int(codes.max()) + 1, np.int64)
-    np.add.at(sums, codes, ns)
-    return int(sums.max())
+    lanes, codes = np.unique(lane, return_inverse=True)
+    return int(sums(codes.reshape(-1), ns, len(lanes)).max()) if len(lane) else 0

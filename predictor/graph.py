@@ -17,6 +17,7 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
+from ..trace.intervals import sums
 from ..trace.trace import Trace
 
 __all__ = [
@@ -150,10 +151,8 @@ class ReplayGraph:
     def durations(self) -> IntColumn:
         """int64 ns, one entry a row: a GPU event's time on the device, a call's own host time (without its callees,
         and without waiting for the device); 0 for rows without a time."""
-        edges, own = self.edges, np.zeros(len(self.start), np.int64)
-        mine = edges.owner >= 0
-        np.add.at(own, edges.owner[mine], edges.lag[mine])
-        return own
+        edges, mine = self.edges, self.edges.owner >= 0
+        return sums(edges.owner[mine], edges.lag[mine], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
         """The same graph with other lags, one an edge, not negative where they are times of work.

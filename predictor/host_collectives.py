@@ -60,31 +60,18 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     np.maximum.at(latest, edge, points.measured[source])
     left = points.measured[chains.target] - np.maximum(latest, points.measured[chains.source])
     waited = (latest > points.measured[chains.source]) & (chains.kind == HOST)
+    in_turn = rows[np.argsort(points.document.ts[rows], kind="stable")]  # they share the backend and the network
+    in_turn = in_turn[np.array([kinds[row] != RECV for row in in_turn.tolist()])]
+    result, reader = points.timed_edges("data")
+    read = np.isin(result, rows)
     edges = Edges.joined([
         points.edges(HANDOFF, issued, begin),
         Edges.of(DURATION, begin, end, points.document.dur[rows], rows),
         Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
-        _in_turn(points, np.array([row for row in rows.tolist() if kinds[row] != RECV], np.int64)),
-        _read(points),
+        points.in_order(points.end[in_turn[:-1]], points.start[in_turn[1:]]),
+        points.in_order(points.end[result[read]], points.start[reader[read]]),
     ])  # fmt: skip
     return edges, chains.with_lag(np.where(waited, left, chains.lag))
-
-
-def _in_turn(points: GraphEvents, rows: IntColumn) -> Edges:
-    """End → start of consecutive ones that did not overlap: they share the backend and the network.
-
-    Args:
-        rows: collectives on the host but receives, ascending.
-    """
-    rows = rows[np.argsort(points.document.ts[rows], kind="stable")]
-    return points.in_order(points.end[rows[:-1]], points.start[rows[1:]])
-
-
-def _read(points: GraphEvents) -> Edges:
-    """End → start of what reads the result."""
-    source, target = points.timed_edges("data")
-    read = np.isin(source, points.host_comm)
-    return points.in_order(points.end[source[read]], points.start[target[read]])
 
 
 class _Lanes:

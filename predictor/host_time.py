@@ -46,18 +46,12 @@ def without_waits(trace: Trace) -> Trace:
     begin, rest = runtime.ts[waiting] + SYNC_COST_NS, (runtime.end - runtime.ts)[waiting] - SYNC_COST_NS
     long = rest > 0
     waits = runtime.thread[waiting][long], begin[long], rest[long]
-    tables = replace(
-        trace.tables,
-        calls=replace(
-            calls, ts=_earlier(calls.ts, calls.thread, *waits), end=_earlier(calls.end, calls.thread, *waits)
-        ),
-        runtime=replace(
-            runtime,
-            ts=_earlier(runtime.ts, runtime.thread, *waits),
-            end=_earlier(runtime.end, runtime.thread, *waits),
-        ),
-    )
-    return trace.with_tables(tables)
+    earlier_calls, earlier_runtime = (
+        {"ts": _earlier(of.ts, of.thread, *waits), "end": _earlier(of.end, of.thread, *waits)}
+        for of in (calls, runtime)
+    )  # fmt: skip
+    calls, runtime = replace(calls, **earlier_calls), replace(runtime, **earlier_runtime)
+    return trace.with_tables(replace(trace.tables, calls=calls, runtime=runtime))
 
 
 def _earlier(

@@ -245,11 +245,14 @@ class Partial:
     Attributes:
         call: the product. after: the call after which it is reduced.
         forward: whether it is a row layer's, else an input gradient's.
+        unit: number of its unit. place: of the call, among all calls of that unit's forward or backward.
     """
 
     call: Call
     after: Call
     forward: bool
+    unit: int
+    place: int
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
@@ -257,13 +260,14 @@ def partial_results(model: Model, plan: Plan) -> list[Partial]:
     divided = plan.divided
     found: list[Partial] = []
     for unit in model.units:
-        for place, top in enumerate(unit.forward):
-            products = (call for call in top.walk() if _sums_over(model, call, divided))
-            found += [Partial(call, _after_forward(unit.forward, place, call), True) for call in products]
-        flat = [(top, call) for top in unit.backward for call in top.walk()]
-        for place, (top, call) in enumerate(flat):
+        flat = [(at, call) for at, top in enumerate(unit.forward) for call in top.walk()]
+        for place, (at, call) in enumerate(flat):
             if _sums_over(model, call, divided):
-                found.append(Partial(call, _after_backward(flat[place:], top), False))
+                found.append(Partial(call, _after_forward(unit.forward, at, call), True, unit.number, place))
+        back = [(top, call) for top in unit.backward for call in top.walk()]
+        for place, (top, call) in enumerate(back):
+            if _sums_over(model, call, divided):
+                found.append(Partial(call, _after_backward(back[place:], top), False, unit.number, place))
     return found
 
 

@@ -156,27 +156,15 @@ class Derivation:
 
     def _gap(self, one: Partial, following: Partial) -> bool:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
-        leaves, divided, nowhere = self.model.extents.leaves, self.plan.divided, (-1, -1)
-        unit, place = self._backward_places.get(one.call.row, nowhere)
-        same, end = self._backward_places.get(following.call.row, nowhere)
-        if unit != same or unit < 0:
+        if one.unit != following.unit:
             return True
-        between = self._backward_operators[unit][place + 1 : end]
-        results = (shape for call in between if "mm" in call.name for shape in call.output_shapes)
+        leaves, divided = self.model.extents.leaves, self.plan.divided
+        between = list(walked(self.model.units[one.unit].backward))[one.place + 1 : following.place]
+        products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(
-            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1]) for shape in results
-        )
-
-    @cached_property
-    def _backward_operators(self) -> list[list[Call]]:
-        """Of each unit the operators of backward, in order."""
-        return [[call for call in walked(unit.backward) if call.name.startswith("aten::")] for unit in self.model.units]
-
-    @cached_property
-    def _backward_places(self) -> dict[int, tuple[int, int]]:
-        """By row of each of those its unit, and its place in it."""
-        return {call.row: (unit, place) for unit, calls in enumerate(self._backward_operators)
-                for place, call in enumerate(calls)}  # fmt: skip
+            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
+            for call in products for shape in call.output_shapes
+        )  # fmt: skip
 
     def _after(self, call: Call) -> dict[int, tuple[Comm, ...]]:
         """Reductions within a call."""

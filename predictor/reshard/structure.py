@@ -107,10 +107,9 @@ class Model:
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
         """The value of an extent where some classes have other values."""
-        sums = self._sums
-        if changed and (root := self.extents.root(extent)) in sums and root not in changed:
-            parts = sums[root]
-            if any(self._moves(part, changed) for part in parts):
+        if changed and (root := self.extents.root(extent)) in self._sums and root not in changed:
+            parts = self._sums[root]
+            if not changed.keys().isdisjoint(self.extents.leaves(parts)):
                 return sum(self.size(part, changed) for part in parts)
         return prod(changed.get(one, self.extents.value[one]) for one in self.extents.leaves([extent]))
 
@@ -121,9 +120,6 @@ class Model:
     def parts(self, shape: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """The classes of a tensor's extents, products by their factors."""
         return tuple(tuple(self.extents.leaves([extent])) for extent in shape)
-
-    def _moves(self, extent: int, changed: Mapping[int, int]) -> bool:
-        return any(leaf in changed for leaf in self.extents.leaves([extent]))
 
     @cached_property
     def _sums(self) -> dict[int, tuple[int, ...]]:
