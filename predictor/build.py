@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 from .graph import DURATION, Edges, ReplayGraph
@@ -38,7 +37,8 @@ def build_graph(document: Trace) -> ReplayGraph:
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
     collectives, chains = host_collectives(points, chains)
-    chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
+    chains = own_cost_only(points, chains, waits)
+    chains = chains.at_most(np.isin(chains.owner, queue.blocked), queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
     events = event_waits(points)
     gpu = points.gpu
@@ -53,11 +53,6 @@ def build_graph(document: Trace) -> ReplayGraph:
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
     return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
-
-
-def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:
-    """Host chains in which some calls take no more than the usual time by themselves."""
-    return chains.with_lag(np.where(np.isin(chains.owner, rows), np.minimum(chains.lag, typical_ns), chains.lag))
 
 
 def _data_and_comm(points: GraphEvents) -> Edges:

@@ -12,7 +12,7 @@ from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from .graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
-__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants"]
+__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants", "of_ranks"]
 
 SYNC_RETURN_NS = 10_000
 """A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
@@ -83,10 +83,14 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     )  # fmt: skip
 
 
+def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
+    """Those of each rank, where they may be given as those of the only one."""
+    return (constants,) if isinstance(constants, Constants) else tuple(constants)
+
+
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
     """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
-    edges = graph.edges
-    ranks = [constants] if isinstance(constants, Constants) else list(constants)
+    edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.documents):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
     limit = np.full((len(ranks), len(LINK_KINDS)), np.iinfo(np.int64).max)

@@ -76,9 +76,9 @@ class Edges:
         """All edges of several parts."""
         return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
-    def with_lag(self, lag: IntColumn, source: IntColumn | None = None) -> Edges:
-        """The same edges with other lags (and sources)."""
-        return replace(self, lag=lag, source=self.source if source is None else source)
+    def at_most(self, which: npt.NDArray[np.bool_], ns: int) -> Edges:
+        """The same edges, of which some (bool, one entry an edge) have no longer lags than so many ns."""
+        return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
 
     def into(self, points: int) -> IntColumn:
         """int64, of each of so many points the position of an edge that leads to it, −1 for none."""
@@ -129,6 +129,11 @@ class ReplayGraph:
         return self.documents[0]
 
     @cached_property
+    def ranks(self) -> list[int]:
+        """The rank of each document, its place among them where it does not say."""
+        return [k if document.rank is None else document.rank for k, document in enumerate(self.documents)]
+
+    @cached_property
     def first_row(self) -> IntColumn:
         """int64, number of the first row of each document, and of the last row + 1."""
         return np.cumsum([0, *(len(document) for document in self.documents)])
@@ -162,7 +167,7 @@ class ReplayGraph:
         """
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError("these changes make the timeline longer than 146 years")
-        return replace(self, edges=self.edges.with_lag(np.asarray(lag, np.int64)))
+        return replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64)))
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
         """The same graph with other times of rows.

@@ -71,7 +71,7 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
         points.in_order(points.end[in_turn[:-1]], points.start[in_turn[1:]]),
         points.in_order(points.end[result[read]], points.start[reader[read]]),
     ])  # fmt: skip
-    return edges, chains.with_lag(np.where(waited, left, chains.lag))
+    return edges, replace(chains, lag=np.where(waited, left, chains.lag))
 
 
 class _Lanes:

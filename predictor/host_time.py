@@ -46,11 +46,9 @@ def without_waits(trace: Trace) -> Trace:
     begin, rest = runtime.ts[waiting] + SYNC_COST_NS, (runtime.end - runtime.ts)[waiting] - SYNC_COST_NS
     long = rest > 0
     waits = runtime.thread[waiting][long], begin[long], rest[long]
-    earlier_calls, earlier_runtime = (
-        {"ts": _earlier(of.ts, of.thread, *waits), "end": _earlier(of.end, of.thread, *waits)}
-        for of in (calls, runtime)
-    )  # fmt: skip
-    calls, runtime = replace(calls, **earlier_calls), replace(runtime, **earlier_runtime)
+    earlier = [[_earlier(at, of.thread, *waits) for at in (of.ts, of.end)] for of in (calls, runtime)]
+    calls = replace(calls, ts=earlier[0][0], end=earlier[0][1])
+    runtime = replace(runtime, ts=earlier[1][0], end=earlier[1][1])
     return trace.with_tables(replace(trace.tables, calls=calls, runtime=runtime))
 
 

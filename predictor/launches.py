@@ -143,7 +143,7 @@ def with_submissions(
     source[at] = new
     lag[at] -= early[slow]
     head = replace(chains.take(at), target=new, lag=early[slow])
-    return points, Edges.joined([chains.with_lag(lag, source), head]), submitted
+    return points, Edges.joined([replace(chains, lag=lag, source=source), head]), submitted
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:

@@ -19,7 +19,7 @@ from ..trace.kinds import GPU
 from ..trace.printable import printable, shortened
 from ..trace.trace import Trace
 from .base_error import BaseError, start_error_ns
-from .constants import Constants
+from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained
 from .step_times import StepTimes, step_times
@@ -164,16 +164,13 @@ class Summary:
             rows.append(["unexplained waits", _number(self.unexplained.ns), None, share])
         rows += [
             [f"{shortened(lane.name, 18)} busy", _number(lane.busy_ns), _number(lane.measured_busy_ns), None]
-            for lane in self._shown()
+            for lane in sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
         ]
         if self.exposed_ns or self.measured_exposed_ns:
             rows.append(["exposed communication", _number(self.exposed_ns), _number(self.measured_exposed_ns), None])
         rows += [[name, _number(ns), None, None] for name, ns in self.bounds.items()]
         heads = ["time", "changed µs" if whatif else "predicted µs", "measured µs", "of makespan"]
         return render("", heads, rows, width)
-
-    def _shown(self) -> list[LaneTime]:
-        return sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
 
 
 def summarize(
@@ -200,7 +197,7 @@ def summarize(
     return Summary(
         files=tuple(document.file for document in graph.documents),
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
-        constants=(constants,) if isinstance(constants, Constants) else tuple(constants),
+        constants=of_ranks(constants),
         predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
         unexplained=replay.unexplained,
         lanes=tuple(_lanes(replay, measured_start, measured_end)),
@@ -230,7 +227,7 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
     graph = replay.graph
     for k, document in enumerate(graph.documents):
         a = int(graph.first_row[k])
-        prefix = f"rank {k if document.rank is None else document.rank} " if len(graph.documents) > 1 else ""
+        prefix = f"rank {graph.ranks[k]} " if len(graph.documents) > 1 else ""
         several = len(np.unique(document.device[document.kind == GPU])) > 1
         for lane in np.unique(document.stream_lane[document.timed & (document.kind == GPU)]).tolist():
             rows = np.flatnonzero(document.timed & (document.stream_lane == lane)) + a

@@ -70,7 +70,7 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
     waited = np.zeros(len(points.document), np.bool_)
     waited[call[pending]] = True
     own = (chains.owner >= 0) & waited[np.maximum(chains.owner, 0)] & (points.end[chains.owner] == chains.target)
-    return chains.with_lag(np.where(own, np.minimum(chains.lag, SYNC_COST_NS), chains.lag))
+    return chains.at_most(own, SYNC_COST_NS)
 
 
 def event_waits(points: GraphEvents) -> Edges:

@@ -58,19 +58,15 @@ class Plan:
         """JSON-ready; keys as in docs/reshard.md."""
         value = model.extents.value
         return {
-            "version": _VERSION,
-            "batch": value[model.batch] if model.batch >= 0 else None,
+            "version": _VERSION, "batch": value[model.batch] if model.batch >= 0 else None,
             "units": [
                 {
-                    "number": unit.number,
-                    "first": unit.forward[0].name,
-                    "last": unit.forward[-1].name,
+                    "number": unit.number, "first": unit.forward[0].name, "last": unit.forward[-1].name,
                     "layer": unit.number in self.layers,
                     "stage": None if self.stages is None else self.stages[unit.number],
                     "output": [value[one] for one in unit.output],
                     "parameters": [
-                        {"number": one.number, "shape": [value[extent] for extent in one.shape]}
-                        for one in unit.parameters
+                        {"number": one.number, "shape": [value[of] for of in one.shape]} for one in unit.parameters
                     ],
                 }
                 for unit in model.units
@@ -79,7 +75,7 @@ class Plan:
                 {"size": one.size, "unit": one.unit, "columns": list(one.columns), "rows": list(one.rows)}
                 for one in self.divisions
             ],
-        }
+        }  # fmt: skip
 
     def stage_of(self, model: Model, stages: int) -> list[int]:
         """The stage of each unit.
