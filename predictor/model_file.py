@@ -6,7 +6,7 @@ import msgspec
 
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
-from ..schemas.files import Source, load, open_output
+from ..schemas.files import Source, open_output, read_struct
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .constants import Constants
@@ -120,15 +120,11 @@ def read_model(source: Source) -> FittedModel:
     Raises:
         TraceFormatError: no such file, or another one.
     """
-    blob = load(source)
-    try:
-        model = msgspec.json.decode(blob.data, type=FittedModel)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceFormatError(blob.name, "", f"no model ({error})", "make it with `etplus fit`") from None
+    model, name = read_struct(source, FittedModel, "no model", "make it with `etplus fit`")
     if model.version != VERSION:
-        raise TraceFormatError(blob.name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
+        raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
     if not _fits_columns(msgspec.to_builtins(model)):
-        raise TraceFormatError(blob.name, "", "invalid model (an integer of more than 62 bits)", "fit the model anew")
+        raise TraceFormatError(name, "", "invalid model (an integer of more than 62 bits)", "fit the model anew")
     return model
 
 
