@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import structs
 
-from ..schemas.files import Source, load
-from ..trace.errors import TraceFormatError
+from ..schemas.files import Source, read_struct
 
 __all__ = ["Device", "find_device", "known_devices", "read_devices", "why_unknown"]
 
@@ -115,12 +114,7 @@ def read_devices(source: Source) -> tuple[Device, ...]:
     Raises:
         TraceFormatError: no such file, or of another form.
     """
-    blob = load(source)
-    try:
-        table = msgspec.json.decode(blob.data, type=_Table)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceFormatError(blob.name, "", f"no table of devices ({error})", _REMEDY) from None
-    return table.devices
+    return read_struct(source, _Table, "no table of devices", _REMEDY)[0].devices
 
 
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:

@@ -22,10 +22,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.files import Source, load
+from ..schemas.files import Source, read_struct
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, StringTable
-from ..trace.errors import TraceFormatError
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
@@ -238,12 +237,7 @@ def read_overheads(source: Source) -> Overheads:
     Raises:
         TraceFormatError: no such file, or another one.
     """
-    blob = load(source)
-    try:
-        return msgspec.json.decode(blob.data, type=Overheads)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        remedy = "make it with `etplus analyze --overheads`"
-        raise TraceFormatError(blob.name, "", f"no file of overheads ({error})", remedy) from None
+    return read_struct(source, Overheads, "no file of overheads", "make it with `etplus analyze --overheads`")[0]
 
 
 def _gaps(trace: Trace, ops: IntColumn) -> IntColumn:

@@ -18,9 +18,8 @@ from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
 from ..predictor.network import on_network, parse_network
 from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
-from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
+from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, predicted_documents, replay
 from ..predictor.summary import summarize
-from ..predictor.timeline import predicted_documents
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
-from .graph import DURATION, ORDER, Edges, ReplayGraph
+from .graph import DURATION, Edges, ReplayGraph
 from .graph_events import GraphEvents
 from .host_collectives import host_collectives, without_backend_work
 from .launches import find_queue, launch_edges, stream_edges, with_submissions
@@ -38,7 +37,8 @@ def build_graph(document: Trace) -> ReplayGraph:
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
     collectives, chains = host_collectives(points, chains)
-    chains = _typical_only(own_cost_only(points, chains, waits), queue.blocked, queue.typical_ns)
+    chains = own_cost_only(points, chains, waits)
+    chains = chains.at_most(np.isin(chains.owner, queue.blocked), queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
     events = event_waits(points)
     gpu = points.gpu
@@ -55,16 +55,9 @@ def build_graph(document: Trace) -> ReplayGraph:
     return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
 
 
-def _typical_only(chains: Edges, rows: IntColumn, typical_ns: int) -> Edges:
-    """Host chains in which some calls take no more than the usual time by themselves."""
-    return chains.with_lag(np.where(np.isin(chains.owner, rows), np.minimum(chains.lag, typical_ns), chains.lag))
-
-
 def _data_and_comm(points: GraphEvents) -> Edges:
     """End → start of collectives of one group, and of writers and readers on different threads."""
     document = points.document
     source, target = points.timed_edges("data", "comm")
     apart = (document.thread[source] != document.thread[target]) | (document.thread[source] < 0)
-    begin, end = points.end[source[apart]], points.start[target[apart]]
-    agree = points.between(begin, end) >= 0
-    return Edges.of(ORDER, begin[agree], end[agree], np.zeros(np.count_nonzero(agree), np.int64))
+    return points.in_order(points.end[source[apart]], points.start[target[apart]])

@@ -12,7 +12,7 @@ from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from .graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
-__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants"]
+__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants", "of_ranks"]
 
 SYNC_RETURN_NS = 10_000
 """A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
@@ -45,12 +45,9 @@ class Constants:
     def caps(self) -> dict[int, int]:
         """By kind of edge, what a capped lag counts at most, ns."""
         return {
-            LAUNCH: self.launch_latency_ns,
-            STREAM: self.gap_ns,
-            EVENT: self.event_gap_ns,
-            SYNC: self.sync_return_ns,
-            QUEUE: self.sync_return_ns,
-        }
+            LAUNCH: self.launch_latency_ns, STREAM: self.gap_ns, EVENT: self.event_gap_ns,
+            SYNC: self.sync_return_ns, QUEUE: self.sync_return_ns,
+        }  # fmt: skip
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
@@ -67,13 +64,11 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
         (5971, 1000)
     """
     edges, measured = graph.edges, graph.measured
-    count = len(graph)
-    launched = _by_target(edges.kind == LAUNCH, graph, np.full(count, -1, np.int64))
-    free = _by_target(edges.kind == STREAM, graph, np.full(count, -1, np.int64))
-    waits = np.zeros(count, np.bool_)
+    launched, free = (_source_times(graph, kind) for kind in (LAUNCH, STREAM))
+    waits = np.zeros(len(graph), np.bool_)
     waited = (edges.kind == EVENT) & (edges.lag <= SYNC_RETURN_NS)
     waits[edges.target[waited]] = True
-    inside = np.ones(count, np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
+    inside = np.ones(len(graph), np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
     at = np.flatnonzero((launched >= 0) & ~waits & inside)
     latency, first = measured[at] - launched[at], free[at] < 0
     possible = latency <= _MAX_LATENCY_NS
@@ -88,10 +83,14 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     )  # fmt: skip
 
 
+def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
+    """Those of each rank, where they may be given as those of the only one."""
+    return (constants,) if isinstance(constants, Constants) else tuple(constants)
+
+
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
     """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
-    edges = graph.edges
-    ranks = [constants] if isinstance(constants, Constants) else list(constants)
+    edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.documents):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
     limit = np.full((len(ranks), len(LINK_KINDS)), np.iinfo(np.int64).max)
@@ -102,11 +101,11 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
     return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
 
 
-def _by_target(which: npt.NDArray[np.bool_], graph: ReplayGraph, none: IntColumn) -> IntColumn:
-    """Measured time of the source of each point's edge of some kind."""
-    edges = graph.edges.take(which)
-    none[edges.target] = graph.measured[edges.source]
-    return none
+def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
+    """Measured time of the source of each point's edge of some kind, −1 for none."""
+    edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
+    found[edges.target] = graph.measured[edges.source]
+    return found
 
 
 def _median(values: IntColumn) -> int:

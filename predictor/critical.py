@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.index import Row
-from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
+from ..trace.intervals import sums
+from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
 from .replay import Replay
 
 __all__ = ["CriticalPath", "binding_edges", "critical_path", "resource_bounds"]
@@ -62,32 +62,18 @@ def critical_path(replay: Replay) -> CriticalPath:
     edges, edge = replay.graph.edges, binding_edges(replay)
     kinds: Counter[str] = Counter()
     ops: Counter[tuple[str, str]] = Counter()
-    names = _Names(replay.graph)
     owners = np.where(edges.kind == UNKNOWN, replay.graph.row[edges.target], edges.owner)
     for kind, owner, lag in zip(
         edges.kind[edge].tolist(), owners[edge].tolist(), replay.lag[edge].tolist(), strict=True
     ):
         kinds[LINK_KINDS[kind]] += lag
         if kind in (HOST, DURATION, COMM, UNKNOWN):
-            ops[LINK_KINDS[kind], names.of(owner)] += lag
+            ops[LINK_KINDS[kind], BETWEEN if owner < 0 else replay.graph.name_of(owner)] += lag
     return CriticalPath(edge, _ranked(kinds), _ranked(ops))
 
 
 def _ranked(counter: Counter[_Key]) -> dict[_Key, int]:
     return {key: ns for key, ns in sorted(counter.items(), key=lambda item: (-item[1], item[0])) if ns}
-
-
-class _Names:
-    """Names of rows through all ranks."""
-
-    def __init__(self, graph: ReplayGraph) -> None:
-        self.graph = graph
-
-    def of(self, row: int) -> str:
-        if row < 0:
-            return BETWEEN
-        rank = int(self.graph.rank_of_row[row])
-        return self.graph.documents[rank].name_of(Row(row - int(self.graph.first_row[rank])))
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
@@ -108,9 +94,5 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
 
 
 def _largest(lane: IntColumn, ns: IntColumn) -> int:
-    if not len(lane):
-        return 0
-    codes = np.unique(lane, return_inverse=True)[1].reshape(-1)
-    sums = np.zeros(int(codes.max()) + 1, np.int64)
-    np.add.at(sums, codes, ns)
-    return int(sums.max())
+    lanes, codes = np.unique(lane, return_inverse=True)
+    return int(sums(codes.reshape(-1), ns, len(lanes)).max()) if len(lane) else 0

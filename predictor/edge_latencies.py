@@ -9,7 +9,6 @@ from hashlib import blake2b
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
@@ -20,7 +19,7 @@ from ..trace.kinds import GPU
 from ..trace.selection import step_range
 from ..trace.trace import Trace
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
-from .iterations import Iterations, find_iterations
+from .iterations import Iterations, find_iterations, median_ratio
 from .outliers import Outlier
 
 __all__ = [
@@ -194,14 +193,10 @@ def transfer_key(comm: Comm) -> str:
 
 
 def _ratio(parts: Sequence[tuple[ReplayGraph, Places]], middle: dict[str, int], *, on_host: bool) -> float:
-    """The median, over the iterations of all graphs, of the sum of lags over the sum of the medians."""
-    ratios: list[npt.NDArray[np.float64]] = []
+    """What the iterations take on the host, or else on devices, over the sum of the medians."""
+    lags = []
     for graph, at in parts:
         mine = np.isin(graph.edges.kind[at.edges], _HOST_KINDS) == on_host
-        usual = np.array([middle[place] for place in at.place], np.float64)
-        iteration, count = at.iteration[mine], int(at.iteration.max(initial=0)) + 1
-        lags = np.bincount(iteration, weights=graph.edges.lag[at.edges][mine], minlength=count)
-        sums = np.bincount(iteration, weights=usual[mine], minlength=count)
-        ratios.append(lags[sums > 0] / sums[sums > 0])
-    joined = np.concatenate(ratios) if ratios else np.zeros(0)
-    return float(np.median(joined)) if len(joined) else 1.0
+        usual = np.array([middle[place] for place in at.place], np.int64)
+        lags.append((graph.edges.lag[at.edges][mine], usual[mine], at.iteration[mine]))
+    return median_ratio(lags)

@@ -12,13 +12,12 @@ import msgspec
 import numpy as np
 
 from ..trace.columns import IntColumn
-from ..trace.comm_kernels import Comm
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .base_error import BaseError
-from .constants import Constants, fit_constants
+from .constants import fit_constants
 from .costs.familiarity import NEW
 from .costs.measured import cpu_tasks
 from .costs.task import Estimate
@@ -135,10 +134,7 @@ class Prediction:
             "base_error": self.base.to_dict(),
             "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
             "notes": list(self.notes), "sources": dict(self.sources),
-            "ops": [
-                {"op": row.op, "count": row.count, "predicted_ns": row.predicted_ns, "measured_ns": row.measured_ns,
-                 "how": list(row.how)} for row in self.rows
-            ],
+            "ops": [asdict(row) for row in self.rows],
             "unlike": self.unlike, "kernels": [asdict(row) for row in self.kernels],
         }  # fmt: skip
 
@@ -179,6 +175,11 @@ class _Job:
         return BaseError.of(replay(self.graph, fit_constants(self.graph)))
 
     @cached_property
+    def event_of(self) -> dict[int, int]:
+        """GPU events by their rows."""
+        return {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
+
+    @cached_property
     def priced(self) -> tuple[IntColumn, dict[int, str], float]:
         """Lags from the model, of each timed edge by which model, and the share of edges without an estimate.
 
@@ -189,7 +190,6 @@ class _Job:
         at, edges = places(graph, trace, self.of_row), graph.edges
         calls, _ = self_time(graph, trace, self.of_row)
         tasks = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
-        event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
         columns = (edges.kind, edges.owner)
         pieces: dict[Row, list[tuple[int, int]]] = {}
         lag = edges.lag.copy()
@@ -204,7 +204,7 @@ class _Job:
             if known is not None:
                 usual = Estimate(known * table.ratio(kind), _SAME_PLACE)
             elif kind == DURATION:
-                usual = self.pricing.event(event_of[owner])
+                usual = self.pricing.event(self.event_of[owner])
             elif executed or (kind == HOST and owner in tasks):
                 pieces.setdefault(owner, []).append((edge, max(round(usual.ns), 1)))
             lag[edge], how[edge] = round(usual.ns), usual.how
@@ -232,9 +232,9 @@ class _Job:
     @cached_property
     def transfers(self) -> dict[int, int]:
         """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
-        known = self.model.lags.transfers
-        keys = {row: transfer_key(one) for row, one in self.comm.items() if self.of_row[row] >= 0}
-        return {row: known[key] for row, key in keys.items() if key in known}
+        known, gpu = self.model.lags.transfers, self.trace.gpu
+        keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
+        return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
         """ns of the iterations in a replay with other lags; without `wait` collectives wait for no other rank."""
@@ -243,7 +243,7 @@ class _Job:
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
             lags = lags.copy()
             lags[rows] = np.minimum(lags[rows], [self.transfers[row] for row in edges.owner[rows].tolist()])
-        done = replay(self.graph.with_latencies(lags), _constants(self.model))
+        done = replay(self.graph.with_latencies(lags), self.model.constants.of_replay)
         if self.split is None:
             return done.makespan_ns
         return int(self.split.times(done.start, done.end)[self.chosen.index].sum())
@@ -260,21 +260,18 @@ class _Job:
         if times is None:
             return lags
         edges, usual, lags = self.graph.edges, self.pricing.times, lags.copy()
-        event_of = {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
         for edge in np.flatnonzero(edges.kind == DURATION).tolist():
-            event = event_of.get(Row(int(edges.owner[edge])))
+            event = self.event_of.get(int(edges.owner[edge]))
             if event is not None and usual[event]:
                 lags[edge] = round(lags[edge] * times[event] / usual[event])
         return lags
 
-    def total(self, engine: Engine, times: Sequence[float] | None = None) -> int:
+    def total(self, engine: Engine, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
         """ns of the iterations by an engine, with GPU events that take other times; as predicted if None."""
-        return self.by_overheads(times) if engine == "overheads" else self.replayed(self.lags_at(times))
-
-    def by_overheads(self, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
-        """ns of the iterations by the overheads engine."""
+        if engine == "replay":
+            return self.replayed(self.lags_at(kernel_ns), wait=wait)
         times = list(self.pricing.times if kernel_ns is None else kernel_ns)
-        for event, row in enumerate([] if wait else self.trace.gpu.source.tolist()):
+        for row, event in () if wait else self.event_of.items():
             times[event] = min(times[event], self.transfers.get(row, times[event]))
         return overhead_model(self.trace, self.model, times, self.of_row).total
 
@@ -282,9 +279,7 @@ class _Job:
         """See `Prediction`."""
         if not self.transfers or self._changed or self._moved or self.shapes is not None:
             return None
-        lags = self.priced[0] if engine == "replay" else None
-        predicted = self.by_overheads(wait=False) if lags is None else self.replayed(lags, wait=False)
-        return round(predicted * factor), self.replayed(self.graph.edges.lag, wait=False)
+        return round(self.total(engine, wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def rows(self, engine: Engine) -> tuple[OpRow, ...]:
         """By operator: GPU events; in a trace without any, own times of calls."""
@@ -320,11 +315,6 @@ class _Job:
         trace = with_unattached(self.trace) if self.split is None else self.trace
         return kernel_rows(self.pricing if trace is self.trace else self._price(trace), trace, self.of_row)
 
-    @cached_property
-    def comm(self) -> dict[int, Comm]:
-        """By row of the document, what is communicated."""
-        return {int(self.trace.gpu.source[event]): comm for event, comm in self.trace.gpu.comm.items()}
-
     def baselines(self) -> dict[str, int]:
         """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
         gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
@@ -342,18 +332,10 @@ class _Job:
 
 
 def predict(
-    document: Trace,
-    model: FittedModel,
-    *,
-    engine: Engine = "replay",
-    iterations: str | None = None,
-    device: str | None = None,
-    changed: bool = False,
-    shape: ShapeChange | None = None,
-    keep_outliers: bool = False,
-    force: bool = False,
-    measured: Measured | None = None,
-) -> Prediction:
+    document: Trace, model: FittedModel, *, engine: Engine = "replay", iterations: str | None = None,
+    device: str | None = None, changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False,
+    force: bool = False, measured: Measured | None = None,
+) -> Prediction:  # fmt: skip
     """Predict the time of a linked trace. Of its own times only those before the iterations asked for are used.
 
     Args:
@@ -401,7 +383,8 @@ def predict_ranks(
     jobs = [_Job(document, model, None, device, False, shape, measured=measured) for document in documents]
     joint = couple([job.graph for job in jobs])
     files, changed = ", ".join(document.file for document in documents), device is not None or shape is not None
-    base = BaseError.of(replay(joint, [fit_constants(job.graph) for job in jobs]))
+    unchanged = replay(joint, [fit_constants(job.graph) for job in jobs])
+    base = BaseError.of(unchanged)
     if changed:
         base.refuse(files, force=force)
     together = _walk_together if engine == "overheads" else _replay_together
@@ -410,14 +393,14 @@ def predict_ranks(
     ends = [[job.ends[side] for job in jobs] for side in (0, 1)]
     total, low, high = (round(together(jobs, joint, times) * factor) for times in (usual, *ends))
     low, high = interval(total, low, high, model.end_to_end.get(engine), unknown)
-    took = int(joint.measured.max() - joint.measured[1:].min())
+    each = [job.baselines() for job in jobs]
+    greatest = {name: max(one.get(name, 0) for one in each) for name in each[0]}
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
     return Prediction(
-        files, engine, 1, total, took, _joined(jobs), rows, unknown if engine == "replay" else 0.0, base, changed,
-        notes, shapes,
-        kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=low, high_ns=high,
+        files, engine, 1, total, unchanged.measured_ns, greatest, rows, unknown if engine == "replay" else 0.0, base,
+        changed, notes, shapes, kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=low, high_ns=high,
     )  # fmt: skip
 
 
@@ -452,39 +435,25 @@ def _replay_together(jobs: Sequence[_Job], joint: ReplayGraph, kernel_ns: Times)
         rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
         row = int(coupled.edges.owner[edge] - coupled.first_row[rank])
         lags[edge] = jobs[rank].transfers.get(row, lags[edge])
-    return replay(coupled.with_latencies(lags), [_constants(jobs[0].model)] * len(jobs)).makespan_ns
+    return replay(coupled.with_latencies(lags), [jobs[0].model.constants.of_replay] * len(jobs)).makespan_ns
 
 
 def _walk_together(jobs: Sequence[_Job], joint: ReplayGraph, kernel_ns: Times) -> int:
     """The overheads engine over ranks that meet in collectives."""
-    documents = [job.document for job in jobs]
-    begin = []
-    for rank in range(len(jobs)):
-        mine = (joint.row >= joint.first_row[rank]) & (joint.row < joint.first_row[rank + 1])
-        begin.append(float(joint.measured[mine].min()))
-    event_of = [{row: event for event, row in enumerate(job.trace.gpu.source.tolist())} for job in jobs]
+    timed = np.flatnonzero(joint.row >= 0)
+    begin = np.full(len(jobs), np.inf)
+    np.minimum.at(begin, joint.rank_of_row[joint.row[timed]], joint.measured[timed])
     meetings: list[Mapping[int, int]] = []
     times = [list(of) for of in kernel_ns]
-    for met in find_meetings(documents).found:
+    for met in find_meetings([job.document for job in jobs]).found:
         if met.on_host:
             continue
-        events = {rank: event_of[rank][Row(row)] for rank, row in zip(met.rank, met.row, strict=True)}
+        events = {rank: jobs[rank].event_of[row] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
         for (rank, event), row in zip(events.items(), met.row, strict=True):
             times[rank][event] = jobs[rank].transfers.get(row, times[rank][event])
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
-    return overhead_model_of_ranks(traces, jobs[0].model, times, of_rows, begin, meetings)
-
-
-def _joined(jobs: Sequence[_Job]) -> dict[str, int]:
-    """The greatest of each baseline over the ranks."""
-    each = [job.baselines() for job in jobs]
-    return {name: max(one.get(name, 0) for one in each) for name in each[0]}
-
-
-def _constants(model: FittedModel) -> Constants:
-    one = model.constants
-    return Constants(one.launch_latency_ns, one.gap_ns, one.event_gap_ns, one.sync_return_ns, one.queue_limit)
+    return overhead_model_of_ranks(traces, jobs[0].model, times, of_rows, begin.tolist(), meetings)
 
 
 def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
+from ..trace.index import Row
+from ..trace.intervals import sums
 from ..trace.trace import Trace
 
 __all__ = [
@@ -74,9 +76,15 @@ class Edges:
         """All edges of several parts."""
         return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
-    def with_lag(self, lag: IntColumn, source: IntColumn | None = None) -> Edges:
-        """The same edges with other lags (and sources)."""
-        return replace(self, lag=lag, source=self.source if source is None else source)
+    def at_most(self, which: npt.NDArray[np.bool_], ns: int) -> Edges:
+        """The same edges, of which some (bool, one entry an edge) have no longer lags than so many ns."""
+        return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
+
+    def into(self, points: int) -> IntColumn:
+        """int64, of each of so many points the position of an edge that leads to it, −1 for none."""
+        found = np.full(points, -1, np.int64)
+        found[self.target] = np.arange(len(self))
+        return found
 
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
         """Some of the edges."""
@@ -121,6 +129,11 @@ class ReplayGraph:
         return self.documents[0]
 
     @cached_property
+    def ranks(self) -> list[int]:
+        """The rank of each document, its place among them where it does not say."""
+        return [k if document.rank is None else document.rank for k, document in enumerate(self.documents)]
+
+    @cached_property
     def first_row(self) -> IntColumn:
         """int64, number of the first row of each document, and of the last row + 1."""
         return np.cumsum([0, *(len(document) for document in self.documents)])
@@ -134,14 +147,17 @@ class ReplayGraph:
         """A column of the documents, through all rows. Codes (`name`, `category`) mean something in one document."""
         return np.concatenate([getattr(document, name) for document in self.documents])
 
+    def name_of(self, row: int) -> str:
+        """The name of a row."""
+        rank = int(self.rank_of_row[row])
+        return self.documents[rank].name_of(Row(row - int(self.first_row[rank])))
+
     @property
     def durations(self) -> IntColumn:
         """int64 ns, one entry a row: a GPU event's time on the device, a call's own host time (without its callees,
         and without waiting for the device); 0 for rows without a time."""
-        edges, own = self.edges, np.zeros(len(self.start), np.int64)
-        mine = edges.owner >= 0
-        np.add.at(own, edges.owner[mine], edges.lag[mine])
-        return own
+        edges, mine = self.edges, self.edges.owner >= 0
+        return sums(edges.owner[mine], edges.lag[mine], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
         """The same graph with other lags, one an edge, not negative where they are times of work.
@@ -151,7 +167,7 @@ class ReplayGraph:
         """
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError("these changes make the timeline longer than 146 years")
-        return replace(self, edges=self.edges.with_lag(np.asarray(lag, np.int64)))
+        return replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64)))
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
         """The same graph with other times of rows.

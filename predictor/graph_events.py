@@ -11,6 +11,7 @@ from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
+from .graph import ORDER, Edges
 
 __all__ = ["GraphEvents"]
 
@@ -74,6 +75,15 @@ class GraphEvents:
         """Measured ns from points to points."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
+
+    def edges(self, kind: int, source: IntColumn, target: IntColumn, *, capped: bool = False) -> Edges:
+        """Edges of one kind between points, with the measured lags."""
+        return Edges.of(kind, source, target, self.between(source, target), capped=capped)
+
+    def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
+        """Edges of kind ORDER between points, without a lag, where the measured order agrees."""
+        agree = self.between(source, target) >= 0
+        return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
         """Source and target rows of the document's edges of some kinds, where both have a time."""

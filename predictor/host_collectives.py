@@ -21,7 +21,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
 from ..trace.trace import Trace
-from .graph import COMM, DURATION, HANDOFF, HOST, ORDER, Edges
+from .graph import COMM, DURATION, HANDOFF, HOST, Edges
 from .graph_events import GraphEvents
 
 __all__ = ["host_collectives", "without_backend_work"]
@@ -60,35 +60,18 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     np.maximum.at(latest, edge, points.measured[source])
     left = points.measured[chains.target] - np.maximum(latest, points.measured[chains.source])
     waited = (latest > points.measured[chains.source]) & (chains.kind == HOST)
+    in_turn = rows[np.argsort(points.document.ts[rows], kind="stable")]  # they share the backend and the network
+    in_turn = in_turn[np.array([kinds[row] != RECV for row in in_turn.tolist()])]
+    result, reader = points.timed_edges("data")
+    read = np.isin(result, rows)
     edges = Edges.joined([
-        Edges.of(HANDOFF, issued, begin, points.between(issued, begin)),
+        points.edges(HANDOFF, issued, begin),
         Edges.of(DURATION, begin, end, points.document.dur[rows], rows),
         Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
-        _in_turn(points, np.array([row for row in rows.tolist() if kinds[row] != RECV], np.int64)),
-        _read(points),
+        points.in_order(points.end[in_turn[:-1]], points.start[in_turn[1:]]),
+        points.in_order(points.end[result[read]], points.start[reader[read]]),
     ])  # fmt: skip
-    return edges, chains.with_lag(np.where(waited, left, chains.lag))
-
-
-def _in_turn(points: GraphEvents, rows: IntColumn) -> Edges:
-    """End → start of consecutive ones that did not overlap: they share the backend and the network.
-
-    Args:
-        rows: collectives on the host but receives, ascending.
-    """
-    rows = rows[np.argsort(points.document.ts[rows], kind="stable")]
-    source, target = points.end[rows[:-1]], points.start[rows[1:]]
-    agree = points.between(source, target) >= 0
-    return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
-
-
-def _read(points: GraphEvents) -> Edges:
-    """End → start of what reads the result."""
-    source, target = points.timed_edges("data")
-    read = np.isin(source, points.host_comm)
-    begin, end = points.end[source[read]], points.start[target[read]]
-    agree = points.between(begin, end) >= 0
-    return Edges.of(ORDER, begin[agree], end[agree], np.zeros(np.count_nonzero(agree), np.int64))
+    return edges, replace(chains, lag=np.where(waited, left, chains.lag))
 
 
 class _Lanes:
@@ -128,10 +111,13 @@ class _Lanes:
         """
         points, document = self.points, self.points.document
         inside = set(map(tuple, blocking_calls(document, rows).tolist()))
-        for row, readers in self._readers(rows).items():
+        readers = defaultdict[int, list[int]](list)
+        for row, reader in zip(*(column.tolist() for column in points.timed_edges("data")), strict=True):
+            readers[row].append(reader)
+        for row in rows.tolist():
             ended = int(points.measured[points.end[row]])
             caller = self.calls.get(row, row)
-            for reader in readers or [-1]:
+            for reader in readers.get(row, [-1]):
                 at = self._at_or_after(int(document.thread[caller if reader < 0 else reader]), ended)
                 if at < 0 or (reader >= 0 and self.time[at] > points.measured[points.start[reader]]):
                     continue
@@ -140,13 +126,6 @@ class _Lanes:
                 pause = owner < 0 or document.scope[owner] == ANNOTATION_SCOPE
                 if (row, owner) in inside or last or (pause and lag > LONG_PAUSE_NS):
                     yield row, at
-
-    def _readers(self, rows: IntColumn) -> dict[int, list[int]]:
-        source, target = self.points.timed_edges("data")
-        readers: defaultdict[int, list[int]] = defaultdict(list)
-        for row, reader in zip(source.tolist(), target.tolist(), strict=True):
-            readers[row].append(reader)
-        return {row: readers.get(row, []) for row in rows.tolist()}
 
     def _at_or_after(self, thread: int, ns: int) -> int:
         """Position of the first edge of a thread's chain that ends at or after a time, −1 without one."""

@@ -46,18 +46,10 @@ def without_waits(trace: Trace) -> Trace:
     begin, rest = runtime.ts[waiting] + SYNC_COST_NS, (runtime.end - runtime.ts)[waiting] - SYNC_COST_NS
     long = rest > 0
     waits = runtime.thread[waiting][long], begin[long], rest[long]
-    tables = replace(
-        trace.tables,
-        calls=replace(
-            calls, ts=_earlier(calls.ts, calls.thread, *waits), end=_earlier(calls.end, calls.thread, *waits)
-        ),
-        runtime=replace(
-            runtime,
-            ts=_earlier(runtime.ts, runtime.thread, *waits),
-            end=_earlier(runtime.end, runtime.thread, *waits),
-        ),
-    )
-    return trace.with_tables(tables)
+    earlier = [[_earlier(at, of.thread, *waits) for at in (of.ts, of.end)] for of in (calls, runtime)]
+    calls = replace(calls, ts=earlier[0][0], end=earlier[0][1])
+    runtime = replace(runtime, ts=earlier[1][0], end=earlier[1][1])
+    return trace.with_tables(replace(trace.tables, calls=calls, runtime=runtime))
 
 
 def _earlier(

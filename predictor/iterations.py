@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct_rows
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import Row
@@ -21,7 +21,7 @@ from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN
 from .outliers import Outlier, find_outliers
 from .replay import replay
 
-__all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "predict_iteration"]
+__all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "median_ratio", "predict_iteration"]
 
 _LEAST = 3
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
@@ -194,9 +194,9 @@ def held_out_graph(
     path = _paths(graph.document)
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
     what = edges.kind[chosen].astype(np.int64) * 3 + point
-    path_key = _codes(path[row], what)
-    key = _codes(path_key, _ordinals(iteration, path_key))
-    name_key = _codes(graph.document.name[row].astype(np.int64), what)
+    _, path_key = distinct_rows(path[row], what)
+    _, key = distinct_rows(path_key, _ordinals(iteration, path_key))
+    _, name_key = distinct_rows(graph.document.name[row], what)
     lag, mine = edges.lag[chosen], iteration == index
     found, value = _medians(key, lag, mine)
     near, stand_in = _medians(name_key, lag, mine)
@@ -204,17 +204,27 @@ def held_out_graph(
     shared = np.isin(key, key[mine]) & ~mine
     on_host = np.isin(edges.kind[chosen], (HOST, HANDOFF))
     for some in (on_host, ~on_host):
-        value[some & mine] = np.rint(value[some & mine] * _ratio(lag, value, iteration, some & shared))
+        known = some & shared
+        ratio = median_ratio([(lag[known], value[known], iteration[known])])
+        value[some & mine] = np.rint(value[some & mine] * ratio)
     new = edges.lag.copy()
     new[chosen[mine]] = value[mine]
     return graph.with_latencies(new), float(np.mean(~found[mine])) if mine.any() else 0.0
 
 
-def _ratio(lag: IntColumn, median: IntColumn, iteration: IntColumn, which: npt.NDArray[np.bool_]) -> float:
-    """The median over iterations of the sum of lags over the sum of their medians."""
-    lags = np.bincount(iteration[which], weights=lag[which])
-    medians = np.bincount(iteration[which], weights=median[which])
-    return float(np.median(lags[medians > 0] / medians[medians > 0])) if np.any(medians > 0) else 1.0
+def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
+    """The median, over the iterations of all parts, of the sum of lags over the sum of what they usually are; 1 without
+    iterations in which they take any time.
+
+    Args:
+        parts: lags and usual lags (ns), and iterations, one entry an edge each.
+    """
+    ratios = [np.zeros(0)]
+    for lag, usual, iteration in parts:
+        lags, sums = (np.bincount(iteration, weights=of) for of in (lag, usual))
+        ratios.append(lags[sums > 0] / sums[sums > 0])
+    joined = np.concatenate(ratios)
+    return float(np.median(joined)) if len(joined) else 1.0
 
 
 def _paths(document: Trace) -> IntColumn:
@@ -231,13 +241,6 @@ def _paths(document: Trace) -> IntColumn:
         parent = parents[row]
         result[row] = known.setdefault((result[parent] if parent >= 0 else -1, named_list[row]), len(known))
     return np.array(result, np.int64)
-
-
-def _codes(first: IntColumn, second: IntColumn) -> IntColumn:
-    """A number for each pair."""
-    packed = first * (int(second.max(initial=0)) + 1) + second
-    codes: IntColumn = np.unique(packed, return_inverse=True)[1].reshape(-1)
-    return codes
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:

@@ -52,9 +52,10 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
     Launches count per stream or per device, whichever shows the sharper limit. Work has left the queue when it starts.
     """
     document, gpu = points.document, points.gpu
-    launched = gpu[(points.launcher[gpu] >= 0)]
+    launched = gpu[points.launcher[gpu] >= 0]
     call, first = np.unique(points.launcher[launched], return_index=True)  # of a graph launch the first event
-    call, work = call[document.kind[call] == RUNTIME], launched[first[document.kind[call] == RUNTIME]]
+    calls = document.kind[call] == RUNTIME
+    call, work = call[calls], launched[first[calls]]
     duration = document.dur[call]
     typical = int(np.median(duration)) if len(call) else 0
     best = LaunchQueue(None, Edges.of(QUEUE, *[np.zeros(0, np.int64)] * 3), call[:0], typical)
@@ -98,7 +99,7 @@ def _limit_of(
         source.append(points.start[leaving[place[place >= 0]]])
         target.append(points.end[calls[place >= 0]])
     begin, end = np.concatenate(source), np.concatenate(target)
-    edges = Edges.of(QUEUE, begin, end, points.between(begin, end), capped=True)
+    edges = points.edges(QUEUE, begin, end, capped=True)
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(np.median(duration[below]))
         waits = np.median(duration[at_limit]) > _LONGER * typical
@@ -126,32 +127,23 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(document), np.int64)
     early[call] = np.minimum(document.dur[call] - queue.typical_ns, document.ts[gpu] - document.ts[call])
-    blocking = np.isin(_pairs(points, points.end[gpu], points.end[call]), _pairs(points, waits.source, waits.target))
+    count = len(points.measured)  # a number for each pair of points: source * count + target
+    blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (document.finish[before] > document.ts[call])
     early[call[blocking]] -= document.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
     early[call[blocking & busy]] = 0
-    slow = call[document.dur[call] > _SLOW * queue.typical_ns]
-    slow = slow[(document.kind[slow] == RUNTIME) & (early[slow] > 0)]
+    slow = call[(document.dur[call] > _SLOW * queue.typical_ns) & (document.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
-    into = np.full(len(points.measured), -1, np.int64)
-    into[chains.target] = np.arange(len(chains))
-    at = into[points.end[slow]]
+    at = chains.into(len(points.measured))[points.end[slow]]
     whole = (at >= 0) & (chains.source[at] == points.start[slow])
     slow, at = slow[whole], at[whole]
     points, new = points.with_more(slow, points.measured[points.start[slow]] + early[slow])
     submitted[slow] = new
-    source = chains.source.copy()
+    source, lag = chains.source.copy(), chains.lag.copy()
     source[at] = new
-    lag = chains.lag.copy()
     lag[at] -= early[slow]
-    head = chains.take(at)
-    head = Edges(head.source, new, early[slow], head.kind, head.owner, head.capped)
-    return points, Edges.joined([chains.with_lag(lag, source), head]), submitted
-
-
-def _pairs(points: GraphEvents, source: IntColumn, target: IntColumn) -> IntColumn:
-    """A number for each pair of points."""
-    return source * len(points.measured) + target
+    head = replace(chains.take(at), target=new, lag=early[slow])
+    return points, Edges.joined([replace(chains, lag=lag, source=source), head]), submitted
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
@@ -162,10 +154,9 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
     """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
-    source, target = submitted[points.launcher[gpu]], points.start[gpu]
-    edges = Edges.of(LAUNCH, source, target, points.between(source, target))
+    edges = points.edges(LAUNCH, submitted[points.launcher[gpu]], points.start[gpu])
     waited = waits.target[waits.lag <= SYNC_RETURN_NS]
-    return replace(edges, capped=~first | np.isin(target, waited))
+    return replace(edges, capped=~first | np.isin(edges.target, waited))
 
 
 def stream_edges(points: GraphEvents) -> Edges:
@@ -176,9 +167,8 @@ def stream_edges(points: GraphEvents) -> Edges:
     """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
-    source, target = points.end[np.maximum(before, 0)], points.start[gpu]
-    edges = Edges.of(STREAM, source, target, points.between(source, target))
-    pinned = target[first & ~launched]
+    edges = points.edges(STREAM, points.end[np.maximum(before, 0)], points.start[gpu])
+    pinned = edges.target[first & ~launched]
     return Edges.joined([
         replace(edges, capped=launched).take(~first),
         Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned]),

@@ -6,9 +6,10 @@ import msgspec
 
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
-from ..schemas.files import Source, load, open_output
+from ..schemas.files import Source, open_output, read_struct
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
+from .constants import Constants
 from .costs.kernel_model import KernelModel
 from .costs.measured import Measured
 from .costs.registry import ORDER, Costs
@@ -32,6 +33,11 @@ class LaunchConstants(msgspec.Struct, frozen=True):
     event_gap_ns: int
     sync_return_ns: int
     queue_limit: int | None
+
+    @property
+    def of_replay(self) -> Constants:
+        """The same, as a replay takes them."""
+        return Constants(**msgspec.structs.asdict(self))
 
 
 class EndToEndError(msgspec.Struct, frozen=True):
@@ -114,15 +120,11 @@ def read_model(source: Source) -> FittedModel:
     Raises:
         TraceFormatError: no such file, or another one.
     """
-    blob = load(source)
-    try:
-        model = msgspec.json.decode(blob.data, type=FittedModel)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceFormatError(blob.name, "", f"no model ({error})", "make it with `etplus fit`") from None
+    model, name = read_struct(source, FittedModel, "no model", "make it with `etplus fit`")
     if model.version != VERSION:
-        raise TraceFormatError(blob.name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
+        raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
     if not _fits_columns(msgspec.to_builtins(model)):
-        raise TraceFormatError(blob.name, "", "invalid model (an integer of more than 62 bits)", "fit the model anew")
+        raise TraceFormatError(name, "", "invalid model (an integer of more than 62 bits)", "fit the model anew")
     return model
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,20 +27,27 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
         edges = edges.take(forward)
         order = topological(measured, edges)
         assert order is not None, "threads are chains, and all other edges lead forward in time"
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    start, end = (np.where(of >= 0, number[of], -1) for of in (points.start, points.end))
-    return ReplayGraph(
-        (points.document,), points.row[order], start, end, measured[order], renumbered(edges, number), queue_limit,
-        tuple(notes),
+    graph = ReplayGraph(
+        (points.document,), points.row, points.start, points.end, measured, edges, queue_limit, tuple(notes)
+    )
+    return renumbered(graph, order)
+
+
+def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
+    """The graph with its points in another order, and its edges sorted by target."""
+    number = _inverse(order)
+    start, end = (np.where(of >= 0, number[of], -1) for of in (graph.start, graph.end))
+    source, target = number[graph.edges.source], number[graph.edges.target]
+    edges = replace(graph.edges, source=source, target=target).take(np.lexsort((source, target)))
+    return replace(
+        graph, row=graph.row[order], start=start, end=end, measured=graph.measured[order], edges=edges
     )  # fmt: skip
 
 
-def renumbered(edges: Edges, number: IntColumn) -> Edges:
-    """Edges between points with other numbers, sorted by target."""
-    source, target = number[edges.source], number[edges.target]
-    edges = Edges(source, target, edges.lag, edges.kind, edges.owner, edges.capped)
-    return edges.take(np.lexsort((source, target)))
+def _inverse(order: IntColumn) -> IntColumn:
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
@@ -48,8 +56,7 @@ def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
     Mostly the measured order is one; points of equal time, and clocks that differ by a rounding, need Kahn's way.
     """
     order = np.argsort(measured, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = _inverse(order)
     if np.all(place[edges.source] < place[edges.target]):
         return order
     return _kahn(len(measured), edges)

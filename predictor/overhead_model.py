@@ -36,12 +36,9 @@ class OverheadPrediction:
 
 
 def overhead_model(
-    trace: Trace,
-    model: FittedModel,
-    kernel_ns: Sequence[float],
-    of_row: IntColumn,
+    trace: Trace, model: FittedModel, kernel_ns: Sequence[float], of_row: IntColumn,
     not_before: Mapping[int, float] | None = None,
-) -> OverheadPrediction:
+) -> OverheadPrediction:  # fmt: skip
     """Walk the operators of the iterations.
 
     For every operator that counts (see `hierarchy`), in order of start:
@@ -81,13 +78,9 @@ def overhead_model(
 
 
 def overhead_model_of_ranks(
-    traces: Sequence[Trace],
-    model: FittedModel,
-    kernel_ns: Sequence[Sequence[float]],
-    of_rows: Sequence[IntColumn],
-    begin: Sequence[float],
-    meetings: Sequence[Mapping[int, int]],
-) -> int:
+    traces: Sequence[Trace], model: FittedModel, kernel_ns: Sequence[Sequence[float]], of_rows: Sequence[IntColumn],
+    begin: Sequence[float], meetings: Sequence[Mapping[int, int]],
+) -> int:  # fmt: skip
     """ns from the first rank's beginning to the last one's end, if collectives start when their last rank is ready.
 
     Ranks are walked in turn until no collective starts later than in the round before.

@@ -15,12 +15,10 @@ from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .constants import Constants, fit_constants
 from .graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
 from .order import renumbered, topological
-from .replay import Replay, replay
 
-__all__ = ["Meeting", "Meetings", "couple", "find_meetings", "replay_ranks"]
+__all__ = ["Meeting", "Meetings", "couple", "find_meetings"]
 
 
 @dataclass(frozen=True)
@@ -66,20 +64,6 @@ class Meetings:
     notes: tuple[str, ...]
 
 
-def replay_ranks(graphs: Sequence[ReplayGraph], constants: Sequence[Constants] | None = None) -> Replay:
-    """Replay ranks of a job together.
-
-    Args:
-        graphs: one a rank, each made by `build_graph` (what-ifs may have been applied).
-        constants: of each rank; fitted if None.
-
-    Returns:
-        a replay of the coupled graph: rows and points of all ranks; see `couple`.
-    """
-    constants = [fit_constants(graph) for graph in graphs] if constants is None else constants
-    return replay(couple(graphs), constants)
-
-
 def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """One graph of several, in which the ranks' sides of a collective wait for each other.
 
@@ -109,13 +93,10 @@ def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     order = topological(measured, edges)
     if order is None:
         raise UsageError("the collectives of these ranks are in contradicting orders; give the files of one job")
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    start, end = (np.where(of >= 0, number[of], -1) for of in (start, end))
-    row = np.concatenate([row, np.full(len(met_at), -1)])[order]
+    row = np.concatenate([row, np.full(len(met_at), -1)])
     own_notes = [f"{one.file}: {note}" for one, graph in zip(documents, graphs, strict=True) for note in graph.notes]
-    edges = renumbered(edges, number)
-    return ReplayGraph(tuple(documents), row, start, end, measured[order], edges, None, (*joined.notes, *own_notes))
+    notes = (*joined.notes, *own_notes)
+    return renumbered(ReplayGraph(tuple(documents), row, start, end, measured, edges, None, notes), order)
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:
@@ -175,7 +156,10 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
     messages, pairs = match_messages(comms)
     clocks = clock_offsets(synchronising(collectives) or collectives, messages)
     offsets = {one.rank: one.offset_ns for one in clocks}
-    found, rows = list[Meeting](), [_row_of_node(document) for document in documents]
+    found, rows = list[Meeting](), list[dict[int, int]]()  # rows of communications by the id of the node
+    for document in documents:
+        communicating = comm_rows(document)
+        rows.append(dict(zip(document.id[communicating].tolist(), communicating.tolist(), strict=True)))
     for matched, count in zip(collectives, counts, strict=True):
         sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
         found += _meetings(documents, rows, index, matched, np.flatnonzero(sure), offsets)
@@ -193,20 +177,10 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
     return Meetings(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
 
 
-def _row_of_node(document: Trace) -> dict[int, int]:
-    """Rows of communications by the id of the node."""
-    rows = comm_rows(document)
-    return dict(zip(document.id[rows].tolist(), rows.tolist(), strict=True))
-
-
 def _meetings(
-    documents: Sequence[Trace],
-    rows: Sequence[dict[int, int]],
-    index: Mapping[int, int],
-    matched: Matched,
-    at: IntColumn,
-    offsets: Mapping[int, int],
-) -> list[Meeting]:
+    documents: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
+    at: IntColumn, offsets: Mapping[int, int],
+) -> list[Meeting]:  # fmt: skip
     """Those of some matched communications that two ranks or more have."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:

@@ -7,19 +7,24 @@ print(replay(graph, constants).makespan_ns)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.index import as_column
 from ..trace.intervals import union
+from ..trace.trace import Trace
 from .build import build_graph
 from .constants import Constants, counted_lags, fit_constants
 from .graph import UNKNOWN, ReplayGraph
 
-__all__ = ["Constants", "Replay", "ReplayGraph", "Unexplained", "build_graph", "fit_constants", "replay"]
+__all__ = [
+    "Constants", "Replay", "ReplayGraph", "Unexplained", "build_graph", "fit_constants", "predicted_documents",
+    "replay",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,3 +141,16 @@ def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
                 at = time[source] + least
         time[point] = at
     return np.array(time, np.int64)
+
+
+def predicted_documents(replay: Replay) -> Iterator[Trace]:
+    """Of each rank its document with `ts` and `dur` as predicted, on the clock of the document."""
+    graph = replay.graph
+    for k, document in enumerate(graph.documents):
+        here = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))
+        timed = document.timed
+        start, end = replay.start[here], replay.end[here]
+        measured = graph.measured[graph.start[here][timed]]
+        clock = int((document.ts[timed] - measured).min())  # the same of all rows
+        ts = as_column(np.where(timed, np.maximum(start + clock, 0), document.ts))
+        yield replace(document, ts=ts, dur=as_column(np.where(timed, end - start, document.dur)))

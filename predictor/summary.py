@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
 from ..trace.kinds import GPU
 from ..trace.printable import printable, shortened
+from ..trace.trace import Trace
 from .base_error import BaseError, start_error_ns
-from .constants import Constants
+from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained
 from .step_times import StepTimes, step_times
@@ -96,21 +98,11 @@ class Summary:
         """JSON-ready; keys as in docs/replay.md."""
         plain: dict[str, Any] = {
             "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
-            "constants": [
-                {
-                    "launch_latency_ns": one.launch_latency_ns, "gap_ns": one.gap_ns,
-                    "event_gap_ns": one.event_gap_ns,
-                    "sync_return_ns": one.sync_return_ns, "queue_limit": one.queue_limit,
-                    "clock_skew_ns": one.clock_skew_ns,
-                }
-                for one in self.constants
-            ],
+            "constants": [asdict(one) for one in self.constants],
             "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
             "gpu_start_error_ns": self.start_error_ns,
             "base_error": self.base.to_dict(),
-            "unexplained": {
-                "count": self.unexplained.count, "ns": self.unexplained.ns, "share": self.unexplained.share,
-            },
+            "unexplained": asdict(self.unexplained),
             "lanes": [
                 {
                     "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
@@ -172,16 +164,13 @@ class Summary:
             rows.append(["unexplained waits", _number(self.unexplained.ns), None, share])
         rows += [
             [f"{shortened(lane.name, 18)} busy", _number(lane.busy_ns), _number(lane.measured_busy_ns), None]
-            for lane in self._shown()
+            for lane in sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
         ]
         if self.exposed_ns or self.measured_exposed_ns:
             rows.append(["exposed communication", _number(self.exposed_ns), _number(self.measured_exposed_ns), None])
         rows += [[name, _number(ns), None, None] for name, ns in self.bounds.items()]
         heads = ["time", "changed µs" if whatif else "predicted µs", "measured µs", "of makespan"]
         return render("", heads, rows, width)
-
-    def _shown(self) -> list[LaneTime]:
-        return sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
 
 
 def summarize(
@@ -196,23 +185,23 @@ def summarize(
     graph = replay.graph
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
-    measured_start, measured_end = (_of_rows(graph.measured, points) for points in (graph.start, graph.end))
+    measured_start, measured_end = (np.where(of >= 0, graph.measured[of], -1) for of in (graph.start, graph.end))
     base = replay if before is None else before
-    lanes = list(_lanes(replay, measured_start, measured_end))
     exposed, measured_exposed = (
         sum(
-            exposed_ns(start[a:b], end[a:b], replay.graph.documents[k].communicates, _is_kernel(replay, k))
-            for k, (a, b) in enumerate(zip(graph.first_row[:-1], graph.first_row[1:], strict=True))
+            exposed_ns(start[a:b], end[a:b], of.communicates, _is_kernel(of))
+            for of, (a, b) in zip(graph.documents, itertools.pairwise(graph.first_row.tolist()), strict=True)
         )
         for start, end in ((replay.start, replay.end), (measured_start, measured_end))
     )  # fmt: skip
     return Summary(
         files=tuple(document.file for document in graph.documents),
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
-        constants=(constants,) if isinstance(constants, Constants) else tuple(constants),
+        constants=of_ranks(constants),
         predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
         unexplained=replay.unexplained,
-        lanes=tuple(lanes), exposed_ns=exposed, measured_exposed_ns=measured_exposed,
+        lanes=tuple(_lanes(replay, measured_start, measured_end)),
+        exposed_ns=exposed, measured_exposed_ns=measured_exposed,
         base=BaseError.of(base), bounds=resource_bounds(replay), path=critical_path(replay),
         what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
@@ -233,16 +222,12 @@ def _unexplained_notes(base: Replay) -> list[str]:
     ]
 
 
-def _of_rows(times: IntColumn, points: IntColumn) -> IntColumn:
-    return np.where(points >= 0, times[points], -1)
-
-
 def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTime]:
     """Streams and threads of every rank with the time in which anything ran on them."""
     graph = replay.graph
     for k, document in enumerate(graph.documents):
         a = int(graph.first_row[k])
-        prefix = f"rank {k if document.rank is None else document.rank} " if len(graph.documents) > 1 else ""
+        prefix = f"rank {graph.ranks[k]} " if len(graph.documents) > 1 else ""
         several = len(np.unique(document.device[document.kind == GPU])) > 1
         for lane in np.unique(document.stream_lane[document.timed & (document.kind == GPU)]).tolist():
             rows = np.flatnonzero(document.timed & (document.stream_lane == lane)) + a
@@ -260,8 +245,7 @@ def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: Int
     return LaneTime(name, union(replay.start[rows], replay.end[rows]).length, union(start[rows], end[rows]).length)
 
 
-def _is_kernel(replay: Replay, rank: int) -> npt.NDArray[np.bool_]:
-    document = replay.graph.documents[rank]
+def _is_kernel(document: Trace) -> npt.NDArray[np.bool_]:
     kernel = matching(document.category, document.categories, KERNEL_CATEGORIES.__contains__)
     found: npt.NDArray[np.bool_] = kernel & document.timed & (document.kind == GPU)
     return found
@@ -275,10 +259,8 @@ def exposed_ns(
     Args:
         start, end: int64 ns, one entry a row. communicates, kernel: bool, one entry a row.
     """
-    compute = kernel & ~communicates
-    both = communicates | compute
-    together = union(start[both], end[both]).length
-    return together - union(start[compute], end[compute]).length
+    both, compute = communicates | kernel, kernel & ~communicates
+    return union(start[both], end[both]).length - union(start[compute], end[compute]).length
 
 
 def _path_dict(path: CriticalPath) -> dict[str, Any]:
@@ -290,13 +272,14 @@ def _path_dict(path: CriticalPath) -> dict[str, Any]:
 
 def _path_text(title: str, path: CriticalPath, total: int, width: int, *, ops: bool = True) -> str:
     shares = ", ".join(f"{kind} {100 * ns / max(total, 1):.1f}%" for kind, ns in path.by_kind.items())
-    said = textwrap.wrap(f"{title}: {shares}", width, subsequent_indent=" " * 4)
+    lines = textwrap.wrap(f"{title}: {shares}", width, subsequent_indent=" " * 4)
     rows = [
         [name, kind, _number(ns), f"{100 * ns / max(total, 1):.1f}%"]
         for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]
     ]
-    table = [render("", ["on the critical path", "kind", "time µs", "share"], rows, width)] if rows else []
-    return "\n".join([*said, *table])
+    if rows:
+        lines.append(render("", ["on the critical path", "kind", "time µs", "share"], rows, width))
+    return "\n".join(lines)
 
 
 def _us(ns: float) -> str:

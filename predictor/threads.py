@@ -113,7 +113,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     kind[late] = ORDER
     lag = np.where(kind == ORDER, 0, chains.lag)
     target = chains.target[pauses]
-    return Edges.of(HANDOFF, sources, target, points.between(sources, target)), replace(chains, kind=kind, lag=lag)
+    return points.edges(HANDOFF, sources, target), replace(chains, kind=kind, lag=lag)
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
@@ -126,8 +126,7 @@ def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]
     document = points.document
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
-    into = np.full(len(points.row), -1, np.int64)
-    into[chains.target] = np.arange(len(chains))
+    into = chains.into(len(points.row))
     of_op = document.scope[points.row] != ANNOTATION_SCOPE
     done, pauses = [], []
     for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
@@ -164,9 +163,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     latest = np.lexsort((block, -work.end[block], of))
     found, best = np.unique(of[latest], return_index=True)
     block, first = block[latest][best], first[latest][best]
-    into = np.full(len(points.row), -1, np.int64)
-    into[chains.target] = np.arange(len(chains))
-    begun = into[points.start[work.first_row[first]]]
+    begun = chains.into(len(points.row))[points.start[work.first_row[first]]]
     fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > LONG_PAUSE_NS)
     forks = chains.source[pause[found]]
     return begun[fresh], forks[fresh], pause[found], points.end[work.last_row[block]]
@@ -194,11 +191,8 @@ class _Blocks:
         rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
         rows = np.setdiff1d(rows, points.host_comm)
         rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
-        thread, start, end = (
-            document.thread[rows],
-            points.measured[points.start[rows]],
-            points.measured[points.end[rows]],
-        )
+        thread = document.thread[rows]
+        start, end = (points.measured[of[rows]] for of in (points.start, points.end))
         new = np.diff(thread, prepend=thread[:1] - 1) != 0
         reach = running_max(end, new)
         new[1:] |= start[1:] >= reach[:-1]

@@ -9,12 +9,13 @@ traces make it wide.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from math import exp, hypot, log, sqrt
 
 from .costs.utilisation import kernel_family
 from .model_file import EndToEndError
-from .pricing import Price, Pricing
+from .pricing import Pricing
 
 __all__ = ["drawn_in", "half_width", "interval"]
 
@@ -54,27 +55,20 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
     """
     prices = {event: pricing.price(event) for event in events}
     ends = []
-    for side in (_below, _above):
-        by_family: dict[tuple[str, str], float] = {}
-        for event, price in prices.items():
+    below = {event: price.low - price.ns for event, price in prices.items()}
+    above = {event: price.high - price.ns for event, price in prices.items()}
+    for off in (below, above):
+        by_family = defaultdict[tuple[str, str], float](float)
+        for event, ns in off.items():
             task = pricing.tasks[event]
-            key = kernel_family(task.kernel), task.device
-            by_family[key] = by_family.get(key, 0.0) + abs(side(price))
+            by_family[kernel_family(task.kernel), task.device] += abs(ns)
         together, apart = sum(by_family.values()), hypot(*by_family.values())
         share = apart / together if together else 0.0
         times = list(pricing.times)
-        for event, price in prices.items():
-            times[event] += share * side(price)
+        for event, ns in off.items():
+            times[event] += share * ns
         ends.append(times)
     return ends[0], ends[1]
-
-
-def _below(price: Price) -> float:
-    return price.low - price.ns
-
-
-def _above(price: Price) -> float:
-    return price.high - price.ns
 
 
 def interval(predicted: int, low: int, high: int, error: EndToEndError | None, unknown: float = 0.0) -> tuple[int, int]:

@@ -53,8 +53,8 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     binding = binding[np.unique(edges.target[binding], return_index=True)[1]]  # of several the lowest source
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
-    kept = edges.with_lag(np.where(late[edges.target] & (edges.kind == HOST), held, edges.lag))
-    kept = replace(kept, capped=edges.capped | (late[edges.target] & (edges.kind == LAUNCH)))
+    shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
+    kept = replace(edges, lag=np.where(shorter, held, edges.lag), capped=edges.capped | capped)
     joined = Edges.joined([kept, waits])
     return replace(graph, edges=joined.take(np.lexsort((joined.source, joined.target))))
 

@@ -54,8 +54,8 @@ def blocking_copies(points: GraphEvents) -> Edges:
 def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edges:
     """Edges of kind SYNC. A lag is negative where the device's clock is ahead of the host's; what contradicts the
     measured order by more than clocks differ is left out."""
-    lag = points.between(source, target)
-    return Edges.of(SYNC, source, target, lag, capped=True).take(lag >= -MAX_SKEW_NS)
+    edges = points.edges(SYNC, source, target, capped=True)
+    return edges.take(edges.lag >= -MAX_SKEW_NS)
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
@@ -70,7 +70,7 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
     waited = np.zeros(len(points.document), np.bool_)
     waited[call[pending]] = True
     own = (chains.owner >= 0) & waited[np.maximum(chains.owner, 0)] & (points.end[chains.owner] == chains.target)
-    return chains.with_lag(np.where(own, np.minimum(chains.lag, SYNC_COST_NS), chains.lag))
+    return chains.at_most(own, SYNC_COST_NS)
 
 
 def event_waits(points: GraphEvents) -> Edges:
@@ -78,10 +78,8 @@ def event_waits(points: GraphEvents) -> Edges:
     source, target = points.timed_edges("event", "graph")
     lanes = points.document.stream_lane
     apart = lanes[source] != lanes[target]  # the others follow each other on their stream
-    source, target = source[apart], target[apart]
-    begin, end = points.end[source], points.start[target]
-    lag = points.between(begin, end)
-    return Edges.of(EVENT, begin, end, lag, capped=True).take(lag >= -ROUNDING_NS)
+    edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
+    return edges.take(edges.lag >= -ROUNDING_NS)
 
 
 def inferred_count(points: GraphEvents) -> int:

@@ -14,7 +14,7 @@ from ..trace.conventions import KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
-from .constants import Constants
+from .constants import Constants, of_ranks
 from .graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 __all__ = ["GRAMMAR", "WhatIf", "apply_what_ifs", "parse_what_if", "remove", "scale", "select", "set_latency"]
@@ -134,10 +134,9 @@ def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
     """Rows of the rank that is meant, by what its trace says or else by its place among the files."""
     if what_if.rank is None:
         return np.ones(len(graph.start), np.bool_)
-    ranks = [k if document.rank is None else document.rank for k, document in enumerate(graph.documents)]
-    if what_if.rank not in ranks:
-        raise UsageError(f"what-if {what_if.text!r}: there are ranks {', '.join(map(str, sorted(ranks)))}")
-    on_rank: Rows = graph.rank_of_row == ranks.index(what_if.rank)
+    if what_if.rank not in graph.ranks:
+        raise UsageError(f"what-if {what_if.text!r}: there are ranks {', '.join(map(str, sorted(graph.ranks)))}")
+    on_rank: Rows = graph.rank_of_row == graph.ranks.index(what_if.rank)
     return on_rank
 
 
@@ -220,8 +219,7 @@ def set_latency(
     Args:
         on: bool, one entry a row: only before these.
     """
-    edges = graph.edges
-    ranks = [constants] if isinstance(constants, Constants) else list(constants)
+    edges, ranks = graph.edges, of_ranks(constants)
     row = np.maximum(graph.row[edges.target], 0)
     cap = np.array([of.caps()[kind] for of in ranks], np.int64)[graph.rank_of_row[row]]
     which = (edges.kind == kind) & edges.capped

@@ -14,16 +14,20 @@ from pathlib import Path
 from pickle import PickleBuffer
 from typing import IO, BinaryIO, Generic, Protocol, TypeVar, cast
 
+import msgspec
 from isal import igzip
 
-from ..trace.errors import EtplusError, TraceFormatError, UsageError
+from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
 from .inflate import GZIP_MAGIC, Spool, gunzip
 from .text import FileText, Text
 from .transaction import Transaction, protect, transaction
 
-__all__ = ["Blob", "Source", "load", "open_output", "open_text", "progress_bar", "shown_name", "write_all"]
+__all__ = [
+    "Blob", "Source", "load", "open_output", "open_text", "progress_bar", "read_struct", "shown_name", "write_all",
+]  # fmt: skip
 
 D = TypeVar("D", bound=Text, covariant=True)
+S = TypeVar("S", bound=msgspec.Struct)
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
@@ -61,6 +65,25 @@ def load(source: Source, *, progress: bool = False) -> Blob[bytes]:
     """
     blob = _open(source, sys.maxsize, progress)
     return Blob(blob.name, blob.data[:], blob.broken_at)
+
+
+def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
+    """Read a JSON file of one of our own formats.
+
+    Args:
+        kind: what it holds. problem, remedy: for the message where it does not, such as "invalid model".
+
+    Returns:
+        what it holds, and the file's name for messages.
+
+    Raises:
+        TraceFormatError: no such file, or of another form.
+    """
+    blob = load(source)
+    try:
+        return msgspec.json.decode(blob.data, type=kind), blob.name
+    except UNREADABLE as error:
+        raise TraceFormatError(blob.name, "", f"{problem} ({error})", remedy) from None
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ..trace.errors import UNREADABLE, TraceFormatError
-from .files import Source, load
+from ..trace.errors import TraceFormatError
+from .files import Source, read_struct
 
 __all__ = [
     "VERSION", "ClockOffset", "GroupCounts", "JobReport", "Lateness", "Mismatch", "Pair", "RankResult", "Wait",
@@ -217,11 +217,7 @@ def read_job_report(source: Source) -> JobReport:
     Raises:
         TraceFormatError: it is not a job report.
     """
-    blob = load(source)
-    try:
-        report = msgspec.json.decode(blob.data, type=JobReport)
-    except UNREADABLE as error:
-        raise TraceFormatError(blob.name, "", f"no job report ({error})", "give the job.json of etplus batch") from None
+    report, name = read_struct(source, JobReport, "no job report", "give the job.json of etplus batch")
     if report.version.partition(".")[0] != VERSION.partition(".")[0]:
-        raise TraceFormatError(blob.name, "", f"unknown version {report.version[:20]!r}", "update etplus")
+        raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")
     return report

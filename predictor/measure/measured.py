@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.files import Source, load, open_output
+from ...schemas.files import Source, open_output, read_struct
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
 
@@ -203,15 +203,11 @@ def read_measured(source: Source) -> Measured:
     Raises:
         TraceFormatError: no such file, or another one.
     """
-    blob = load(source)
-    try:
-        found = msgspec.json.decode(blob.data, type=Measured)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceFormatError(blob.name, "", f"invalid measured times ({error})", _REMEDY) from None
+    found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
     if found.version != VERSION:
-        raise TraceFormatError(blob.name, "version", f"{found.version}, expected {VERSION}", "measure anew")
+        raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure anew")
     for at, one in enumerate(found.timings):
         times = (one.ns, one.iqr_ns, one.own_ns or 0, one.recorded_ns or 0)
         if not all(0 <= time < MAX_NS for time in times) or not 0 <= one.nested + one.tensors < MAX_NS:
-            raise TraceFormatError(blob.name, f"timings[{at}]", "invalid time", _REMEDY)
+            raise TraceFormatError(name, f"timings[{at}]", "invalid time", _REMEDY)
     return msgspec.structs.replace(found, files=tuple(Path(name).name for name in found.files))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -20,9 +22,9 @@ from ..measure.reader import schema_text
 from ..shapes.calls import Shapes
 from ..shapes.terms import Shape
 
-__all__ = ["BACKWARD", "COMMUNICATES", "VIEWS", "Call", "Tensors", "read_step"]
+__all__ = ["COMMUNICATES", "VIEWS", "Call", "is_tensor", "read_step", "tensor_values", "walked"]
 
-BACKWARD = "autograd::engine::evaluate_function: "
+_BACKWARD = "autograd::engine::evaluate_function: "
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
@@ -30,7 +32,7 @@ COMMUNICATES = re.compile(
 """Calls that communicate, or prepare it: what they do follows from the layout."""
 _SUBCLASS = "PythonSubclass"
 _WRAPPERS = re.compile(
-    rf"{_SUBCLASS}|(?:{BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
+    rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
 )
 """Calls that convert between distributed and local tensors; what they call is kept."""
@@ -42,7 +44,7 @@ _VIEWS = (
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})
 """Operators that do no work on data: views and allocations."""
 
-Tensors = tuple[tuple[Shape | None, ...], ...]
+_Tensors = tuple[tuple[Shape | None, ...], ...]
 
 
 @dataclass(eq=False)
@@ -67,8 +69,8 @@ class Call:
     ts: int
     end: int
     sequence: int
-    inputs: Tensors
-    results: Tensors
+    inputs: _Tensors
+    results: _Tensors
     signature: Signature | None
     record: dict[str, Any]
     schema: str
@@ -84,27 +86,47 @@ class Call:
     @property
     def backward(self) -> bool:
         """It is one of autograd's."""
-        return self.name.startswith(BACKWARD)
+        return self.name.startswith(_BACKWARD)
 
     def tensor_ids(self, side: str) -> list[int]:
         """Numbers of the tensors among the "inputs" or "outputs"."""
         return [one[0] for one in tensor_values(self.record.get(side))]
 
-    def storages(self, side: str) -> list[tuple[int, int]]:
-        """Number of the storage and bytes of an element, of each of those tensors."""
-        return [(one[1], one[4]) for one in tensor_values(self.record.get(side))]
+    @cached_property
+    def input_shapes(self) -> list[Shape]:
+        """Extents of all tensors that it takes, in order."""
+        return [shape for tensors in self.inputs for shape in tensors if shape is not None]
+
+    @cached_property
+    def output_shapes(self) -> list[Shape]:
+        """Extents of all tensors that it returns, in order."""
+        return [shape for tensors in self.results for shape in tensors if shape is not None]
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Extents of all tensors that it takes or returns, in order."""
+        return [*self.input_shapes, *self.output_shapes]
+
+
+def walked(calls: Iterable[Call]) -> Iterator[Call]:
+    """The calls and all below them, callers first."""
+    return chain.from_iterable(call.walk() for call in calls)
+
+
+def is_tensor(value: list[Any]) -> bool:
+    """Whether a list in an ET is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
+    return len(value) == 6 and isinstance(value[5], str) and all(type(one) is int for one in value[:5])
 
 
 def tensor_values(given: Any) -> Iterator[list[Any]]:
-    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value of an ET."""
+    """All tensors (`is_tensor`) in a value of an ET."""
     values = given.get("values") if isinstance(given, dict) else given
-    if not isinstance(values, list):
-        return
-    if len(values) == 6 and isinstance(values[5], str) and all(type(one) is int for one in values[:5]):
-        yield values
-        return
-    for one in values:
-        yield from tensor_values(one)
+    if isinstance(values, list):
+        if is_tensor(values):
+            yield values
+        else:
+            for one in values:
+                yield from tensor_values(one)
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:

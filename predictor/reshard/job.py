@@ -17,13 +17,14 @@ from ..measure.measured import Measured
 from ..model_file import FittedModel
 from ..network import Network
 from ..pricing import Pricing
+from ..ranks import couple
+from ..replay import build_graph, fit_constants, replay
 from .document import build_trace
 from .items import Comm, Recorded
-from .layout import Layout
+from .layout import Layout, recorded_layout
 from .memory import Memory, memory_of
 from .plan import make_plan, plan_from_dict
 from .program import Derivation
-from .recorded import recorded_layout
 from .scaled import scaled_trace
 from .structure import read_model
 from .underived import NotDerived, not_derived
@@ -64,8 +65,7 @@ class Resharded:
         Raises:
             UsageError: no such rank.
         """
-        if not 0 <= rank < self.layout.ranks:
-            raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.layout.ranks - 1}")
+        self.layout.check(rank)
         scaled = build_trace(self.derivation, rank, self.network)
         times = self._times(scaled)
         return build_trace(self.derivation, rank, self.network, times) if times else scaled
@@ -115,10 +115,10 @@ class Resharded:
 
     @cached_property
     def step_ns(self) -> int:
-        """The predicted time of a step: representatives of all stages replayed together, ns."""
-        from .step_time import step_time
-
-        return step_time(self)
+        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
+        graphs = [build_graph(self.trace(self.layout.rank(0, 0, stage))) for stage in range(self.layout.pp)]
+        constants = [fit_constants(graph) for graph in graphs]
+        return replay(couple(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 
     def matched(self) -> int:
         """Check that members of every group issue the same collectives, and that messages have partners.
@@ -134,18 +134,18 @@ class Resharded:
         for rank, found in programs.items():
             at = layout.coordinates(rank)
             for dimension in ("tp", "dp"):
-                mine = [one for one in found if one.dimension == dimension]
+                mine = _collectives(found, dimension)
                 others = {self.derivation.representative(r) for r in layout.group(dimension, at)}
                 for other in sorted(others - {rank}):
-                    theirs = [one for one in programs[other] if one.dimension == dimension]
-                    if [(c.kind, c.elements, c.dtype) for c in mine] != [(c.kind, c.elements, c.dtype) for c in theirs]:
+                    if mine != _collectives(programs[other], dimension):
                         raise UsageError(f"ranks {rank} and {other} issue different {dimension} collectives")
                 count += len(mine)
             if at.pp + 1 < layout.pp:
-                after = programs[self.derivation.representative(layout.rank(at.tp, at.dp, at.pp + 1))]
                 following = layout.rank(at.tp, at.dp, at.pp + 1)
+                after = programs[self.derivation.representative(following)]
                 sent = [one.shape for one in found if one.kind == "send" and one.peer == following]
-                received = [one.shape for one in after if one.kind == "recv" and one.peer < _first(layout, at.pp + 1)]
+                first = layout.rank(0, 0, at.pp + 1)
+                received = [one.shape for one in after if one.kind == "recv" and one.peer < first]
                 if sent != received:
                     raise UsageError(f"stage {at.pp} sends other messages than stage {at.pp + 1} receives")
                 count += len(sent) + len(received)
@@ -169,8 +169,9 @@ class Resharded:
         }  # fmt: skip
 
 
-def _first(layout: Layout, stage: int) -> int:
-    return layout.rank(0, 0, stage)
+def _collectives(found: Sequence[Comm], dimension: str) -> list[tuple[str, int, str]]:
+    """Kind, elements and type of the collectives along a dimension."""
+    return [(one.kind, one.elements, one.dtype) for one in found if one.dimension == dimension]
 
 
 def _communications(derivation: Derivation, rank: int) -> list[Comm]:
@@ -198,9 +199,12 @@ class Scaled:
     layout: Layout
 
     def trace(self, rank: int) -> Trace:
-        """The trace of a rank: that of the recorded rank that it repeats."""
-        if not 0 <= rank < self.layout.ranks:
-            raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.layout.ranks - 1}")
+        """The trace of a rank: that of the recorded rank that it repeats.
+
+        Raises:
+            UsageError: no such rank.
+        """
+        self.layout.check(rank)
         return scaled_trace(self.traces, rank, self.layout.ranks)
 
     @cached_property
@@ -214,27 +218,19 @@ class Scaled:
         return {
             "layout": {"tp": 1, "dp": self.layout.dp, "pp": 1, "zero": 0, "ranks": self.layout.ranks},
             "recorded": {"tp": 1, "dp": self.traces[0].world_size or len(self.traces), "pp": 1},
-            "rank_map": {str(rank): _strided(ranks) for rank, ranks in self.rank_map.items()},
+            "rank_map": {  # as [first, last, stride]
+                str(rank): [[ranks[0], ranks[-1], len(self.traces) if len(ranks) > 1 else 1]]
+                for rank, ranks in self.rank_map.items()
+            },
             "not_derived": [],
         }
 
 
-def _strided(ranks: Sequence[int]) -> list[list[int]]:
-    """Ranks as [first, last, stride]."""
-    return [[ranks[0], ranks[-1], ranks[1] - ranks[0] if len(ranks) > 1 else 1]]
-
-
 def reshard(
-    traces: Trace | Sequence[Trace],
-    layout: Layout,
-    *,
-    model: FittedModel | None = None,
+    traces: Trace | Sequence[Trace], layout: Layout, *, model: FittedModel | None = None,
     measured: Measured | None = None,
-    network: Network | None = None,
-    recorded: Layout | None = None,
-    plan: Any = None,
-    step: int | None = None,
-) -> Resharded | Scaled:
+    network: Network | None = None, recorded: Layout | None = None, plan: Any = None, step: int | None = None,
+) -> Resharded | Scaled:  # fmt: skip
     """Derive a job in another parallel layout from one that was recorded.
 
     Args:

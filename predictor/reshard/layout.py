@@ -1,21 +1,29 @@
-"""A parallel layout: how many ranks each dimension has, and which ranks form which groups."""
+"""A parallel layout: how many ranks each dimension has, which ranks form which groups, and that of a recording."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ...trace.conventions import MAX_RANKS
 from ...trace.errors import UsageError
+from ...trace.trace import Trace
 
-__all__ = ["Coordinates", "Layout", "Schedule", "TensorStyle", "parse_layout"]
+__all__ = ["Coordinates", "Layout", "Schedule", "TensorStyle", "parse_layout", "recorded_layout"]
 
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
 
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
 _MICROBATCHES = 4
+_MARKS = {
+    "fsdp": ("FSDP::", "FullyShardedDataParallel", "fsdp::"),
+    "tp": ("Redistribute", "_ToTorchTensor", "PythonSubclass"),
+    "pp": ("c10d::send", "c10d::recv_", "gloo:send", "gloo:recv", "nccl:send", "nccl:recv"),
+    "dp": ("DistributedDataParallel.forward", "torch::distributed::reducer"),
+}
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,11 @@ class Layout:
             return 1
         return max(_MICROBATCHES, self.pp) if self.microbatches is None else self.microbatches
 
+    def check(self, rank: int) -> None:
+        """Raise UsageError unless there is such a rank."""
+        if not 0 <= rank < self.ranks:
+            raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
+
     def coordinates(self, rank: int) -> Coordinates:
         """The place of a rank.
 
@@ -133,3 +146,34 @@ def parse_layout(text: str) -> Layout:
             raise UsageError(f"layout {text!r}: unexpected {part.strip()!r}; give for example tp=2,dp=4,pp=1")
         sizes[found[1]] = int(found[2])
     return Layout(sizes.get("tp", 1), sizes.get("dp", 1), sizes.get("pp", 1))
+
+
+def recorded_layout(traces: Sequence[Trace]) -> Layout:
+    """Recognise the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer is data parallel.
+
+    Raises:
+        UsageError: it was recorded with FSDP or a pipeline, from which nothing is derived.
+
+    Example:
+        >>> recorded_layout([trace]).dp
+        2
+    """
+    trace = traces[0]
+    names = set(trace.names)
+    found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
+    world = trace.world_size or 1
+    if world == 1:
+        return Layout()
+    for kind, what in (("fsdp", "FSDP"), ("pp", "a pipeline")):
+        if kind in found:
+            raise UsageError(
+                f"{trace.file}: recorded with {what}, from which no layout is derived; "
+                "give a recording of one rank, or of tensor or data parallel ranks"
+            )
+    if "tp" not in found:
+        return Layout(dp=world)
+    sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}
+    if "dp" not in found or len(sizes) < 2:
+        return Layout(tp=world)
+    tp = min(sizes)
+    return Layout(tp=tp, dp=world // tp)

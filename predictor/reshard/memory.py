@@ -60,14 +60,8 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     kept = [(one.begin, end, one.size // (layout.dp if gathers else 1)) for one in blocks if one.gradient]
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
-    return Memory(
-        mine,
-        mine,
-        states,
-        most_at_once(others),
-        buffers,
-        mine + states + buffers + max(most_at_once([*others, *kept]), mine),
-    )
+    moment = max(most_at_once([*others, *kept]), mine)
+    return Memory(mine, mine, states, most_at_once(others), buffers, mine + states + buffers + moment)
 
 
 def _states(derivation: Derivation) -> int:
@@ -105,15 +99,14 @@ class _Lives:
     def add(self, item: Recorded, call: Call) -> None:
         """Follow a call and those below it."""
         begin = self.place = self.place + 1
-        given = _storages(call)
+        given = {value[1] for value in tensor_values(call.record.get("inputs"))}
         for storage in given:
             block = self._current.get((storage, item.microbatch))
             if block is not None:
                 block.last, block.gradient = begin, block.gradient or ACCUMULATE in call.name
         for child in call.children:
             self.add(item, child)
-        results = [shape for tensors in call.results for shape in tensors if shape is not None]
-        for value, shape in zip(tensor_values(call.record.get("outputs")), results, strict=False):
+        for value, shape in zip(tensor_values(call.record.get("outputs")), call.output_shapes, strict=False):
             key = value[1], item.microbatch
             block = self._current.get(key)
             mine = block is not None and block.begin >= begin
@@ -132,8 +125,3 @@ def _blocks(derivation: Derivation, stage: int) -> list[_Block]:
         if isinstance(item, Recorded) and not item.call.name.startswith("Optimizer."):
             lives.add(item, item.call)
     return lives.blocks
-
-
-def _storages(call: Call) -> set[int]:
-    """Numbers of the storages that a call is given."""
-    return {value[1] for value in tensor_values(call.record.get("inputs"))}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...trace.errors import UsageError
-from .calls import VIEWS, Call
+from .calls import VIEWS, Call, walked
 from .structure import PRODUCTS, Model, Parameter, Unit, contracted
 
 __all__ = ["Division", "Plan", "make_plan", "plan_from_dict"]
@@ -58,19 +58,15 @@ class Plan:
         """JSON-ready; keys as in docs/reshard.md."""
         value = model.extents.value
         return {
-            "version": _VERSION,
-            "batch": value[model.batch] if model.batch >= 0 else None,
+            "version": _VERSION, "batch": value[model.batch] if model.batch >= 0 else None,
             "units": [
                 {
-                    "number": unit.number,
-                    "first": unit.forward[0].name,
-                    "last": unit.forward[-1].name,
+                    "number": unit.number, "first": unit.forward[0].name, "last": unit.forward[-1].name,
                     "layer": unit.number in self.layers,
                     "stage": None if self.stages is None else self.stages[unit.number],
                     "output": [value[one] for one in unit.output],
                     "parameters": [
-                        {"number": one.number, "shape": [value[extent] for extent in one.shape]}
-                        for one in unit.parameters
+                        {"number": one.number, "shape": [value[of] for of in one.shape]} for one in unit.parameters
                     ],
                 }
                 for unit in model.units
@@ -79,7 +75,7 @@ class Plan:
                 {"size": one.size, "unit": one.unit, "columns": list(one.columns), "rows": list(one.rows)}
                 for one in self.divisions
             ],
-        }
+        }  # fmt: skip
 
     def stage_of(self, model: Model, stages: int) -> list[int]:
         """The stage of each unit.
@@ -125,12 +121,14 @@ def _divisions(model: Model) -> list[Division]:
     A product whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi
     et al., 2019). A layer is one of both at most: in a chain every second extent is divided.
     """
-    leaves = model.extents.leaves
-    weights = _weights(model)
-    whole = {leaf for one in model.parameters if len(one.shape) == 1 and one not in _biases(model)
+    leaves, biases = model.extents.leaves, _biases(model)
+    weights = [
+        one for unit in model.units for one in unit.parameters if len(one.shape) == 2 and _multiplies(model, one)
+    ]
+    whole = {leaf for one in model.parameters if len(one.shape) == 1 and one not in biases
              for leaf in leaves(one.shape)} | {model.batch}  # fmt: skip
-    whole |= {leaf for unit in model.units[:-1] for extent in unit.output for leaf in leaves([extent])
-              if _residual(model, unit)}  # fmt: skip
+    residual = (unit for unit in model.units[:-1] if unit.forward[-1].name in ("aten::add", "aten::add_"))
+    whole |= {leaf for unit in residual for leaf in leaves(unit.output)}
     heads, dims = _attention(model)
     whole |= dims
     rows_of = {leaf for one in weights for leaf in leaves(one.shape[1:])} - whole
@@ -154,20 +152,12 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
     """Classes of heads of keys and values, each with that of the queries; and the classes of their dimensions."""
     heads: dict[int, int] = {}
     dims: set[int] = set()
-    for unit in model.units:
-        for call in unit.forward:
-            for inner in call.walk():
-                given = [shape for tensors in inner.inputs[:3] for shape in tensors if shape is not None]
-                if "attention" in inner.name and len(given) == 3 and all(len(shape) == 4 for shape in given):
-                    of = [model.extents.leaves(shape[1:2])[0] for shape in given]
-                    heads |= {one: of[0] for one in of[1:] if one != of[0]}
-                    dims |= {leaf for shape in given for leaf in model.extents.leaves(shape[3:])}
+    for given in model.attentions():
+        if len(given) == 3 and all(len(shape) == 4 for shape in given):
+            of = [model.extents.leaves(shape[1:2])[0] for shape in given]
+            heads |= {one: of[0] for one in of[1:] if one != of[0]}
+            dims |= {leaf for shape in given for leaf in model.extents.leaves(shape[3:])}
     return heads, dims
-
-
-def _residual(model: Model, unit: Unit) -> bool:
-    """The unit ends with an addition to what it was given."""
-    return unit.forward[-1].name in ("aten::add", "aten::add_")
 
 
 def _division(model: Model, leaf: int) -> Division:
@@ -180,18 +170,11 @@ def _division(model: Model, leaf: int) -> Division:
     )
 
 
-def _weights(model: Model) -> list[Parameter]:
-    """Two-dimensional parameters of products, in order of use."""
-    return [one for unit in model.units for one in unit.parameters if len(one.shape) == 2 and _multiplies(model, one)]
-
-
 def _multiplies(model: Model, parameter: Parameter) -> bool:
+    """A product of its unit takes the parameter, or its transpose."""
     mine = model.parts(parameter.shape)
-    return any(
-        model.parts(shape) in (mine, mine[::-1])
-        for call in model.units[parameter.unit].forward for one in call.walk() if one.name in PRODUCTS
-        for tensors in one.inputs for shape in tensors if shape is not None
-    )  # fmt: skip
+    products = (call for call in walked(model.units[parameter.unit].forward) if call.name in PRODUCTS)
+    return any(model.parts(shape) in (mine, mine[::-1]) for call in products for shape in call.input_shapes)
 
 
 def _biases(model: Model) -> set[Parameter]:
@@ -200,7 +183,7 @@ def _biases(model: Model) -> set[Parameter]:
     for unit in model.units:
         added = {
             model.parts(shape)
-            for call in unit.forward for one in call.walk() if one.name in ("aten::addmm", "aten::linear")
+            for one in walked(unit.forward) if one.name in ("aten::addmm", "aten::linear")
             for tensors in one.inputs[:: 2 if one.name == "aten::linear" else len(one.inputs)]
             for shape in tensors if shape is not None and len(shape) == 1
         }  # fmt: skip
@@ -258,11 +241,14 @@ class Partial:
     Attributes:
         call: the product. after: the call after which it is reduced.
         forward: whether it is a row layer's, else an input gradient's.
+        unit: number of its unit. place: of the call, among all calls of that unit's forward or backward.
     """
 
     call: Call
     after: Call
     forward: bool
+    unit: int
+    place: int
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
@@ -270,16 +256,14 @@ def partial_results(model: Model, plan: Plan) -> list[Partial]:
     divided = plan.divided
     found: list[Partial] = []
     for unit in model.units:
-        for place, top in enumerate(unit.forward):
-            found += [
-                Partial(call, _after_forward(unit.forward, place, call), True)
-                for call in top.walk()
-                if _sums_over(model, call, divided)
-            ]
-        flat = [(top, call) for top in unit.backward for call in top.walk()]
-        for place, (top, call) in enumerate(flat):
+        flat = [(at, call) for at, top in enumerate(unit.forward) for call in top.walk()]
+        for place, (at, call) in enumerate(flat):
             if _sums_over(model, call, divided):
-                found.append(Partial(call, _after_backward(flat[place:], top), False))
+                found.append(Partial(call, _after_forward(unit.forward, at, call), True, unit.number, place))
+        back = [(top, call) for top in unit.backward for call in top.walk()]
+        for place, (top, call) in enumerate(back):
+            if _sums_over(model, call, divided):
+                found.append(Partial(call, _after_backward(back[place:], top), False, unit.number, place))
     return found
 
 
@@ -290,9 +274,7 @@ def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
     """The call that returns the result as the model sees it: the layer around it, or the view behind it."""
     top = forward[place]
-    if top is not call:
-        return top
-    following = forward[place + 1] if place + 1 < len(forward) else top
+    following = forward[place + 1] if top is call and place + 1 < len(forward) else top
     return following if following.name in ("aten::_unsafe_view", "aten::view") else top
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
+from ...trace.dtypes import itemsize
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
 from ..measure.calls import RecordedCall
 from ..measure.reader import recorded_calls
 from .buckets import Bucket, fill_buckets
-from .calls import VIEWS, Call
-from .items import Comm, Item, Made, Recorded, Shard, Wait
+from .calls import VIEWS, Call, walked
+from .items import Comm, CommKind, Item, Made, Recorded, Shard, Wait
 from .layout import Coordinates, Layout
 from .plan import Partial, Plan, partial_results
 from .schedule import Action, actions
@@ -38,8 +39,7 @@ class Derivation:
     model: Model
     plan: Plan
     layout: Layout
-    recorded: Layout = field(default_factory=Layout)
-    _first_alike: dict[int, list[int]] = field(default_factory=dict, repr=False)
+    recorded: Layout
 
     def __post_init__(self) -> None:
         _ = self.changed, self.stages, self.regions is None or self.regions.outside
@@ -78,8 +78,9 @@ class Derivation:
         for one in self.plan.divisions:
             whole = one.size * self.recorded.tp
             if whole % layout.tp:
-                heads = one.extent in self._heads
-                what = f"{whole} heads of attention do" if heads else f"an inner width of {whole} does"
+                heads = [shape[1:2] for given in self.model.attentions() for shape in given if len(shape) == 4]
+                of_heads = any(one.extent in self.model.extents.leaves(extents) for extents in heads)
+                what = f"{whole} heads of attention do" if of_heads else f"an inner width of {whole} does"
                 raise UsageError(f"{what} not divide (unit {one.unit}) over tp={layout.tp} ranks")
             if whole // layout.tp != one.size:
                 found[one.extent] = whole // layout.tp
@@ -89,14 +90,6 @@ class Derivation:
         if self.model.batch >= 0 and self.rank_batch // parts != self.model.extents.value[self.model.batch]:
             found[self.model.batch] = self.rank_batch // parts
         return found
-
-    @cached_property
-    def _heads(self) -> set[int]:
-        return {
-            leaf for unit in self.model.units for call in unit.forward for one in call.walk()
-            if "attention" in one.name for tensors in one.inputs[:3] for shape in tensors
-            if shape is not None and len(shape) == 4 for leaf in self.model.extents.leaves(shape[1:2])
-        }  # fmt: skip
 
     @cached_property
     def stages(self) -> list[int]:
@@ -130,20 +123,20 @@ class Derivation:
     def representative(self, rank: int) -> int:
         """The first rank that runs the same, but for its peers: of its stage, with shards of the same sizes."""
         at = self.layout.coordinates(rank)
-        return self.layout.rank(0, self._alike(at.pp)[at.dp], at.pp)
+        return self.layout.rank(0, self._first_alike[at.pp][at.dp], at.pp)
 
-    def _alike(self, stage: int) -> list[int]:
-        """Of each data-parallel index of a stage the first one that has optimizer shards of the same sizes."""
-        if stage not in self._first_alike:
-            count, flat = self.layout.dp, self.layout.zero < 3
+    @cached_property
+    def _first_alike(self) -> list[list[int]]:
+        """Of each stage, of each data-parallel index the first one that has optimizer shards of the same sizes."""
+        count, flat = self.layout.dp, self.layout.zero < 3
+        found = []
+        for stage in range(self.layout.pp):
             sizes = {(prod(one) if flat else (one or (1,))[0]) for one in map(self.sizes, self.parameters(stage))}
             divided = sorted(sizes) if self.layout.zero else []
+            shards = (tuple(Shard(count, index, flat).of([size])[0] for size in divided) for index in range(count))
             first: dict[tuple[int, ...], int] = {}
-            self._first_alike[stage] = [
-                first.setdefault(tuple(Shard(count, index, flat).of([size])[0] for size in divided), index)
-                for index in range(count)
-            ]
-        return self._first_alike[stage]
+            found.append([first.setdefault(shard, index) for index, shard in enumerate(shards)])
+        return found
 
     @cached_property
     def _partial(self) -> list[Partial]:
@@ -154,9 +147,7 @@ class Derivation:
     def _reductions(self) -> dict[int, list[Partial]]:
         """Partial results by the row of the call after which they are reduced."""
         found: dict[int, list[Partial]] = {}
-        if self.layout.tp == 1:
-            return found
-        for one in self._fused(self._partial):
+        for one in self._fused(self._partial) if self.layout.tp > 1 else ():
             found.setdefault(one.after.row, []).append(one)
         return found
 
@@ -174,51 +165,32 @@ class Derivation:
 
     def _gap(self, one: Partial, following: Partial) -> bool:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
-        leaves, divided, nowhere = self.model.extents.leaves, self.plan.divided, (-1, -1)
-        unit, place = self._backward_places.get(one.call.row, nowhere)
-        same, end = self._backward_places.get(following.call.row, nowhere)
-        if unit != same or unit < 0:
+        if one.unit != following.unit:
             return True
-        between = self._backward_operators[unit][place + 1 : end]
-        results = [shape for call in between if "mm" in call.name for tensors in call.results
-                   for shape in tensors if shape is not None]  # fmt: skip
+        leaves, divided = self.model.extents.leaves, self.plan.divided
+        between = list(walked(self.model.units[one.unit].backward))[one.place + 1 : following.place]
+        products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(
-            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1]) for shape in results
-        )
-
-    @cached_property
-    def _backward_operators(self) -> list[list[Call]]:
-        """Of each unit the operators of backward, in order."""
-        return [[call for top in unit.backward for call in top.walk() if call.name.startswith("aten::")]
-                for unit in self.model.units]  # fmt: skip
-
-    @cached_property
-    def _backward_places(self) -> dict[int, tuple[int, int]]:
-        """By row of each of those its unit, and its place in it."""
-        return {call.row: (unit, place) for unit, calls in enumerate(self._backward_operators)
-                for place, call in enumerate(calls)}  # fmt: skip
+            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
+            for call in products for shape in call.output_shapes
+        )  # fmt: skip
 
     def _after(self, call: Call) -> dict[int, tuple[Comm, ...]]:
         """Reductions within a call."""
-        if not self._reductions:
-            return {}
-        found = {}
-        for inner in call.walk():
-            if inner.row in self._reductions:
-                found[inner.row] = tuple(self._reduction(one) for one in self._reductions[inner.row])
-        return found
+        return {
+            inner.row: tuple(map(self._reduction, self._reductions[inner.row]))
+            for inner in (call.walk() if self._reductions else ()) if inner.row in self._reductions
+        }  # fmt: skip
 
     def _reduction(self, one: Partial) -> Comm:
-        results = [shape for call in one.after.walk() for tensors in call.results for shape in tensors if shape]
-        mine = next(shape for tensors in one.call.results for shape in tensors if shape is not None)
-        shape = self.model.shape(results[0] if results else mine, self.changed)
-        whole = self.model.shape(mine, self.changed)
+        mine = one.call.output_shapes[0]
+        result = next((shape for call in one.after.walk() for shape in call.output_shapes if shape), mine)
+        shape, whole = (self.model.shape(of, self.changed) for of in (result, mine))
         if prod(shape) != prod(whole):
             shape = whole
-        tensor = (one.call.signature.outputs or one.call.signature.tensors)[0] if one.call.signature else None
-        dtype = tensor.dtype if tensor is not None else "float32"
-        size = (tensor.nbytes or 4 * tensor.numel) // max(tensor.numel, 1) if tensor is not None else 4
-        return Comm("all_reduce", "tp", tuple(shape), prod(shape), dtype, size or 4, functional=True)
+        signature = one.call.signature
+        dtype = (signature.outputs or signature.tensors)[0].dtype if signature else "float32"
+        return Comm("all_reduce", "tp", tuple(shape), prod(shape), dtype, itemsize(dtype) or 4, functional=True)
 
     @cached_property
     def regions(self) -> SequenceRegions | None:
@@ -247,7 +219,8 @@ class _Rank:
         self.layout, self.model = derivation.layout, derivation.model
         self.units = derivation.units(at.pp)
         self.first, self.last = at.pp == 0, at.pp == self.layout.pp - 1
-        self.gathers = self.layout.zero == 3 and self.layout.dp > 1
+        self.shard = derivation.shard(at)
+        self.gathers = self.shard is not None and not self.shard.flat
         self.buckets = derivation.buckets(at.pp) if self.layout.dp > 1 and not self.gathers else []
         self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
 
@@ -286,8 +259,8 @@ class _Rank:
     def _forward(self, microbatch: int) -> Iterator[Item]:
         for unit in self.units:
             if self.gathers:
-                yield from self._gather(unit, f"gather {unit.number}")
-                yield from self._gathered(unit, f"gather {unit.number}")
+                yield from self._gather(unit, "gather")
+                yield from self._gathered(unit, "gather")
             yield from self._within(self._recorded(unit.forward, microbatch), unit, forward=True)
         if self.last:
             yield from self._within(self._recorded(self.model.loss_forward, microbatch), None, forward=True)
@@ -300,10 +273,10 @@ class _Rank:
         for place, unit in enumerate(units):
             if self.gathers:
                 if place == 0:
-                    yield from self._gather(unit, f"gather again {unit.number}")
-                yield from self._gathered(unit, f"gather again {unit.number}")
+                    yield from self._gather(unit, "gather again")
+                yield from self._gathered(unit, "gather again")
                 if place + 1 < len(units):
-                    yield from self._gather(units[place + 1], f"gather again {units[place + 1].number}")
+                    yield from self._gather(units[place + 1], "gather again")
             yield from self._within(self._unit_backward(unit, microbatch, final), unit, forward=False)
             if self.gathers and final:
                 yield from self._scatter(unit)
@@ -331,47 +304,42 @@ class _Rank:
 
     def _reduced(self, k: int) -> Comm:
         """The reduction of a bucket of gradients."""
-        bucket = self.buckets[k]
-        count = self.layout.dp
-        if self.layout.zero == 2:
-            part = -(-bucket.elements // count)
-            return Comm("reduce_scatter", "dp", (part * count,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
-        return Comm("all_reduce", "dp", (bucket.elements,), bucket.elements, bucket.dtype, bucket.itemsize,
-                    key=f"bucket {k}")  # fmt: skip
+        bucket, scattered = self.buckets[k], self.layout.zero == 2
+        part = -(-bucket.elements // self.layout.dp) if scattered else bucket.elements
+        given = part * self.layout.dp if scattered else part
+        kind: CommKind = "reduce_scatter" if scattered else "all_reduce"
+        return Comm(kind, "dp", (given,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
 
-    def _gather(self, unit: Unit, key: str) -> Iterator[Item]:
+    def _gather(self, unit: Unit, what: str) -> Iterator[Item]:
         """All-gather the parameters of a unit (FSDP2)."""
-        shard = self.of.shard(self.at)
-        assert shard is not None
-        for dtype, size, own in self._by_dtype(unit):
-            parts = tuple((shard.padded(sizes),) for sizes in own)
-            one = sum(part[0] for part in parts)
-            yield Made("fsdp::all_gather_copy_in", (*parts, (one * shard.count,)), ((one,),), dtype, size)
-            yield Comm("all_gather", "dp", (one,), one * shard.count, dtype, size, key=f"{key} {dtype}")
+        count = self.layout.dp
+        for dtype, size, _, parts in self._by_dtype(unit):
+            one, copied = sum(parts), tuple((part,) for part in parts)
+            yield Made("fsdp::all_gather_copy_in", (*copied, (one * count,)), ((one,),), dtype, size)
+            yield Comm("all_gather", "dp", (one,), one * count, dtype, size, key=f"{what} {unit.number} {dtype}")
 
-    def _gathered(self, unit: Unit, key: str) -> Iterator[Item]:
-        shard = self.of.shard(self.at)
-        assert shard is not None
-        for dtype, size, own in self._by_dtype(unit):
-            yield Wait((f"{key} {dtype}",))
-            parts = tuple((shard.count, shard.padded(sizes)) for sizes in own)
-            one = sum(part[1] for part in parts)
-            yield Made("fsdp::split_with_sizes_copy", ((shard.count, one), *parts), (), dtype, size)
+    def _gathered(self, unit: Unit, what: str) -> Iterator[Item]:
+        count = self.layout.dp
+        for dtype, size, _, parts in self._by_dtype(unit):
+            yield Wait((f"{what} {unit.number} {dtype}",))
+            given = ((count, sum(parts)), *((count, part) for part in parts))
+            yield Made("fsdp::split_with_sizes_copy", given, (), dtype, size)
 
     def _scatter(self, unit: Unit) -> Iterator[Item]:
         """Reduce-scatter the gradients of a unit (FSDP2)."""
-        shard = self.of.shard(self.at)
-        assert shard is not None
-        for dtype, size, own in self._by_dtype(unit):
-            one = sum(shard.padded(sizes) for sizes in own)
-            yield Made("fsdp::chunk_cat_mixed_dtype", (*own, (shard.count, one)), (), dtype, size)
-            yield Comm("reduce_scatter", "dp", (one * shard.count,), one, dtype, size)
+        count = self.layout.dp
+        for dtype, size, own, parts in self._by_dtype(unit):
+            yield Made("fsdp::chunk_cat_mixed_dtype", (*own, (count, sum(parts))), (), dtype, size)
+            yield Comm("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
 
-    def _by_dtype(self, unit: Unit) -> list[tuple[str, int, list[tuple[int, ...]]]]:
+    def _by_dtype(self, unit: Unit) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
+        """By type of a unit's parameters: bytes of an element, their sizes, and elements of their largest parts."""
         found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
         for one in unit.parameters:
             found.setdefault((one.dtype, one.itemsize), []).append(self.of.sizes(one))
-        return [(dtype, size, sizes) for (dtype, size), sizes in found.items()]
+        for (dtype, size), own in found.items():
+            assert self.shard is not None
+            yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
 
     def _message(self, action: Action) -> Comm:
         forward = action.what.endswith("forward")
@@ -387,7 +355,7 @@ class _Rank:
     def _optimizer(self) -> Iterator[Item]:
         """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
         mine = {one.number for one in self.of.parameters(self.at.pp)}
-        shard = self.of.shard(self.at)
+        shard = self.shard
         places = [k for k, one in enumerate(self.model.parameters) if one.number in mine]
         for step, owned in self.model.optimizer:
             children = [

@@ -81,11 +81,7 @@ class SequenceRegions:
 
     def _touches(self, item: Recorded) -> bool:
         leaves = self.model.extents.leaves
-        return any(
-            not self.divided.isdisjoint(leaves(shape))
-            for call in item.call.walk() for tensors in (*call.inputs, *call.results)
-            for shape in tensors if shape is not None
-        )  # fmt: skip
+        return any(not self.divided.isdisjoint(leaves(shape)) for call in item.call.walk() for shape in call.shapes)
 
     def _gather(self, unit: Unit, outside: Mapping[int, int]) -> Comm:
         shape = tuple(self.model.shape(unit.output, outside))

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import prod
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,7 +19,7 @@ from ...trace.trace import Trace
 from ..shapes.calls import Shapes, shapes_of
 from ..shapes.extents import Extents
 from ..shapes.terms import Shape
-from .calls import COMMUNICATES, Call, read_step, tensor_values
+from .calls import COMMUNICATES, Call, read_step, tensor_values, walked
 
 __all__ = ["ACCUMULATE", "PRODUCTS", "Model", "Parameter", "Unit", "contracted", "read_model"]
 
@@ -95,16 +97,19 @@ class Model:
         parts = [self.before, *(unit.forward for unit in self.units), self.loss_forward, self.loss_backward]
         parts += [unit.backward for unit in reversed(self.units)]
         parts += [self.after, [call for call, _ in self.optimizer]]
-        for part in parts:
-            for call in part:
-                yield from call.walk()
+        return walked(chain.from_iterable(parts))
+
+    def attentions(self) -> Iterator[list[Shape]]:
+        """Extents of queries, keys and values of each call of attention in forward."""
+        for call in walked(call for unit in self.units for call in unit.forward):
+            if "attention" in call.name:
+                yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
         """The value of an extent where some classes have other values."""
-        sums = self._sums
-        if changed and (root := self.extents.root(extent)) in sums and root not in changed:
-            parts = sums[root]
-            if any(self._moves(part, changed) for part in parts):
+        if changed and (root := self.extents.root(extent)) in self._sums and root not in changed:
+            parts = self._sums[root]
+            if not changed.keys().isdisjoint(self.extents.leaves(parts)):
                 return sum(self.size(part, changed) for part in parts)
         return prod(changed.get(one, self.extents.value[one]) for one in self.extents.leaves([extent]))
 
@@ -115,9 +120,6 @@ class Model:
     def parts(self, shape: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """The classes of a tensor's extents, products by their factors."""
         return tuple(tuple(self.extents.leaves([extent])) for extent in shape)
-
-    def _moves(self, extent: int, changed: Mapping[int, int]) -> bool:
-        return any(leaf in changed for leaf in self.extents.leaves([extent]))
 
     @cached_property
     def _sums(self) -> dict[int, tuple[int, ...]]:
@@ -156,7 +158,7 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     forward = [call for call in top[:first] if call.operator]
     backward = [call for call in top[first : last + 1] if call.operator]
     after = [call for call in top[last + 1 :] if call not in steps]
-    parameters, optimizer = _optimized(trace, steps, shapes, forward)
+    parameters, optimizer = _optimized(steps, shapes, forward)
     units, loss = _units(trace, forward, parameters, shapes)
     loss_backward = _assign_backward(units, loss, backward)
     given = tuple(extent for source in shapes.sources for extent in source.shape)
@@ -178,45 +180,48 @@ def _batch(shapes: Shapes) -> int:
     return ranked[0] if ranked else -1
 
 
-def _optimized(trace: Trace, steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]
+class _Given(NamedTuple):
+    """A tensor that a call takes: its number, extents, type and the size of an element."""
+
+    number: int
+    shape: Shape
+    dtype: str
+    itemsize: int
+
+
+def _optimized(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]
                ) -> tuple[dict[int, Parameter], list[tuple[Call, list[tuple[Call, Parameter | None]]]]]:  # fmt: skip
     """Parameters by number of their tensor in forward, and of each call of the optimizer whose it is."""
-    made = {number for call in forward for one in call.walk() for number in one.tensor_ids("outputs")}
-    used: dict[int, tuple[Shape, str, int]] = {}
-    for call in forward:
-        for one in call.walk():
-            for number, shape, dtype, size in _tensors(one):
-                if number not in made and dtype.startswith(("float", "double", "Half", "c10::")):
-                    used.setdefault(number, (shape, dtype, size))
-    value = shapes.extents.value
-    children = [child for step in steps for child in step.children]
-    lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
+    made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
+    used: dict[int, _Given] = {}
+    for call in walked(forward):
+        for one in _tensors(call):
+            if one.number not in made and one.dtype.startswith(("float", "double", "Half", "c10::")):
+                used.setdefault(one.number, one)
     candidates = _weight_like(forward, made)
-    taken: dict[int, Parameter] = {}
+    children = [child for step in steps for child in step.children]
     if not children:
-        for number in candidates:
-            shape, dtype, size = used[number]
-            taken[number] = Parameter(len(taken), shape, size, dtype)
-        return taken, [(step, [(child, None) for child in step.children]) for step in steps]
+        known = enumerate(used[number] for number in candidates)
+        taken = {one.number: Parameter(k, one.shape, one.itemsize, one.dtype) for k, one in known}
+        return taken, [(step, []) for step in steps]
+    lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
+    entries = [one for child in (lists or children) for one in (_tensors(child) if lists else _tensors(child)[:1])]
+    direct = [one for one in entries if one.number in candidates]
+    value, taken = shapes.extents.value, {}
     by_tensor: dict[int, Parameter] = {}
-    entries = [(number, shape, dtype, size) for child in (lists or children)
-               for number, shape, dtype, size in (_tensors(child) if lists else _tensors(child)[:1])]  # fmt: skip
-    direct = [entry for entry in entries if entry[0] in candidates]
-    for number, shape, dtype, size in direct or entries:
-        if number in by_tensor:
+    for one in direct or entries:
+        match: int | None = one.number
+        if match in by_tensor:
             continue
-        sizes = [value[extent] for extent in shape]
-        if number in candidates:
-            match = number
-        else:
-            match = next((one for one in candidates if one not in taken
-                          and [value[extent] for extent in used[one][0]] == sizes), -1)  # fmt: skip
-        if match < 0:
-            continue
-        if match != number:
-            for extent, other in zip(used[match][0], shape, strict=True):
+        if match not in candidates:
+            sizes = [value[extent] for extent in one.shape]
+            alike = (k for k in candidates if k not in taken and [value[of] for of in used[k].shape] == sizes)
+            if (match := next(alike, None)) is None:
+                continue
+            for extent, other in zip(used[match].shape, one.shape, strict=True):
                 shapes.extents.same(extent, other)
-        taken[match] = by_tensor[number] = Parameter(len(by_tensor), used[match][0], size, dtype)
+        taken[match] = Parameter(len(by_tensor), used[match].shape, one.itemsize, one.dtype)
+        by_tensor[one.number] = taken[match]
     return taken, [(step, list(_owners(step, by_tensor))) for step in steps]
 
 
@@ -225,58 +230,45 @@ def _owners(step: Call, by_tensor: Mapping[int, Parameter]) -> Iterator[tuple[Ca
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
-        ids = child.tensor_ids("inputs")
-        if any(len(tensors) > 1 for tensors in child.inputs):
-            for one in waiting:
-                yield one, None
+        ids, on_lists = child.tensor_ids("inputs"), any(len(tensors) > 1 for tensors in child.inputs)
+        if on_lists or (ids and ids[0] in by_tensor):
+            yield from ((one, None if on_lists else by_tensor[ids[0]]) for one in waiting)
             waiting = []
-        elif ids and ids[0] in by_tensor:
-            for one in waiting:
-                yield one, by_tensor[ids[0]]
-            waiting = []
-    for one in waiting:
-        yield one, None
+    yield from ((one, None) for one in waiting)
 
 
 def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
     """Numbers of tensors that layers take as weights or biases, in order of use."""
     found: dict[int, None] = {}
-    for call in forward:
-        for one in call.walk():
-            name = one.name
-            at: Iterable[int] = ()
-            if name == "aten::linear":
-                at = (1, 2)
-            elif "norm" in name:
-                at = range(1, 5)
-            elif "conv" in name:
-                at = (1, 2)
-            elif "embedding" in name or name in ("aten::t", "aten::div"):
-                at = (0,)
-            elif name in ("aten::addmm", "aten::mm"):
-                at = (0, 1, 2)
-            given = one.record.get("inputs")
-            values = given.get("values", []) if isinstance(given, dict) else given or []
-            for place in at:
-                for tensor in tensor_values(values[place : place + 1]):
-                    if tensor[0] not in made:
-                        found.setdefault(tensor[0])
+    for call in walked(forward):
+        values = call.record.get("inputs", {}).get("values", [])
+        for place in _weight_places(call.name):
+            for tensor in tensor_values(values[place : place + 1]):
+                if tensor[0] not in made:
+                    found.setdefault(tensor[0])
     return found
 
 
-def _tensors(call: Call) -> list[tuple[int, Shape, str, int]]:
-    """Number, extents, type and size of an element of each tensor that a call takes."""
-    given = call.record.get("inputs")
-    if not isinstance(given, dict):
-        return []
-    shapes = [shape for one in call.inputs for shape in one if shape is not None]
-    values = list(tensor_values(given))
+def _weight_places(name: str) -> Iterable[int]:
+    """Positions of the weights and biases of an operator."""
+    if "norm" in name:
+        return range(1, 5)
+    if name == "aten::linear" or "conv" in name:
+        return 1, 2
+    if "embedding" in name or name in ("aten::t", "aten::div"):
+        return (0,)
+    return (0, 1, 2) if name in ("aten::addmm", "aten::mm") else ()
+
+
+def _tensors(call: Call) -> list[_Given]:
+    """The tensors that a call takes; none where they are not recorded whole."""
+    values = list(tensor_values(call.record.get("inputs")))
     signature = call.signature.tensors if call.signature is not None else ()
-    if not len(values) == len(shapes) == len(signature):
+    if not len(values) == len(call.input_shapes) == len(signature):
         return []
     return [
-        (value[0], shape, tensor.dtype, itemsize(tensor.dtype) or value[4])
-        for value, shape, tensor in zip(values, shapes, signature, strict=True)
+        _Given(value[0], shape, tensor.dtype, itemsize(tensor.dtype) or value[4])
+        for value, shape, tensor in zip(values, call.input_shapes, signature, strict=True)
     ]
 
 
@@ -296,8 +288,8 @@ def _units(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Param
             for number in one.tensor_ids("outputs"):
                 if number not in outside:
                     produced.setdefault(alias.get(number, number), place)
-    entry = next((call for call in forward if not set(call.tensor_ids("inputs")).isdisjoint(parameters)), None)
-    for number in entry.tensor_ids("inputs")[:1] if entry is not None else ():  # what the model is given
+    entries = (ids for call in forward if not parameters.keys().isdisjoint(ids := call.tensor_ids("inputs")))
+    for number in next(entries, [])[:1]:  # what the model is given
         if number not in parameters:
             produced.setdefault(alias.get(number, number), 0)
     alive = [0] * (len(forward) + 1)
@@ -308,33 +300,26 @@ def _units(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Param
             alive[end] -= 1
     units: list[Unit] = []
     segment: list[Call] = []
-    live = 0
+    live, last = 0, len(forward) - 1
     for place, call in enumerate(forward):
         segment.append(call)
         live += alive[place]
-        if live == 1 or place == len(forward) - 1:
+        if live == 1 or place == last:
             owned = _used(segment, parameters)
-            if owned or (units and place == len(forward) - 1):
+            if owned or (units and place == last):
                 units.append(Unit(len(units), segment, parameters=owned))
-                segment = []
-            elif units:
-                segment = _joined(units[-1], segment)
+            elif units:  # a segment without parameters belongs to the unit before it
+                units[-1].forward += segment
+            segment = [] if units else segment
     loss: list[Call] = []
     while units and not units[-1].parameters:
         loss = [*units.pop().forward, *loss]
     if not units:
         raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
-    tail = _trailing(units[-1], parameters)
-    loss = [*tail, *loss]
+    loss = [*_trailing(units[-1], parameters), *loss]
     for unit in units:
         _describe(unit, shapes)
     return units, loss
-
-
-def _joined(unit: Unit, segment: list[Call]) -> list[Call]:
-    """A segment without parameters belongs to the unit before it."""
-    unit.forward += segment
-    return []
 
 
 def _trailing(unit: Unit, parameters: Mapping[int, Parameter]) -> list[Call]:
@@ -371,11 +356,10 @@ def _aliases(trace: Trace) -> dict[int, int]:
 def _used(calls: Iterable[Call], parameters: Mapping[int, Parameter]) -> list[Parameter]:
     """Parameters that calls take, in order of use, that no unit has yet."""
     found: dict[int, Parameter] = {}
-    for call in calls:
-        for one in call.walk():
-            for number in one.tensor_ids("inputs"):
-                if number in parameters:
-                    found.setdefault(number, parameters[number])
+    for call in walked(calls):
+        for number in call.tensor_ids("inputs"):
+            if number in parameters:
+                found.setdefault(number, parameters[number])
     return [one for one in found.values() if one.unit < 0]
 
 
@@ -384,12 +368,12 @@ def _describe(unit: Unit, shapes: Shapes) -> None:
     for parameter in unit.parameters:
         parameter.unit = unit.number
     weights = ["x".join(str(value[one]) for one in parameter.shape) for parameter in unit.parameters]
-    work = Counter(one.name for call in unit.forward for one in call.walk() if one.name in PRODUCTS)
+    work = Counter(call.name for call in walked(unit.forward) if call.name in PRODUCTS)
     unit.kind = " ".join([*weights, *(f"{count}*{name}" for name, count in sorted(work.items()))])
     for call in reversed(unit.forward):
-        results = [shape for one in call.results for shape in one if shape]
-        if results:
-            unit.output = results[0]
+        output = next(filter(None, call.output_shapes), None)
+        if output is not None:
+            unit.output = output
             outputs = call.signature.outputs if call.signature is not None else ()
             unit.dtype = outputs[0].dtype if outputs else "float32"
             unit.itemsize = itemsize(unit.dtype) or 4
@@ -398,19 +382,13 @@ def _describe(unit: Unit, shapes: Shapes) -> None:
 
 def _assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequence[Call]) -> list[Call]:
     """Give each unit its calls of backward; returns those of the loss."""
-    place: dict[int, int] = {}
-    for number, calls in [*((unit.number, unit.forward) for unit in units), (len(units), loss)]:
-        for call in calls:
-            for one in call.walk():
-                if one.sequence >= 0:
-                    place[one.sequence] = number
+    parts = [*((unit.number, unit.forward) for unit in units), (len(units), loss)]
+    place = {call.sequence: number for number, calls in parts for call in walked(calls) if call.sequence >= 0}
     of_loss: list[Call] = []
     current = len(units)
     for call in backward:
         if ACCUMULATE not in call.name:
-            found = [place[one.sequence] for one in call.walk() if one.sequence in place]
-            if found:
-                current = min(current, found[0])
+            current = min(current, next((place[one.sequence] for one in call.walk() if one.sequence in place), current))
         (of_loss if current == len(units) else units[current].backward).append(call)
     return of_loss
 
@@ -423,7 +401,7 @@ def _assign_gradients(unit: Unit, model: Model) -> None:
         if ACCUMULATE not in call.name:
             continue
         unmatched.append(call)
-        given = [shape for one in call.walk() for tensors in one.inputs for shape in tensors if shape is not None]
+        given = [shape for one in call.walk() for shape in one.input_shapes]
         if not given:
             continue
         sizes, parts = [value[one] for one in given[0]], model.parts(given[0])
@@ -444,8 +422,7 @@ def _relate_inner(model: Model) -> None:
     loose = {root for some, _ in extents.following for root in some}
 
     def visit(call: Call, known: Sequence[Shape]) -> None:
-        mine = [shape for one in (*call.inputs, *call.results) for shape in one if shape]
-        for shape in mine:
+        for shape in call.shapes:
             if len(shape) > 1 and any(extents.root(one) in loose for one in shape):
                 sizes = [value[one] for one in shape]
                 for other in known:
@@ -453,7 +430,7 @@ def _relate_inner(model: Model) -> None:
                         for one, two in zip(other, shape, strict=True):
                             extents.same(one, two)
                         break
-        inputs = [shape for one in call.inputs for shape in one if shape]
+        inputs = [shape for shape in call.input_shapes if shape]
         for child in call.children:
             visit(child, inputs or known)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -28,7 +28,7 @@ class NotDerived:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {"what": self.what, "reason": self.reason, "count": self.count, "share": self.share}
+        return asdict(self)
 
 
 def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
@@ -52,9 +52,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     for call in model.calls():
         own = int(self_ns[call.index])
         whole += own
-        leaves = {leaf for tensors in (*call.inputs, *call.results) for shape in tensors if shape is not None
-                  for leaf in extents.leaves(shape)}  # fmt: skip
-        if leaves & loose:
+        if any(not loose.isdisjoint(extents.leaves(shape)) for shape in call.shapes):
             count[call.name] += 1
             time[call.name] += own
     found = [
