@@ -168,7 +168,7 @@ def predict_iteration(
 
 
 def held_out_graph(
-    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int] = ()
+    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
     """The graph with the lags of one iteration replaced by medians of the same edges in the others.
 
