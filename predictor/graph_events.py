@@ -93,6 +93,6 @@ class GraphEvents:
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
-        """The same with further points, and their numbers."""
+        """These points and further ones, and the numbers of the further ones."""
         more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
         return more, np.arange(len(self.row), len(more.row))

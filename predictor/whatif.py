@@ -197,8 +197,8 @@ def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool = False) 
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
-    """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What
-    stands around them stays in order."""
+    """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What is
+    around them stays in order."""
     target = graph.row[graph.edges.target]
     waits = np.isin(graph.edges.kind, (SYNC, QUEUE, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
     graph = replace(graph, edges=graph.edges.take(~waits))
