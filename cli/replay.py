@@ -18,7 +18,15 @@ from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
 from ..predictor.network import on_network, parse_network
 from ..predictor.outliers import Outlier, outlier_lines
 from ..predictor.ranks import couple
-from ..predictor.replay import Replay, ReplayGraph, build_graph, fit_constants, predicted_documents, replay
+from ..predictor.replay import (
+    Replay,
+    ReplayGraph,
+    build_graph,
+    fit_constants,
+    predicted_documents,
+    relative_error,
+    replay,
+)  # fmt: skip
 from ..predictor.summary import summarize
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..schemas.transaction import check_outputs
@@ -177,7 +185,7 @@ def _held_text(files: Sequence[_HeldOut], width: int) -> str:
 
 
 def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None]:
-    error = predicted_ns / measured_ns - 1 if measured_ns else 0.0
+    error = relative_error(predicted_ns, measured_ns)
     return [name, number(predicted_ns / 1000), number(measured_ns / 1000), f"{error:+.2%}"]
 
 

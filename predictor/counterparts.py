@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
@@ -20,11 +19,11 @@ def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallInd
         >>> all(one == other for one, other in counterparts(trace, trace))
         True
     """
-    traces, callees = (left, right), (_callees(left), _callees(right))
     waiting = [(-1, -1)]
     while waiting:
-        mine, others = (of.get(call, []) for of, call in zip(callees, waiting.pop(), strict=True))
-        sides = zip(traces, (mine, others), strict=True)
+        pair = waiting.pop()
+        mine, others = (_callees(trace, call) for trace, call in zip((left, right), pair, strict=True))
+        sides = (left, mine), (right, others)
         names = ([trace.names[trace.calls.name[call]] for call in calls] for trace, calls in sides)
         for one, other in _equal(*names):
             waiting.append((mine[one], others[other]))
@@ -41,9 +40,7 @@ def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int
         yield from zip(range(one, one + size), range(other, other + size), strict=True)
 
 
-def _callees(trace: Trace) -> dict[int, list[int]]:
-    """Calls by the call around them, −1 for none; in order."""
-    found = defaultdict[int, list[int]](list)
-    for call, above in enumerate(trace.calls.parent.tolist()):
-        found[above].append(call)
-    return found
+def _callees(trace: Trace, call: int) -> Sequence[int]:
+    """The calls directly below a call, in order; those below none where it is −1."""
+    tree = trace.call_tree
+    return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()

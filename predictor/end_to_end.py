@@ -32,7 +32,7 @@ from .outliers import Outlier, warm_up
 from .overhead_model import overhead_model, overhead_model_of_ranks
 from .pricing import Pricing
 from .ranks import couple, find_meetings
-from .replay import build_graph, replay
+from .replay import build_graph, relative_error, replay
 from .reshape import Reshaped, reshaped
 from .shape_change import ShapeChange
 from .step_times import StepTimes, percentiles
@@ -115,7 +115,7 @@ class Prediction:
     @property
     def error(self) -> float:
         """Relative."""
-        return self.ratio - 1 if self.measured_ns else 0.0
+        return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
     def ratio(self) -> float:

@@ -77,7 +77,7 @@ class Edges:
         return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
     def at_most(self, which: npt.NDArray[np.bool_], ns: int) -> Edges:
-        """The same edges, of which some (bool, one entry an edge) have no longer lags than so many ns."""
+        """These edges, with the lags of some (bool, one entry an edge) limited to so many ns."""
         return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
 
     def into(self, points: int) -> IntColumn:

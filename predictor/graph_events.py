@@ -50,15 +50,15 @@ class GraphEvents:
             np.concatenate(([0], times - times.min())), launcher,
         )  # fmt: skip
 
-    @cached_property
+    @property
     def gpu(self) -> IntColumn:
         """Rows of the timed GPU events in order of stream and start, and nothing else."""
-        return self.document.lane_order(self.document.stream_lane, self._gpu_rows, nested=False)[0]
+        return self._on_streams[0]
 
-    @cached_property
+    @property
     def before(self) -> IntColumn:
         """Of each of `gpu` the row before it on its stream, −1 for a stream's first."""
-        return self.document.lane_order(self.document.stream_lane, self._gpu_rows, nested=False)[1]
+        return self._on_streams[1]
 
     @cached_property
     def host_comm(self) -> IntColumn:
@@ -67,9 +67,10 @@ class GraphEvents:
         on_host: IntColumn = rows[self.document.kind[rows] != GPU]
         return on_host
 
-    @property
-    def _gpu_rows(self) -> IntColumn:
-        return np.flatnonzero(self.document.timed & (self.document.kind == GPU))
+    @cached_property
+    def _on_streams(self) -> tuple[IntColumn, IntColumn]:
+        rows = np.flatnonzero(self.document.timed & (self.document.kind == GPU))
+        return self.document.lane_order(self.document.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
         """Measured ns from points to points."""
@@ -92,6 +93,6 @@ class GraphEvents:
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
-        """The same with further points, and their numbers."""
+        """These points and further ones, and the numbers of the further ones."""
         more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
         return more, np.arange(len(self.row), len(more.row))

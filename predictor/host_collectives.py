@@ -84,12 +84,7 @@ class _Lanes:
     def __init__(self, points: GraphEvents, chains: Edges, calls: Mapping[int, int]) -> None:
         self.points, self.chains, self.calls = points, chains, calls
         self.time = points.measured[chains.target]
-        thread, first = np.unique(points.document.thread[points.row[chains.target]], return_index=True)
-        bounds = np.sort(np.append(first, len(chains)))
-        self.lanes = {
-            int(of): slice(int(at), int(bounds[np.searchsorted(bounds, at, side="right")]))
-            for of, at in zip(thread, first, strict=True)
-        }
+        self.thread = points.document.thread[points.row[chains.target]]
 
     def issued(self, rows: IntColumn) -> IntColumn:
         """Of each collective the start of its call; else the last point before it on the thread that the ET says."""
@@ -129,8 +124,6 @@ class _Lanes:
 
     def _at_or_after(self, thread: int, ns: int) -> int:
         """Position of the first edge of a thread's chain that ends at or after a time, −1 without one."""
-        lane = self.lanes.get(thread)
-        if lane is None:
-            return -1
-        at = lane.start + int(np.searchsorted(self.time[lane], ns))
-        return at if at < lane.stop else -1
+        first, end = (int(np.searchsorted(self.thread, thread, side)) for side in ("left", "right"))
+        at = first + int(np.searchsorted(self.time[first:end], ns))
+        return at if at < end else -1

@@ -19,7 +19,7 @@ from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 from .outliers import Outlier, find_outliers
-from .replay import replay
+from .replay import relative_error, replay
 
 __all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "median_ratio", "predict_iteration"]
 
@@ -121,7 +121,7 @@ class HeldOut:
     @property
     def error(self) -> float:
         """Relative."""
-        return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+        return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
     def outlier(self) -> Outlier | None:
@@ -168,7 +168,7 @@ def predict_iteration(
 
 
 def held_out_graph(
-    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int] = ()
+    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
     """The graph with the lags of one iteration replaced by medians of the same edges in the others.
 

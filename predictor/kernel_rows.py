@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .costs.task import Task
-from .pricing import Price, Pricing
+from .pricing import Pricing
 
 __all__ = ["KernelRow", "kernel_rows"]
 
@@ -48,14 +48,13 @@ def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[Kern
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
             groups.setdefault(task, []).append(event)
-    rows = [_row(task, pricing.price(of[0]), trace.gpu.dur[of]) for task, of in groups.items()]
+    rows = []
+    for task, of in groups.items():
+        price, count = pricing.price(of[0]), len(of)
+        predicted, low, high = (round(one * count) for one in (price.ns, price.low, price.high))
+        bound = None if price.bound is None else math.floor(price.bound * count)
+        rows.append(KernelRow(
+            task.kernel, task.op, task.shapes, task.device, count, int(trace.gpu.dur[of].sum()), predicted, low, high,
+            bound, price.how, price.level,
+        ))  # fmt: skip
     return tuple(sorted(rows, key=lambda row: (-row.predicted_ns, row.name, row.op, row.shapes)))
-
-
-def _row(task: Task, price: Price, measured: IntColumn) -> KernelRow:
-    count = len(measured)
-    predicted, low, high = (round(one * count) for one in (price.ns, price.low, price.high))
-    return KernelRow(
-        task.kernel, task.op, task.shapes, task.device, count, int(measured.sum()), predicted, low, high,
-        None if price.bound is None else math.floor(price.bound * count), price.how, price.level,
-    )  # fmt: skip

@@ -36,7 +36,7 @@ class LaunchConstants(msgspec.Struct, frozen=True):
 
     @property
     def of_replay(self) -> Constants:
-        """The same, as a replay takes them."""
+        """In the form that a replay takes; the skew of the clocks is not among them."""
         return Constants(**msgspec.structs.asdict(self))
 
 

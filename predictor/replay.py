@@ -23,7 +23,7 @@ from .graph import UNKNOWN, ReplayGraph
 
 __all__ = [
     "Constants", "Replay", "ReplayGraph", "Unexplained", "build_graph", "fit_constants", "predicted_documents",
-    "replay",
+    "relative_error", "replay",
 ]  # fmt: skip
 
 
@@ -58,12 +58,12 @@ class Replay:
 
     @cached_property
     def start(self) -> IntColumn:
-        """int64 ns after the beginning of the window, of each document row; −1 for rows without a time."""
+        """int64 ns after the beginning of the window, when each document row starts; −1 for rows without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
     def end(self) -> IntColumn:
-        """The same of the ends."""
+        """int64 ns after the beginning of the window, when each document row ends; −1 for rows without a time."""
         return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
 
     @property
@@ -73,13 +73,13 @@ class Replay:
 
     @property
     def measured_ns(self) -> int:
-        """The same, as it was recorded."""
+        """The makespan as it was recorded."""
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
     @property
     def error(self) -> float:
         """Relative error of the makespan against what was recorded; 0 for a trace of no length."""
-        return self.makespan_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+        return relative_error(self.makespan_ns, self.measured_ns)
 
     @cached_property
     def unexplained(self) -> Unexplained:
@@ -92,6 +92,11 @@ class Replay:
         target = target[self.time[target] > ready[target]]
         ns = union(ready[target], self.time[target]).length
         return Unexplained(len(target), ns, ns / self.makespan_ns if self.makespan_ns else 0.0)
+
+
+def relative_error(predicted_ns: float, measured_ns: float) -> float:
+    """Predicted over measured, less 1; 0 where nothing was measured."""
+    return predicted_ns / measured_ns - 1 if measured_ns else 0.0
 
 
 def replay(

@@ -21,7 +21,7 @@ from ..trace.trace import Trace
 from .base_error import BaseError, start_error_ns
 from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
-from .replay import Replay, Unexplained
+from .replay import Replay, Unexplained, relative_error
 from .step_times import StepTimes, step_times
 
 __all__ = ["LaneTime", "Summary", "exposed_ns", "summarize"]
@@ -87,7 +87,7 @@ class Summary:
     @property
     def error(self) -> float:
         """Relative error of the makespan; 0 for a trace of no length."""
-        return self.predicted_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+        return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
     def start_error(self) -> float:

@@ -197,8 +197,8 @@ def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool = False) 
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
-    """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What
-    stands around them stays in order."""
+    """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What is
+    around them stays in order."""
     target = graph.row[graph.edges.target]
     waits = np.isin(graph.edges.kind, (SYNC, QUEUE, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
     graph = replace(graph, edges=graph.edges.take(~waits))
@@ -210,7 +210,7 @@ def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
 
 
 def set_latency(
-    graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows | None = None
+    graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
 ) -> ReplayGraph:
     """Give launches (LAUNCH) or queued GPU events (STREAM) another latency.
 
@@ -222,19 +222,15 @@ def set_latency(
     edges, ranks = graph.edges, of_ranks(constants)
     row = np.maximum(graph.row[edges.target], 0)
     cap = np.array([of.caps()[kind] for of in ranks], np.int64)[graph.rank_of_row[row]]
-    which = (edges.kind == kind) & edges.capped
-    if on is not None:
-        which &= on[row]
+    which = (edges.kind == kind) & edges.capped & on[row]
     counted = np.minimum(edges.lag, cap)
     share = np.where(cap > 0, counted / np.maximum(cap, 1), 1.0)
     lag = np.where(which, np.rint(share * latency_ns).astype(np.int64), edges.lag)
     return replace(graph, edges=replace(edges, lag=lag, capped=edges.capped & ~which))
 
 
-def without_queue(graph: ReplayGraph, on: Rows | None = None) -> ReplayGraph:
-    """Let no call wait for the launch queue."""
+def without_queue(graph: ReplayGraph, on: Rows) -> ReplayGraph:
+    """Let none of some calls (bool, one entry a row) wait for the launch queue."""
     edges = graph.edges
-    waits = edges.kind == QUEUE
-    if on is not None:
-        waits &= on[np.maximum(graph.row[edges.target], 0)]
+    waits = (edges.kind == QUEUE) & on[np.maximum(graph.row[edges.target], 0)]
     return replace(graph, edges=edges.take(~waits), queue_limit=None)

@@ -51,7 +51,7 @@ class Resharded:
 
     @property
     def layout(self) -> Layout:
-        """The new one."""
+        """The layout that it is put in."""
         return self.derivation.layout
 
     @property

@@ -218,7 +218,7 @@ class _Rank:
         self.of, self.at = derivation, at
         self.layout, self.model = derivation.layout, derivation.model
         self.units = derivation.units(at.pp)
-        self.first, self.last = at.pp == 0, at.pp == self.layout.pp - 1
+        self.last = at.pp == self.layout.pp - 1
         self.shard = derivation.shard(at)
         self.gathers = self.shard is not None and not self.shard.flat
         self.buckets = derivation.buckets(at.pp) if self.layout.dp > 1 and not self.gathers else []
