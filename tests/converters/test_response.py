@@ -15,7 +15,7 @@ from etplus_files import DLRM, document_of, write_alone
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import ChakraSet, Network, job_makespan_ns, read_set, schedule
-from support import run, shared_trace
+from support import call, shared_trace
 
 BASE = 25.0
 """GB/s."""
@@ -57,11 +57,11 @@ def test_a_converted_job_says_how_coupled_it_is(tmp_path: Path) -> None:
     pairs = JOBS["ddp"].write(tmp_path)
     for rank, (et, kineto) in enumerate(pairs):
         link(et, kineto).save(str(tmp_path / f"rank{rank}.json"))
-    done = run("etplus", "convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
+    done = call("convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
     assert done.returncode == 0, done.stderr
     text = b"36 of 36 collectives are waited for by computation; 0 by nothing"
     assert text in done.stdout + done.stderr
-    checked = run("etplus", "check", tmp_path / "job", "--profile", "astra-sim")
+    checked = call("check", tmp_path / "job", "--profile", "astra-sim")
     assert checked.returncode == 0 and text in checked.stdout
 
 
