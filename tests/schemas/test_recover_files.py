@@ -76,7 +76,7 @@ def test_all_whole_records_before_a_cut_survive(name: str, kind: str) -> None:
     text = fixture(name, kind)
     where = spans(text, KEY[kind])
     rng = random.Random(f"{name} {kind}")
-    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(5)]
+    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(examples(12).max_examples)]
     cuts += [where[0][0], where[3][1], where[3][1] + 1, where[-1][1] - 1, where[-1][1], len(text) - 1]
     for cut in cuts:
         result, found = recovered(text[:cut], KEY[kind])
