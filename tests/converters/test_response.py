@@ -89,7 +89,7 @@ def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_
     assert longest == max(node.micros for node in job.ranks[0] if node.name == "delay")
 
 
-def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
+def test_resnet103_follows_a_slow_network(tmp_path: Path) -> None:
     """With collectives a hundred times as long, they take most of the time: computation waits for them."""
     document = document_of("gpu-pairs/resnet103")
     write_alone(document, tmp_path)
@@ -101,7 +101,7 @@ def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
 
 def test_communication_of_fixed_duration_is_named() -> None:
     """What is left out of the communications is a computation as long as measured, here all of it."""
-    document = document_of("gpu-pairs/resnet103")
+    document = document_of(DLRM[0])
     found = coupling_of(document, [])
     assert found.collectives == 0
     assert found.fixed_ns == sum(int(document.dur[row]) for row in document.comm)

@@ -162,6 +162,7 @@ def test_ranks_held_out() -> None:
         assert abs(predicted / measured - 1) < 0.05
 
 
+@pytest.mark.slow
 def test_kernels_held_out() -> None:
     """Over four devices and all traces, groups of operator and shapes held out, the nearest measured one is within
     15% in geometric mean."""
