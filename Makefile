@@ -13,10 +13,11 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
+# With fewer random examples a test.
 test: $(VENV)/.tests
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 
-# With the tests marked `slow`.
+# With the tests marked `slow`, and all examples.
 test-all: $(VENV)/.tests
 	$(PYTEST)
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,13 +41,18 @@ class Page:
         self._ids = itertools.count(1)
         self._read_ahead = b""
         self._session: dict[str, str] = {}
+        self._target = ""
         self.errors: list[str] = []
         self.requests: list[str] = []
 
     def goto(self, address: str) -> None:
-        """Open an address in a new tab that reports what it does."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = {"sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        """Open an address in a new tab, which reports what it does, and close the one before."""
+        before, self._session = self._target, {}
+        self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        if before:
+            self.call("Target.closeTarget", targetId=before)
+        attached = self.call("Target.attachToTarget", targetId=self._target, flatten=True)
+        self._session = {"sessionId": attached["sessionId"]}
         self.errors, self.requests = [], []
         for domain in ("Runtime", "Log", "Network", "Page"):
             self.call(f"{domain}.enable")
@@ -109,8 +113,8 @@ class Page:
 
 
 @contextmanager
-def open_page(folder: Path, *, size: str = "1600,1000", timeout_s: float = _TIMEOUT_S) -> Iterator[Page]:
-    """Start the browser; it is killed at the end, or when the time is up.
+def open_page(folder: Path, *, size: str = "1600,1000", timeout_s: int = _TIMEOUT_S) -> Iterator[Page]:
+    """Start the browser; it ends with the block, or when the time is up (by no thread: with two, nothing forks).
 
     Args:
         folder: for the browser's profile.
@@ -124,7 +128,7 @@ def open_page(folder: Path, *, size: str = "1600,1000", timeout_s: float = _TIME
         "--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", "about:blank",
     ]  # fmt: skip
     script = (
-        "import os, sys; from fcntl import F_DUPFD, fcntl;"
+        f"import os, signal, sys; from fcntl import F_DUPFD, fcntl; signal.alarm({timeout_s});"
         f"ends = [fcntl(end, F_DUPFD, 10) for end in ({read_end}, {write_end})];"
         "os.dup2(ends[0], 3); os.dup2(ends[1], 4); os.execv(sys.argv[1], sys.argv[1:])"
     )
@@ -133,13 +137,10 @@ def open_page(folder: Path, *, size: str = "1600,1000", timeout_s: float = _TIME
     )
     os.close(read_end)
     os.close(write_end)
-    killer = threading.Timer(timeout_s, process.kill)
-    killer.start()
     try:
         with os.fdopen(to_browser[1], "wb") as out:
             yield Page(out, from_test[0])
     finally:
-        killer.cancel()
         process.terminate()
         process.wait(10)
         os.close(from_test[0])

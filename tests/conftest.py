@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
 import signal
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Tables as wide as in a log, whatever terminal the tests are started from.
+os.environ["COLUMNS"] = "80"
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; the tests of interruption need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same programs every time; `--hypothesis-profile=hunt` looks at others.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("hunt", max_examples=2000)
+# What is imported and collected stays: the garbage collector neither searches it meanwhile nor in each test.
+gc.disable()
+
+# The same programs every time, however busy the machine is; "hunt" looks at others.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("same"), max_examples=30)
+settings.register_profile("hunt", settings.get_profile("same"), derandomize=False, max_examples=2000)
 settings.load_profile("same")
 
 
@@ -30,15 +39,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-_LARGE = re.compile(r"resnet103|vllm|sglang")
+_LARGE = r"resnet103|vllm|sglang"
 """Shared traces that take a second or more each time."""
+_ALIKE = r"gpu-pairs/dlrm\.rank[23]|dlrm\.rank[23]\.kineto"
+"""Ranks of a job that has two others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the largest shared traces count as slow."""
+    """Tests of the largest shared traces count as slow, as do those of further ranks of one job."""
     for item in items:
-        if _LARGE.search(item.nodeid):
+        if re.search(f"{_LARGE}|{_ALIKE}", item.nodeid):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

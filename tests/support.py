@@ -24,6 +24,7 @@ import orjson
 import pytest
 from etplus.cli.main import main
 from etplus.trace.conventions import EDGE_KINDS
+from hypothesis import settings
 
 __all__ = [
     "FIXTURES",
@@ -39,6 +40,7 @@ __all__ = [
     "command",
     "cpu_pairs",
     "et_document",
+    "examples",
     "fixture_pair",
     "gpu_traces",
     "kineto_document",
@@ -211,6 +213,11 @@ def kineto_document(events: list[Document], **header: Any) -> Document:
     """A Kineto trace of the present generation; each event gets pid and tid 7 where it has none."""
     whole = [{"pid": 7, "tid": 7, **event} for event in events]
     return {"schemaVersion": 1, "baseTimeNanoseconds": 1_700_000_000_000_000_000, **header, "traceEvents": whole}
+
+
+def examples(count: int) -> settings:
+    """So many random examples of a test; in a profile of fewer or more than hypothesis's 100, in proportion."""
+    return settings(max_examples=max(5, count * settings.default.max_examples // 100))
 
 
 class TooSlowError(BaseException):

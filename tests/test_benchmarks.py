@@ -65,6 +65,7 @@ def test_the_benchmark_of_many_threads_prints_its_ratios() -> None:
     assert "40 threads x 2 ops" in text and "bar 3.0" in text and max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
     """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/linking.md."""
     shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces

@@ -14,6 +14,7 @@ import etplus
 import numpy as np
 import orjson
 import pytest
+from etplus.trace.trace import Trace
 from support import fixture_pair
 
 ROOT = Path(__file__).parents[1]
@@ -48,11 +49,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def trace(folder: Path) -> Trace:
+    return etplus.load(folder / "et_plus.json.gz")
+
+
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples(name: str, folder: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     module = import_module(name)
-    trace = etplus.load("et_plus.json.gz")
     names: dict[str, Any] = {"np": np, "etplus": etplus, "trace": trace, **vars(module)}
     done = doctest.testmod(module, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert not done.failed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from etplus.analysis.devices import find_device, known_devices, read_devices, why_unknown
 from etplus.trace.errors import TraceFormatError
-from support import assert_valid, run
+from support import assert_valid, call
 from traces import kernel, kineto_of
 
 NAMES = {
@@ -69,7 +69,7 @@ def test_devices_that_cannot_be_told_apart_are_left_empty_with_the_reason(tmp_pa
     assert why_unknown({"name": "TPU"}) == "not in the table of devices"
     path = tmp_path / "trace.json"
     path.write_bytes(kineto_of([kernel("k", 1, 1, 2)], properties=nameless))
-    done = run("etplus", "analyze", path)
+    done = call("analyze", path)
     assert done.returncode == 0 and b"V100 SXM2 or V100 PCIe" in b" ".join(done.stdout.split()), done.stdout
 
 
@@ -137,11 +137,11 @@ def test_a_trace_of_mtia_through_link_and_analyze(tmp_path: Path) -> None:
     ]
     kineto, linked = tmp_path / "kineto.json", tmp_path / "linked.json"
     kineto.write_bytes(kineto_of(events))
-    done = run("etplus", "link", "--kineto-file", kineto, "--output", linked)
+    done = call("link", "--kineto-file", kineto, "--output", linked)
     assert done.returncode == 0 and b"mtia_ccp_events: 1 of 1 attached" in done.stderr, done.stderr
     assert_valid(json.loads(linked.read_bytes()))
     for path in (kineto, linked):
-        done = run("etplus", "analyze", path, "--json")
+        done = call("analyze", path, "--json")
         (told,) = json.loads(done.stdout)["traces"]
         (use,), (row,) = told["device_use"], told["breakdown"]
         assert (use["device"], use["busy_ns"], use["compute_ns"], use["copy_ns"]) == (1, 20_000, 20_000, 0)

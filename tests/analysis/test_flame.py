@@ -14,7 +14,7 @@ from etplus.analysis.flame import PYTHON, RUNTIME, THREAD, flame_graph
 from etplus.converters.open import load as read_trace
 from etplus.schemas.python_frames import read_python_frames
 from etplus.trace.trace import Trace
-from support import call, run, shared_trace
+from support import call, shared_trace
 from traces import GPU_SHAPED, kineto_of, launch, op, trace_of
 
 TRACES = (
@@ -159,7 +159,7 @@ def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
     ]
     (tmp_path / "stack.json").write_bytes(kineto_of(events))
     (tmp_path / "none.json").write_bytes(kineto_of(events[2:]))
-    done = run("etplus", "report", "stack.json", "--python-frames", "-o", "page.html", cwd=tmp_path)
+    done = call("report", "stack.json", "--python-frames", "-o", "page.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     flame = orjson.loads((tmp_path / "page.html").read_bytes().split(b'"application/json">')[1].split(b"</script>")[0])
     names = [flame["ranks"][0]["flame"]["names"][one] for one in flame["ranks"][0]["flame"]["name"]]

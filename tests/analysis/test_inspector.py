@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from browser import Page, chromium, open_page
+from browser import Page
 from etplus.analysis import timeline_lanes
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import Analysis, analyse
@@ -21,15 +21,7 @@ from etplus.trace.views import DeviceEvent, Op
 from pages import data_of, details, press, select, shown, unpacked, unpacked_json
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
-
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=600) as page:
-        yield page
 
 
 def page_of(analysis: Analysis) -> bytes:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Page, open_page
+from browser import Page
 from etplus.analysis.job_timeline import job_timeline, rank_lanes
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
 from support import shared_trace
-from test_report_html import needs_browser, rows_of, shown
+from test_report_html import rows_of, shown
 from traces import kernel, kineto_of, launch, op
 
 BASE = 1_700_000_000_000_000_000
 ARRIVALS = ((100, 160, 130), (400, 420, 500), (700, 700, 710))
 """µs, when each rank comes to each of three collectives; all end 50 µs after the last has come."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=300) as page:
-        yield page
 
 
 def rank_of(rank: int, ahead_us: int, **kineto: Any) -> Trace:
@@ -105,7 +98,6 @@ def test_real_jobs(files: list[str]) -> None:
         assert rank["begin"] <= min(rank["ts"]) and max(rank["ts"] + rank["dur"]) <= rank["end"] <= job["span"]
 
 
-@needs_browser
 def test_the_page_walks_from_collective_to_collective(browser: Page, tmp_path: Path) -> None:
     reports = [rank_report(analyse(rank_of(rank, ahead)), 3) for rank, ahead in ((2, 7), (0, 10), (1, 7010))]
     job = shown(browser, report_html(reports), tmp_path)["job"]

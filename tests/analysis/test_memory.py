@@ -21,7 +21,7 @@ from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.memory_events import MemoryEvents, device_label
 from etplus.trace.trace import Trace
-from support import Document, assert_valid, et_document, kineto_document, read_json, run, shared_pair, shared_trace
+from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
 from traces import op
 
 PAIR = "cpu-pairs/tf_stack_mem"
@@ -104,7 +104,7 @@ def test_all_routes_give_the_same(name: str, tmp_path: Path) -> None:
 
 def test_a_chrome_trace_keeps_them(tmp_path: Path) -> None:
     path = shared_trace("gpu-kineto/h100_bert.json.gz")
-    done = run("etplus", "convert", path, "-o", tmp_path / "chrome.json", "--to", "chrome")
+    done = call("convert", path, "-o", tmp_path / "chrome.json", "--to", "chrome")
     assert done.returncode == 0, done.stderr
     one, other = (device_memory(load(file)) for file in (path, tmp_path / "chrome.json"))
     assert [memory.allocated.tolist() for memory in one] == [memory.allocated.tolist() for memory in other]
@@ -219,8 +219,7 @@ def test_a_thinned_curve_keeps_its_peak() -> None:
 
 def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
     path = shared_trace("gpu-kineto/h100_bert.json.gz")
-    done = run("etplus", "analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--top", "3",
-               env={"COLUMNS": "80", "PATH": "/usr/bin"})  # fmt: skip
+    done = call("analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--top", "3")
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert "memory allocated, from allocator events" in text and "memory held at the peak of cuda:0" in text

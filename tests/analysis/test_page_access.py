@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Page, open_page
+from browser import Page
 from etplus.analysis.report_html import rank_report, report_html
 from support import ROOT
-from test_report_html import needs_browser, report_of, shown
+from test_report_html import report_of, shown
 from traces import GPU_SHAPED, analysis_of
 
 HTML = ROOT / "analysis" / "html"
@@ -21,12 +20,6 @@ GROUNDS = {
     "faint": ("page", "card", "sunk", "accent-soft"), "accent": ("page", "card", "sunk", "accent-soft"),
 }  # fmt: skip
 """Colours of text, and on which colours there is such text."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=300) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,6 @@ def test_text_on_the_palette_can_be_read() -> None:
     assert min(max(contrast(ink, colour) for ink in inks) for colour in palette) >= 4.5
 
 
-@needs_browser
 def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, tmp_path: Path) -> None:
     shown(browser, job, tmp_path)
     nameless = browser.evaluate(
@@ -96,7 +88,6 @@ def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, 
     assert all(one != other for one, other in itertools.pairwise([text for text, _ in visited]))
 
 
-@needs_browser
 def test_narrow_windows(browser: Page, job: bytes, tmp_path: Path) -> None:
     """Nothing but tables and the navigation is scrolled sideways."""
     try:
@@ -121,7 +112,6 @@ OUTSIDE = (
 )
 
 
-@needs_browser
 def test_paper(browser: Page, job: bytes, tmp_path: Path) -> None:
     """Printed from a dark window: light, and neither charts nor tables reach beyond the page; afterwards as before."""
     shown(browser, job, tmp_path, "dark")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
-from browser import Page, open_page
+from browser import Page
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
-from test_report_html import needs_browser, report_of, rows_of, shown
+from test_report_html import report_of, rows_of, shown
 from traces import kernel, kineto_of, launch, op
 
 KEYS = {"Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "ArrowLeft": 37, "Tab": 9, "Escape": 27}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=300) as page:
-        yield page
 
 
 def press(browser: Page, key: str, *, shift: bool = False) -> None:
@@ -39,7 +32,6 @@ def find(browser: Page, label: str, text: str) -> None:
     )
 
 
-@needs_browser
 def test_a_table_is_filtered_walked_sorted_and_copied(browser: Page, tmp_path: Path) -> None:
     names = [
         f"void at::native::vectorized_elementwise_kernel<{n}, at::native::FillFunctor<int>, int>(int)"
@@ -81,7 +73,6 @@ def test_a_table_is_filtered_walked_sorted_and_copied(browser: Page, tmp_path: P
     assert browser.errors == []
 
 
-@needs_browser
 def test_operators_modules_and_products(browser: Page, tmp_path: Path) -> None:
     """The page's tables hold the rows of the analysis, in their order."""
     analysis = shown(browser, report_of("gpu-kineto/h100_bert"), tmp_path)["ranks"][0]["analysis"]
@@ -94,7 +85,6 @@ def test_operators_modules_and_products(browser: Page, tmp_path: Path) -> None:
     assert [row[2:5] for row in gemms] == [[f"{of[key]:,}" for key in ("batch", "m", "n")] for of in analysis["gemms"]]
 
 
-@needs_browser
 def test_the_flame_graph(browser: Page, tmp_path: Path) -> None:
     """Widths are times, of callers those of what they call and more; keys move, Enter zooms, Escape shows all."""
     flame = shown(browser, report_of("cpu-pairs/tf_stack_mem.kineto"), tmp_path)["ranks"][0]["flame"]

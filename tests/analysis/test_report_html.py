@@ -7,13 +7,12 @@ import hashlib
 import random
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from browser import Page, chromium, open_page
+from browser import Page
 from etplus.analysis.html_page import embedded
 from etplus.analysis.report_html import rank_report, report_html
 from etplus.analysis.summary import analyse, json_of
@@ -26,14 +25,6 @@ from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, writt
 ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
 """SHA-256 of dist/echarts.min.js in npm's echarts 6.1.0."""
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
-
-needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=300) as page:
-        yield page
 
 
 def rows_of(browser: Page, table: str) -> list[list[str]]:
@@ -129,7 +120,6 @@ def test_no_text_ends_the_data(text: str) -> None:
     assert orjson.loads(embedded({text: [text]})) == {text: [text]}
 
 
-@needs_browser
 @pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/resnet103"])
 def test_tables_hold_the_numbers(name: str, browser: Page, tmp_path: Path) -> None:
     rank = shown(browser, report_of(name), tmp_path)["ranks"][0]
@@ -158,7 +148,6 @@ def assert_time(head: str, cell: str, ns: float) -> None:
     assert float(number) * factor == pytest.approx(ns, rel=0.06 if float(number) < 0.1 else 0.006), (head, cell)
 
 
-@needs_browser
 def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     timeline = shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path)["ranks"][0]["timeline"]
 
@@ -201,7 +190,6 @@ def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
-@needs_browser
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_themes(system: str, browser: Page, tmp_path: Path) -> None:
     shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path, system)
@@ -217,7 +205,6 @@ def test_themes(system: str, browser: Page, tmp_path: Path) -> None:
     assert seen == [system, "light", "dark", system] and browser.errors == []
 
 
-@needs_browser
 def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
     events = [op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]
     ranks = [
@@ -235,7 +222,6 @@ def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
     assert "40.0" in " ".join(rows_of(browser, "communication")[1]) and browser.errors == []
 
 
-@needs_browser
 def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     for number in range(40):
@@ -267,7 +253,6 @@ def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == [] and len(browser.requests) == 1
 
 
-@needs_browser
 def test_a_large_trace_opens_in_seconds(browser: Page, tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     for number in range(25_000):
@@ -285,7 +270,6 @@ def test_a_large_trace_opens_in_seconds(browser: Page, tmp_path: Path) -> None:
     assert took < 10, took
 
 
-@needs_browser
 def test_every_call_can_be_reached(browser: Page, tmp_path: Path) -> None:
     """Kernels of a long trace, at random: zoomed to, drawn one by one, and clicked on, they are those of the trace."""
     analysis = analysis_of("gpu-pairs/resnet103.kineto")

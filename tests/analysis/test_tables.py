@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from etplus.analysis.tables import render
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, plain, run
+from support import ROOT, call, plain
 
 PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
 
@@ -49,9 +48,10 @@ def test_columns_are_side_by_side_where_there_is_room() -> None:
               "replay p.json --what-if kernel*0.5 --force", "replay p.json --steps all", "fit p.json -o m.json",
               "predict p.json --model model.json", "check p"]
 )  # fmt: skip
-def test_no_command_prints_wider_than_the_terminal(linked: Path, words: str) -> None:
+def test_no_command_prints_wider_than_the_terminal(linked: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     width = 50
-    done = run("etplus", *words.split(), cwd=linked, env={**os.environ, "COLUMNS": str(width)})
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = call(*words.split(), cwd=linked)
     lines = done.stdout.decode().splitlines()
     assert done.returncode in (0, 1) and lines
     assert [line for line in lines if len(line) > width] == []
@@ -62,7 +62,7 @@ def test_no_command_prints_wider_than_the_terminal(linked: Path, words: str) -> 
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """p.json, p.0.et and model.json."""
     folder = tmp_path_factory.mktemp("linked")
-    assert run("etplus", "convert", PLUS, "-o", folder / "p.0.et").returncode == 0
-    assert run("etplus", "fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
+    assert call("convert", PLUS, "-o", folder / "p.0.et").returncode == 0
+    assert call("fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
     (folder / "p.json").write_bytes(plain(PLUS))
     return folder

@@ -13,15 +13,16 @@ from etplus.analysis.timeline import Blocks, condense, nest
 from etplus.analysis.timeline_lanes import timeline_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pages import unpacked
+from support import examples
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, trace_of
 
 CALLS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 60)), max_size=60)
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 @given(CALLS)
 def test_calls_of_a_row_do_not_overlap_and_nested_ones_stand_below(calls: list[tuple[int, int, int]]) -> None:
     lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
@@ -32,7 +33,7 @@ def test_calls_of_a_row_do_not_overlap_and_nested_ones_stand_below(calls: list[t
         assert not around.any() or depth[inner] > depth[around].min()
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 @given(CALLS, st.integers(1, 40))
 def test_merging_keeps_every_call_and_its_time(calls: list[tuple[int, int, int]], budget: int) -> None:
     lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
@@ -81,7 +82,7 @@ def test_a_timeline_holds_what_the_trace_holds() -> None:
         assert (one["count"], one["total"]) == (row.count, row.total_ns)
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(60)
 @given(CALLS, st.integers(1, 7))
 def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> None:
     lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))

@@ -22,7 +22,17 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from support import GPU_CATEGORIES, Document, assert_valid, et_document, fixture_pair, ns, read_json, run, shared_pair
+from support import (
+    GPU_CATEGORIES,
+    Document,
+    assert_valid,
+    call,
+    et_document,
+    fixture_pair,
+    ns,
+    read_json,
+    shared_pair,
+)
 from traces import GPU_SHAPED, kernel, kineto_of, launch, op
 
 PAIRS = (GPU_SHAPED, *(f"gpu-pairs/{name}" for name in ("dlrm.rank0", "dlrm.rank1", "resnet103", "linear")))
@@ -96,18 +106,18 @@ def nothing_linked(tmp_path: Path) -> Path:
 
 
 def test_a_pair_without_a_link_shows_its_device_time(nothing_linked: Path) -> None:
-    told: dict[str, Any] = json.loads(run("etplus", "analyze", nothing_linked, "--json").stdout)["traces"][0]
+    told: dict[str, Any] = json.loads(call("analyze", nothing_linked, "--json").stdout)["traces"][0]
     assert {row["kernel"]: (row["total_ns"], row["reason"]) for row in told["breakdown"]} == {
         "gemm": (10_000, "parent not in the ET"),
         "stray": (5_000, "no launcher in the trace"),
     }
     assert [use["busy_ns"] for use in told["device_use"]] == [15_000]
-    text = run("etplus", "analyze", nothing_linked).stdout.decode()
+    text = call("analyze", nothing_linked).stdout.decode()
     assert "(not attached: parent not in the ET)" in text and "no GPU events" not in text
 
 
 def test_the_page_shows_them(nothing_linked: Path, tmp_path: Path) -> None:
-    done = run("etplus", "report", nothing_linked, "-o", tmp_path / "page.html")
+    done = call("report", nothing_linked, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert done.returncode == 0 and "(not attached: parent not in the ET)" in page
 
@@ -151,7 +161,7 @@ def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match='"unattached"'):
         _ = of_bytes(document).unattached
     (tmp_path / "bad.json").write_bytes(orjson.dumps(document))
-    done = run("etplus", "analyze", tmp_path / "bad.json")
+    done = call("analyze", tmp_path / "bad.json")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
 
 

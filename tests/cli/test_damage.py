@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support import call, fixture_pair, plain, read_json, run
+from support import call, fixture_pair, plain, read_json
 
 PAIR = "pairs/gpu_shaped_from_cpu"
 BROKEN = "broken.kineto.json"
@@ -39,7 +39,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         (folder / BROKEN).write_bytes(packed[:-4])
     else:
         (folder / BROKEN).write_bytes(damaged(whole))
-    done = run("trace-link", "--et-file", et, "--kineto-file", folder / BROKEN, "--output", folder / "plus.json")
+    done = call("link", "--et-file", et, "--kineto-file", folder / BROKEN, "--output", folder / "plus.json")
     assert done.returncode in (0, 3) and b"is broken" in done.stderr
     return folder
 
@@ -117,7 +117,7 @@ def test_a_job(folder: Path) -> None:
     (folder / "job").mkdir(exist_ok=True)
     shutil.copy(fixture_pair(PAIR)[0], folder / "job" / "rank0.et.json.gz")
     shutil.copy(folder / BROKEN, folder / "job" / "rank0.kineto.json")
-    done = run("etplus", "batch", folder / "job", "--output", folder / "linked", "--min-match", "0.5")
+    done = call("batch", folder / "job", "--output", folder / "linked", "--min-match", "0.5")
     assert b"rank0.kineto.json is broken" in b" ".join(done.stderr.split())
     (rank,) = read_json(folder / "linked" / "job_report.json")["ranks"]
     assert any("is broken" in warning for warning in rank["warnings"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.converters.open import load
-from support import FIXTURES, ROOT, assert_valid, plain, read_json, run
+from support import FIXTURES, ROOT, assert_valid, call, plain, read_json, run
 
 PAIR = FIXTURES / "pairs" / "gpu_shaped_from_cpu"
 LAUNCHED = re.compile(r"( +)\| (.*?)…? +([\d.]+) µs")
@@ -66,7 +66,7 @@ def test_the_commands_that_it_names_run(made: tuple[str, Path]) -> None:
     commands = re.findall(r"`etplus ([^`]+)`", made[0])
     assert len(commands) == 2
     for words in commands:
-        assert run("etplus", *words.split()).returncode == 0
+        assert call(*words.split()).returncode == 0
 
 
 def test_the_readme_shows_what_is_printed(made: tuple[str, Path], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from captured import capture_events, encode, replay_events
-from support import assert_valid, call, et_document, read_json, run
+from support import assert_valid, call, et_document, read_json
 
 LAUNCHES = [("gemm", "aten::mm"), ("relu", "aten::relu")]
 KERNELS = [(name, 7) for name, _ in LAUNCHES]
@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, capture = files
-    done = run("trace-link", "--kineto-file", replay, "--graph-capture", capture, "-o", "out.json", "--json", "r.json",
+    done = call("link", "--kineto-file", replay, "--graph-capture", capture, "-o", "out.json", "--json", "r.json",
                cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stderr.decode().split())
@@ -43,7 +43,7 @@ def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_
     replay, _ = files
     other = tmp_path / "other.json"
     other.write_bytes(encode(capture_events([[("conv", "aten::conv2d"), ("bn", "aten::batch_norm")]])))
-    done = run("trace-link", "--kineto-file", replay, "--graph-capture", other, "-o", "out.json", cwd=tmp_path)
+    done = call("link", "--kineto-file", replay, "--graph-capture", other, "-o", "out.json", cwd=tmp_path)
     assert done.returncode == 3
     assert b"0 of 4 kernels" in done.stderr and b"no captured" in done.stderr
     assert (tmp_path / "out.json").exists()
@@ -51,12 +51,12 @@ def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_
 
 def test_analyze_and_report(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, capture = files
-    done = run("etplus", "analyze", replay, "--graph-capture", capture, "--json", "a.json", cwd=tmp_path)
+    done = call("analyze", replay, "--graph-capture", capture, "--json", "a.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (trace,) = read_json(tmp_path / "a.json")["traces"]
     assert {row["op"] for row in trace["breakdown"]} == {"aten::mm", "aten::relu"}
     assert {row["modules"] for row in trace["breakdown"]} == {"nn.Module: Layer_0"}
-    done = run("etplus", "report", replay, "--graph-capture", capture, "-o", "page.html", cwd=tmp_path)
+    done = call("report", replay, "--graph-capture", capture, "-o", "page.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "aten::relu" in (tmp_path / "page.html").read_text()
 
@@ -82,7 +82,7 @@ def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> Non
     (captures / "graphs.json").write_bytes(encode(capture_events([LAUNCHES])))
     start = ["batch", folder, "-o", tmp_path / "out", "--jobs", "1", "--graph-capture", captures]
     for told, ops in (("1 linked now, 0 before", LAUNCHES), ("0 linked now, 1 before", LAUNCHES)):
-        done = run("etplus", *start)
+        done = call(*start)
         assert done.returncode == 0, done.stderr
         assert told in done.stderr.decode()
         document = read_json(tmp_path / "out" / "rank_0.etplus.json.gz")

@@ -27,14 +27,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_analyze(folder: Path) -> None:
-    done = run("etplus", "analyze", "packed.sqlite.gz", "--json", cwd=folder)
+    done = call("analyze", "packed.sqlite.gz", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)["traces"]
     assert [one["file"].partition(" ")[2] for one in found] == ["rank 0 (pid 111, GPU 0)", "rank 1 (pid 112, GPU 1)"]
 
 
 def test_report(folder: Path) -> None:
-    done = run("etplus", "report", "h100.sqlite", "-o", "page.html", cwd=folder)
+    done = call("report", "h100.sqlite", "-o", "page.html", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     page = (folder / "page.html").read_text()
     assert "rank 0 (pid 111, GPU 0)" in page and "rank 1 (pid 112, GPU 1)" in page
@@ -42,14 +42,14 @@ def test_report(folder: Path) -> None:
 
 @pytest.mark.parametrize("chosen", [[], ["--rank-couple"], ["--pid", "112"]])
 def test_replay(folder: Path, chosen: list[str]) -> None:
-    done = run("etplus", "replay", "h100.sqlite", *chosen, "--json", "-", cwd=folder)
+    done = call("replay", "h100.sqlite", *chosen, "--json", "-", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     assert (len(found) if isinstance(found, list) else 1) == (1 if chosen else 2)
 
 
 def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
-    done = run("etplus", "diff", "h100.sqlite", "--total", "--json", cwd=folder)
+    done = call("diff", "h100.sqlite", "--total", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     found = json.loads(done.stdout)
     assert found["total_a"] != found["total_b"]
@@ -60,7 +60,7 @@ def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_convert_all_ranks_or_one(folder: Path) -> None:
-    done = run("etplus", "convert", "h100.sqlite", "--to", "astra-sim", "-o", "out", cwd=folder)
+    done = call("convert", "h100.sqlite", "--to", "astra-sim", "-o", "out", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     assert sorted(path.name for path in folder.glob("out*.et")) == ["out.0.et", "out.1.et"]
     done = call("convert", "h100.sqlite", "--to", "astra-sim", "-o", "one", "--rank", "1", cwd=folder)
@@ -72,7 +72,7 @@ def test_convert_all_ranks_or_one(folder: Path) -> None:
 
 
 def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
-    done = run("trace-link", "--kineto-file", "h100.sqlite", "--rank", "1", cwd=folder)
+    done = call("link", "--kineto-file", "h100.sqlite", "--rank", "1", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     document = read_json(folder / "h100_rank1_plus.json")
     assert_valid(document)
@@ -97,7 +97,7 @@ def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
 
 
 def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
-    dry = run("etplus", "batch", "job", "--dry-run", cwd=folder)
+    dry = call("batch", "job", "--dry-run", cwd=folder)
     assert dry.stdout.decode().splitlines()[1:] == ["0,rank0.et.json,node.sqlite", "1,rank1.et.json,node.sqlite"]
     done = call("batch", "job", "-o", "linked", "--jobs", "1", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
@@ -120,8 +120,7 @@ def test_standard_input(folder: Path) -> None:
     with (folder / "small.sqlite").open("rb") as file:
         done = run("etplus", "analyze", "-", "--json", cwd=folder, stdin=file)
     assert done.returncode == 0 and json.loads(done.stdout)["traces"][0]["file"] == "<stdin>", done.stderr.decode()
-    with (folder / "small.sqlite").open("rb") as file:
-        done = run("trace-link", "--kineto-file", "-", "-o", "s.json", cwd=folder, stdin=file)
+    done = call("link", "--kineto-file", "-", "-o", "s.json", cwd=folder, input=(folder / "small.sqlite").read_bytes())
     assert done.returncode == 0 and read_json(folder / "s.json")["etplus"]["kineto"]["file_name"] == "<stdin>"
 
 

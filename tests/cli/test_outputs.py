@@ -193,7 +193,7 @@ def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
     for mode in (0o600, 0o664, 0o755):
         (inputs / "out.json").write_bytes(b"old")
         (inputs / "out.json").chmod(mode)
-        assert run("etplus", "augment", "kineto.json", "out.json", cwd=inputs).returncode == 0
+        assert call("augment", "kineto.json", "out.json", cwd=inputs).returncode == 0
         assert stat.S_IMODE((inputs / "out.json").stat().st_mode) == mode
         assert json.loads((inputs / "out.json").read_bytes())["traceEvents"]
 
@@ -207,7 +207,7 @@ def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
     ]
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": calls}
     (tmp_path / "=trace.json").write_text(json.dumps(trace))
-    assert run("etplus", "analyze", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
+    assert call("analyze", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
     text = "".join(path.read_bytes().decode() for path in (tmp_path / "tables").iterdir())
     assert "'=1+1" in text and "'=trace.json" in text and ",aten::mm," in text
     cells = [cell.strip('"') for line in text.split("\n") for cell in line.split(",")]
@@ -218,8 +218,8 @@ def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
 def test_a_manifest_has_no_formulas_and_names_the_same_files(tmp_path: Path) -> None:
     for name, source in (("=1+rank-0.et.json.gz", ET), ("@rank-0.kineto.json.gz", KINETO)):
         shutil.copy(source, tmp_path / name)
-    listed = run("etplus", "batch", ".", "--dry-run", cwd=tmp_path)
+    listed = call("batch", ".", "--dry-run", cwd=tmp_path)
     assert listed.stdout.splitlines()[1] == b"0,./=1+rank-0.et.json.gz,./@rank-0.kineto.json.gz"
     (tmp_path / "list.csv").write_bytes(listed.stdout)
-    done = run("etplus", "batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
+    done = call("batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr

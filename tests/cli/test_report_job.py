@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support import Document, kineto_document, run, shared_trace
+from support import Document, call, kineto_document, shared_trace
 
 HOUR_US = 3_600_000_000
 DATA = re.compile(rb'<script id="report" type="application/json">(.*?)</script>', re.DOTALL)
@@ -29,7 +29,7 @@ def trace(folder: Path, name: str, rank: int | None = None, size: int = 2, *, at
 
 def report(folder: Path, *files: Path) -> tuple[int, str, Path]:
     page = folder / "page.html"
-    done = run("etplus", "report", *files, "-o", page)
+    done = call("report", *files, "-o", page)
     return done.returncode, done.stderr.decode(), page
 
 

@@ -21,11 +21,11 @@ from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_chakra import COLL, COMP, RECV, SEND, PlainNode, read_plain
 from simulator import makespan_ns, schedule
-from support import Document
+from support import Document, examples
 
 
 def write(document: Trace, folder: Path) -> list[PlainNode]:
@@ -147,7 +147,7 @@ def gpu_timelines(draw: st.DrawFn) -> Trace:
     return etplus(nodes, calls, sorted(edges))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(document=gpu_timelines())
 def test_any_timeline_folds_to_its_span(tmp_path_factory: pytest.TempPathFactory, document: Trace) -> None:
     folder = tmp_path_factory.mktemp("fold")

@@ -22,9 +22,9 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU
 from etplus.trace.trace import Trace
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, assert_valid, fixture_pair
+from support import Document, assert_valid, examples, fixture_pair
 
 
 def there_and_back(source: Any, folder: Path) -> Document:
@@ -138,7 +138,7 @@ def runtime_calls(draw: st.DrawFn, number: int, parents: list[int]) -> Document:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(document=documents())
 def test_any_document_comes_back_whole(tmp_path_factory: pytest.TempPathFactory, document: Document) -> None:
     folder = tmp_path_factory.mktemp("et")

@@ -19,7 +19,7 @@ from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from perfetto_ui import open_in_perfetto, why_not
-from support import fixture_pair, read_json, run, shared_pair
+from support import call, fixture_pair, read_json, shared_pair
 
 Events = list[dict[str, Any]]
 NAME = "pairs/gpu_shaped_from_cpu"
@@ -180,9 +180,9 @@ def test_it_links_with_the_execution_trace_again(tmp_path: Path) -> None:
     et, _ = fixture_pair(NAME)
     plus, converted = linked(NAME).to_dict(), tmp_path / "trace.json"
     linked(NAME).write(tmp_path / "plus.json")
-    done = run("etplus", "convert", tmp_path / "plus.json", converted, "--to", "chrome")
+    done = call("convert", tmp_path / "plus.json", converted, "--to", "chrome")
     assert done.returncode == 0, done.stderr
-    done = run("trace-link", "--et-file", et, "--kineto-file", converted, "--output-file", tmp_path / "again.json")
+    done = call("link", "--et-file", et, "--kineto-file", converted, "--output-file", tmp_path / "again.json")
     assert done.returncode == 0, done.stderr
     again = read_json(tmp_path / "again.json")
     ops = {node["id"]: (node["name"], node["dur"]) for node in plus["nodes"] if "link" in node}

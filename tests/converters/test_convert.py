@@ -239,7 +239,7 @@ def test_two_inputs_without_an_output_change_nothing(tmp_path: Path, more: list[
     for rank in (0, 1):
         linked(DLRM[rank]).write(tmp_path / f"r{rank}.json.gz")
     before = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
-    done = run("etplus", "convert", "r0.json.gz", "r1.json.gz", *more, cwd=tmp_path)
+    done = call("convert", "r0.json.gz", "r1.json.gz", *more, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"-o OUTPUT" in done.stderr
     assert [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())] == before
 

@@ -8,8 +8,9 @@ from etplus.converters.host import Coverage, host_rows, host_work, stretches, wa
 from etplus.schemas.communications import comm_rows, issue_times
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import examples
 
 NONE = np.zeros(0, np.int64)
 
@@ -42,7 +43,7 @@ def innermost(document: Trace, thread: int, at: int) -> int | None:
     return max(rows, key=lambda row: tuple(int(column[row]) for column in key), default=None)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(threads())
 def test_work_is_what_a_walk_through_time_finds(document: Trace) -> None:
     expected = np.zeros(len(document), np.int64)

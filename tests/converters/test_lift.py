@@ -12,7 +12,7 @@ from etplus.converters.convert import convert
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, linked, normal
-from support import Document, assert_valid, read_json, run, shared_trace
+from support import Document, assert_valid, call, read_json, shared_trace
 
 OLD = ("gpu-pairs/linear", "gpu-pairs/dlrm.rank0", "gpu-pairs/simple_add")
 """Of schema 1.0.1."""
@@ -107,11 +107,11 @@ def test_the_command_lifts_from_either_kind_of_file(tmp_path: Path) -> None:
     linked("gpu-pairs/linear").write(tmp_path / "in.json")
     write_et(document_of("gpu-pairs/linear"), tmp_path / "in.0.et")
     for name, output in (("in.json", "a.json"), ("in.0.et", "b.json")):
-        done = run("etplus", "convert", name, "-o", output, "--to", "etplus", "--schema", "1.1.1", cwd=tmp_path)
+        done = call("convert", name, "-o", output, "--to", "etplus", "--schema", "1.1.1", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert_layout(read_json(tmp_path / output))
     assert normal(read_json(tmp_path / "a.json")) == normal(read_json(tmp_path / "b.json"))
-    done = run("etplus", "convert", "in.json", "-o", "c.json", "--to", "etplus", "--schema", "1.0.1", cwd=tmp_path)
+    done = call("convert", "in.json", "-o", "c.json", "--to", "etplus", "--schema", "1.0.1", cwd=tmp_path)
     assert done.returncode == 2 and b"invalid choice: '1.0.1'" in done.stderr
-    done = run("etplus", "convert", "in.json", "-o", "c.et", "--schema", "1.1.1", cwd=tmp_path)
+    done = call("convert", "in.json", "-o", "c.et", "--schema", "1.1.1", cwd=tmp_path)
     assert done.returncode == 2 and b"chakra has no option 'schema'" in done.stderr

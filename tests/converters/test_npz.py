@@ -13,7 +13,7 @@ from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
 from etplus.trace.errors import TraceFormatError, UsageError
-from support import fixture_pair, run
+from support import call, fixture_pair, run
 
 
 @pytest.fixture(scope="module")
@@ -125,5 +125,5 @@ def test_command(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "set"
     done = run("etplus", "convert", file, "--to", "npz", "--out", out, "--config", "threads=2")
     assert done.returncode == 0 and len(list(out.glob("*/step__b1.npz"))) == 1
-    wrong = run("etplus", "convert", file, tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
+    wrong = call("convert", file, tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
     assert wrong.returncode == 2 and b"threads=2" in wrong.stderr and not (tmp_path / "a.npz").exists()

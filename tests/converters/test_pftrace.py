@@ -14,7 +14,7 @@ from etplus.linker import link
 from etplus.trace.kinds import GPU, RUNTIME
 from etplus.trace.trace import Trace
 from pftraces import graph_launch, pb
-from support import fixture_pair, gpu_traces, run
+from support import call, fixture_pair, gpu_traces
 
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 INSTANT, COUNTER = pb.TrackEvent.TYPE_INSTANT, pb.TrackEvent.TYPE_COUNTER
@@ -127,11 +127,11 @@ def test_counters_are_the_lengths_of_queues(tmp_path: Path) -> None:
 def test_the_command_writes_it(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
     for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"):
-        done = run("etplus", "convert", "--et-file", et, "--kineto-file", kineto, "-o", tmp_path / name)
+        done = call("convert", "--et-file", et, "--kineto-file", kineto, "-o", tmp_path / name)
         assert done.returncode == 0 and b"launches are flows" in done.stderr, done
     one, other, packed = (tmp_path / name for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"))
     assert one.read_bytes() == other.read_bytes() == gzip.decompress(packed.read_bytes())
-    done = run("etplus", "analyze", one)
+    done = call("analyze", one)
     assert done.returncode == 0 and b"GPU events" in done.stdout
 
 

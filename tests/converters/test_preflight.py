@@ -21,8 +21,9 @@ from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.job_ranks import ONE_RANK
 from etplus.trace.errors import TraceFormatError, UsageError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import examples
 from support import run as process
 
 Ranks = list[list[pb.Node]]
@@ -565,7 +566,7 @@ def gets_stuck(program: list[list[tuple[int, list[int]]]], one_at_a_time: bool) 
 
 
 @given(programs())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_deadlocks_agree_with_brute_force(
     tmp_path_factory: pytest.TempPathFactory, program: list[list[tuple[int, list[int]]]]
 ) -> None:

@@ -15,7 +15,7 @@ from etplus_files import DLRM, document_of, write_alone
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import ChakraSet, Network, job_makespan_ns, read_set, schedule
-from support import run, shared_trace
+from support import call, shared_trace
 
 BASE = 25.0
 """GB/s."""
@@ -57,11 +57,11 @@ def test_a_converted_job_says_how_coupled_it_is(tmp_path: Path) -> None:
     pairs = JOBS["ddp"].write(tmp_path)
     for rank, (et, kineto) in enumerate(pairs):
         link(et, kineto).save(str(tmp_path / f"rank{rank}.json"))
-    done = run("etplus", "convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
+    done = call("convert", *sorted(tmp_path.glob("rank?.json")), "--to", "astra-sim", "-o", tmp_path / "job")
     assert done.returncode == 0, done.stderr
     text = b"36 of 36 collectives are waited for by computation; 0 by nothing"
     assert text in done.stdout + done.stderr
-    checked = run("etplus", "check", tmp_path / "job", "--profile", "astra-sim")
+    checked = call("check", tmp_path / "job", "--profile", "astra-sim")
     assert checked.returncode == 0 and text in checked.stdout
 
 
@@ -89,7 +89,7 @@ def test_work_from_before_the_window_is_a_delay_at_the_beginning(name: str, tmp_
     assert longest == max(node.micros for node in job.ranks[0] if node.name == "delay")
 
 
-def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
+def test_resnet103_follows_a_slow_network(tmp_path: Path) -> None:
     """With collectives a hundred times as long, they take most of the time: computation waits for them."""
     document = document_of("gpu-pairs/resnet103")
     write_alone(document, tmp_path)
@@ -101,7 +101,7 @@ def test_resnet_follows_a_slow_network(tmp_path: Path) -> None:
 
 def test_communication_of_fixed_duration_is_named() -> None:
     """What is left out of the communications is a computation as long as measured, here all of it."""
-    document = document_of("gpu-pairs/resnet103")
+    document = document_of(DLRM[0])
     found = coupling_of(document, [])
     assert found.collectives == 0
     assert found.fixed_ns == sum(int(document.dur[row]) for row in document.comm)

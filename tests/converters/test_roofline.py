@@ -14,7 +14,7 @@ from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, linked
 from plain_chakra import COMP, PlainNode, read_plain
 from simulator import read_set, schedule
-from support import run
+from support import call
 
 BANDWIDTH, PEAK = 2000.0, 300_000.0
 """GB/s (bytes a ns) and FLOPs a ns."""
@@ -84,11 +84,11 @@ def test_a_matrix_product_and_a_delay(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path) -> None:
     linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "in.json")
     words = ["convert", "in.json", "-o", "t", "--to", "astra-sim", "--replicate", "2"]
-    assert run("etplus", *words, "--roofline", "2000", cwd=tmp_path).returncode == 0
+    assert call(*words, "--roofline", "2000", cwd=tmp_path).returncode == 0
     for nodes in read_set(tmp_path / "t").ranks.values():
         assert len(schedule(nodes, runtime_ns)) == len(nodes)
     for wrong in ("0", "-3", "nan", "1e300"):
-        done = run("etplus", *words, f"--roofline={wrong}", cwd=tmp_path)
+        done = call(*words, f"--roofline={wrong}", cwd=tmp_path)
         assert done.returncode == 2 and b"give the bandwidth of the device's memory in GB/s" in done.stderr
     with pytest.raises(UsageError, match="astra-sim: invalid roofline 'fast'"):
         convert(tmp_path / "in.json", tmp_path / "u", to="astra-sim", replicate=2, roofline="fast")

@@ -16,11 +16,11 @@ from etplus.schemas.job_ranks import ONE_RANK
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, etplus, gpu, linked, runtime
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from job_files import write_job
 from simulator import read_set, simulate
-from support import Document, call, run, shared_pair
+from support import Document, call, examples, shared_pair
 
 ALL = {"collective": "allreduce", "dtype": "Float", "in_nelems": 256, "pg_name": "0"}
 
@@ -72,7 +72,7 @@ def test_every_rank_ends_when_it_ended(tmp_path: Path) -> None:
     assert all(max(end for _, end in of.values()) < 15e6 for of in times.values()), "20 ms as measured"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     begins=st.lists(st.integers(0, 3000), min_size=2, max_size=5),
     ahead=st.lists(st.integers(0, 10**7), min_size=5, max_size=5),
@@ -105,7 +105,7 @@ def test_the_job_report_gives_the_same_skew(tmp_path: Path) -> None:
     inputs = sorted((tmp_path / "linked").glob("rank_*.json.gz"))
     for name, more in (("with", ["--job", f"{batch.output}/job_report.json"]), ("without", [])):
         (tmp_path / name).mkdir()
-        done = run("etplus", "convert", *inputs, "--to", "astra-sim", "-o", tmp_path / name / "t", *more)
+        done = call("convert", *inputs, "--to", "astra-sim", "-o", tmp_path / name / "t", *more)
         assert done.returncode == 0, done.stderr
     assert files(tmp_path / "with") == files(tmp_path / "without")
 
@@ -162,7 +162,7 @@ def test_the_command_replicates(tmp_path: Path) -> None:
     linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "one.json")
     done = call("convert", "one.json", "--to", "astra-sim", "-o", "t", "--replicate", "4", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert run("etplus", "check", "t", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
+    assert call("check", "t", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
     assert sorted(simulate(read_set(tmp_path / "t"))) == [0, 1, 2, 3]
 
 
@@ -215,7 +215,7 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
 def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:
     """By `convert` of one file, of one rank of several and with a job report, by `check`; `batch` says so."""
     folder = write_job(tmp_path / "job", 1)
-    batch = run("etplus", "batch", folder, "-o", tmp_path / "linked")
+    batch = call("batch", folder, "-o", tmp_path / "linked")
     assert batch.returncode == 0 and ONE_RANK in " ".join(batch.stderr.decode().split())
     one, report = tmp_path / "linked" / "rank_0.etplus.json.gz", tmp_path / "linked" / "job_report.json"
     mesh_rank(1, 2).write(tmp_path / "rank1.json")

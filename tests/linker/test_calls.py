@@ -12,12 +12,13 @@ from etplus.linker.calls import CpuCalls, cpu_calls, enclosing_call, et_calls, e
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.call_tree import nearest, nesting
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import (
     FIXTURE_PAIRS,
     Document,
     et_document,
+    examples,
     fixture_pair,
     kineto_document,
     read_json,
@@ -71,7 +72,7 @@ any_intervals = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(call_trees())
 def test_nesting_finds_the_callers_of_any_call_tree(tree: list[tuple[Interval, int]]) -> None:
     order = sorted(range(len(tree)), key=lambda i: (tree[i][0][0], tree[i][0][1], -tree[i][0][2]))
@@ -80,7 +81,7 @@ def test_nesting_finds_the_callers_of_any_call_tree(tree: list[tuple[Interval, i
     assert found.tolist() == [place.get(tree[i][1], -1) for i in order]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(any_intervals)
 def test_nesting_is_the_last_open_one_before(intervals: list[Interval]) -> None:
     """Also where rounding makes calls overlap, share a start, or last no time at all."""
@@ -91,7 +92,7 @@ def test_nesting_is_the_last_open_one_before(intervals: list[Interval]) -> None:
     assert nesting(thread, ts, end).tolist() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(call_trees())
 def test_nesting_survives_times_cut_to_whole_us(tree: list[tuple[Interval, int]]) -> None:
     """Files before 2024 have start and duration cut off separately: a call may gain a caller's caller, no stranger."""
@@ -128,14 +129,14 @@ def brute_exclusive(calls: CpuCalls) -> list[int]:
     return result
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(any_intervals)
 def test_exclusive_durations(intervals: list[Interval]) -> None:
     calls = calls_of(intervals)
     assert exclusive_durations(calls).tolist() == brute_exclusive(calls)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(call_trees())
 def test_exclusive_durations_add_up(tree: list[tuple[Interval, int]]) -> None:
     """In a proper tree every moment belongs to one call: the sum is the time in which any call is open."""
@@ -171,7 +172,7 @@ def test_callers_of_recorded_calls_are_the_callers_in_the_et(name: str) -> None:
     assert checked > 100
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(any_intervals, st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 35), st.integers(0, 3)), max_size=10))
 def test_enclosing_call(intervals: list[Interval], asked: list[Interval]) -> None:
     """Times in whole µs, as older files have them; a call that ends as the launch begins may still be its caller."""
@@ -193,7 +194,7 @@ def test_the_last_op_started_is_not_the_one_that_is_open() -> None:
     assert enclosing_call(calls, np.zeros(5, np.int64), at, at + 5_000).tolist() == [0, 1, 0, -1, 2]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), st.lists(st.integers(-1, 19), max_size=8))
 def test_nearest_good_ancestor(nodes: list[tuple[int, bool]], starts: list[int]) -> None:
     parent = np.array([min(p, i) - 1 for i, (p, _) in enumerate(nodes)], np.int64)

@@ -14,9 +14,9 @@ from captured import Launch, capture_events, encode, replay_events
 from etplus import Trace, link
 from etplus.linker.captured_alignment import align, align_streams
 from etplus.trace.errors import UsageError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import read_json, shared_trace
+from support import examples, read_json, shared_trace
 
 PAIRS = {"sglang_decode": 544, "vllm_piecewise": 361}
 
@@ -134,7 +134,7 @@ def test_without_kernel_names_count_and_order_make_equivalent_links(pair: str, c
 
 @pytest.mark.parametrize("mutation", ["drop", "double", "swap", "rename"])
 @pytest.mark.parametrize("side", ["capture", "replay"])
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(data=st.data())
 def test_one_changed_launch_makes_no_wrong_certain_link(mutation: str, side: str, data: st.DataObject) -> None:
     names = data.draw(st.text("ABCD", min_size=6, max_size=24))
@@ -177,7 +177,7 @@ def test_graphs_with_equal_kernels_are_told_apart_by_their_order() -> None:
     assert result == truth
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.permutations(range(6)))
 def test_shuffled_pieces_make_no_wrong_certain_link(order: list[int]) -> None:
     layers = [unique("XY", "first"), *(unique("ABC", f"layer{k}_") for k in range(4)), unique("Z", "last")]
@@ -253,7 +253,7 @@ def spread(launches: list[Launch], seed: int) -> tuple[list[tuple[str, int]], li
     return ran, truth
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.text("ABCDEF", min_size=1, max_size=30), st.integers(0, 10**6))
 def test_three_streams_make_no_wrong_certain_link(names: str, seed: int) -> None:
     launches = unique(names)
@@ -292,7 +292,7 @@ def test_a_real_replay_on_three_streams() -> None:
     assert not wrong["certain"] and wrong["right"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.text("ABC", min_size=1, max_size=6), st.integers(0, 10**6))
 def test_forced_kernels_have_one_launch_in_every_possible_assignment(names: str, seed: int) -> None:
     launches = np.array([ord(one) for one in names])

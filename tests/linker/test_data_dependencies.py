@@ -14,10 +14,10 @@ import pytest
 from etplus.linker.calls import EtCalls, et_calls
 from etplus.linker.data_dependencies import data_edges
 from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from plain_data_edges import Edges, plain_data_edges
-from support import FIXTURE_PAIRS, Document, et_document, fixture_pair, read_json, shared_trace
+from support import FIXTURE_PAIRS, Document, et_document, examples, fixture_pair, read_json, shared_trace
 
 LAYOUTS = ("1.0.1", "1.1.1-chakra.0.0.4")
 COPY = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
@@ -344,7 +344,7 @@ def documents(draw: st.DrawFn) -> Document:
     return et_document(draw(st.permutations(nodes)), draw(st.sampled_from(LAYOUTS)))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(documents())
 def test_generated_traces_against_the_plain_reading(document: Document) -> None:
     assert edges_of(orjson.dumps(document)) == plain_data_edges(document)
@@ -357,7 +357,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @example(None, None, "(*!", LAYOUTS[1])
 @given(JSON, JSON, st.text(max_size=20), st.sampled_from(LAYOUTS))
 def test_hostile_values_are_no_reason_to_stop(inputs: Any, outputs: Any, text: str, schema: str) -> None:

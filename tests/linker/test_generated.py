@@ -8,13 +8,12 @@ import orjson
 from etplus.linker import link
 from etplus.trace.trace import Trace
 from generate import Op, Pair, Recipe, Worker, links_of, recipes, record
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import assert_valid
+from support import assert_valid, examples
 
 NOTHING: frozenset[tuple[int, int, int]] = frozenset()
 METHODS = st.sampled_from(["auto", "auto", "sequence", "shift", "tree"])
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check(pair: Pair, result: Trace) -> None:
@@ -40,7 +39,6 @@ def recall(pair: Pair, result: Trace) -> float:
     return right / len(pair.truth) if pair.truth else 1.0
 
 
-@SLOW
 @given(recipes(ids=True))
 def test_with_ids_every_true_link_is_found_and_certain(recipe: Recipe) -> None:
     """Whatever the windows, threads, numbers are, and whatever raised; if ids join what could be joined."""
@@ -53,7 +51,6 @@ def test_with_ids_every_true_link_is_found_and_certain(recipe: Recipe) -> None:
     assert {node: (event, True) for node, event in pair.truth.items()}.items() <= links.items()
 
 
-@SLOW
 @given(recipes(ids=False, same_window=True), METHODS)
 def test_nothing_certain_is_wrong_in_one_window(recipe: Recipe, method: str) -> None:
     pair = record(recipe)
@@ -70,7 +67,6 @@ def test_a_call_cut_off_by_kinetos_window_is_not_taken_for_the_one_before() -> N
     assert result.report.ops["certain"] == 2
 
 
-@SLOW
 @given(recipes(ids=False), METHODS)
 def test_nothing_certain_is_wrong_on_one_thread(recipe: Recipe, method: str) -> None:
     """One window each, anywhere; calls that raise."""
@@ -78,7 +74,7 @@ def test_nothing_certain_is_wrong_on_one_thread(recipe: Recipe, method: str) -> 
     check(pair, link(pair.et, pair.kineto, match=method))
 
 
-@settings(SLOW, derandomize=True, max_examples=300)
+@examples(300)
 @given(recipes(ids=False), METHODS)
 def test_nothing_certain_is_wrong(recipe: Recipe, method: str) -> None:
     """All at once: several windows, threads alike and not profiled, calls that raise. Nearly nothing is left to see
@@ -87,7 +83,6 @@ def test_nothing_certain_is_wrong(recipe: Recipe, method: str) -> None:
     check(pair, link(pair.et, pair.kineto, match=method))
 
 
-@SLOW
 @given(recipes(ids=False))
 def test_the_same_calls_on_one_thread_are_all_linked(recipe: Recipe) -> None:
     """Both sides have all calls, and nothing else: whatever the names and numbers."""
@@ -98,7 +93,6 @@ def test_the_same_calls_on_one_thread_are_all_linked(recipe: Recipe) -> None:
     assert recall(pair, result) == 1.0
 
 
-@SLOW
 @given(recipes(ids=False), st.integers(0, 3))
 def test_one_iteration_among_several_is_found_by_its_numbers(recipe: Recipe, k: int) -> None:
     """The ET is of one iteration of Kineto's four; numbers rise, by two an iteration at least."""
@@ -109,7 +103,6 @@ def test_one_iteration_among_several_is_found_by_its_numbers(recipe: Recipe, k: 
     assert recall(pair, result) == 1.0 and result.report.ops["certain"] > 0
 
 
-@SLOW
 @given(recipes(ids=False))
 def test_iterations_alike_are_never_certain(recipe: Recipe) -> None:
     """Nothing is numbered, or all with one number; the ET is one of four iterations."""
@@ -121,7 +114,7 @@ def test_iterations_alike_are_never_certain(recipe: Recipe) -> None:
     assert result.report.ops["equivalent"] == result.report.ops["total"] > 0
 
 
-@settings(SLOW, max_examples=50)
+@examples(50)
 @given(recipes(), st.sampled_from([{}, {"strict": True}, {"renumber": True}, {"exact_match": True}]))
 def test_the_file_is_valid(recipe: Recipe, options: dict[str, bool]) -> None:
     pair = record(recipe)

@@ -11,9 +11,9 @@ from etplus.linker import link
 from etplus.predictor.graph import EVENT
 from etplus.predictor.replay import build_graph
 from etplus.trace.trace import Trace
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import Document, assert_valid, kineto_document
+from support import Document, assert_valid, examples, kineto_document
 
 ARROW = 2**40
 Pairs = set[tuple[str, str]]
@@ -100,7 +100,7 @@ def inferred(trace: Trace) -> Pairs:
     return {(names[a], names[b]) for a, b in trace.summary["inferred_edges"]}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(empty=True), st.integers(1, 2))
 def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -> None:
     assume(any(node.waits_for for node in nodes))
@@ -114,7 +114,7 @@ def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -
     assert edges(trace, "stream") == edges(plain, "stream")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(empty=False))
 def test_what_is_inferred_from_times_is_a_dependency_and_marked(nodes: list[Node]) -> None:
     trace = link(None, recorded(nodes, arrows=False))

@@ -12,8 +12,9 @@ from etplus.linker.job.naming import ET, KINETO, look_at
 from etplus.linker.job.pairing import _only_places, find_pairs, from_manifest, ranges, to_manifest
 from etplus.linker.job.storage import open_folder
 from etplus.trace.errors import TraceFormatError, UsageError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import examples
 
 
 def kineto(rank: int | None = None) -> bytes:
@@ -178,7 +179,7 @@ def test_a_process_id_in_names_settles_only_a_whole_job(tmp_path: Path) -> None:
     assert not any(one.settled for one in find_pairs(open_folder(tmp_path / "part")).ranks)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.sets(st.integers(0, 4), max_size=4), min_size=1, max_size=5))
 def test_elimination_finds_what_all_solutions_have_in_common(sets: list[set[int]]) -> None:
     """Against every way to give each of n files one of n ranks."""

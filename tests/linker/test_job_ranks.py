@@ -14,9 +14,9 @@ from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
 from etplus.schemas.job_report import Mismatch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import shared_pair
+from support import examples, shared_pair
 
 REDUCE, GATHER, ALL_TO_ALL = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
@@ -45,7 +45,7 @@ def told(found: list[Mismatch]) -> list[tuple[str, int, tuple[int, ...]]]:
     return [(one.kind, one.position, one.ranks) for one in found]
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None:
     """Equal neighbours are told apart by the times, whatever the clocks, where these leave no doubt."""

@@ -15,11 +15,11 @@ from support import (
     GPU_CATEGORIES,
     SHARED,
     assert_valid,
+    call,
     fixture_pair,
     kineto_document,
     ns,
     read_json,
-    run,
     shared_trace,
 )
 
@@ -105,10 +105,10 @@ def test_what_is_no_kineto_trace_is_refused() -> None:
 def test_the_command_takes_a_kineto_trace_alone(tmp_path: Path) -> None:
     kineto = fixture_pair("pairs/gpu_shaped_from_cpu")[1]
     output = tmp_path / "plus.json.gz"
-    done = run("trace-link", "--kineto-file", kineto, "--output", output, "--log-level", "ERROR")
+    done = call("link", "--kineto-file", kineto, "--output", output, "--log-level", "ERROR")
     assert done.returncode == 0 and b"no ET was given" in done.stderr
     assert read_json(output)["etplus"]["nodes_from"] == "kineto"
-    replayed = run("etplus", "replay", output)
+    replayed = call("replay", output)
     assert replayed.returncode == 0 and b"makespan" in replayed.stdout
 
 

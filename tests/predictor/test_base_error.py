@@ -16,7 +16,7 @@ from etplus.predictor.replay import build_graph, fit_constants, replay
 from etplus.predictor.summary import summarize
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import UsageError
-from support import call, kineto_document, read_json, run
+from support import call, kineto_document, read_json
 from synthetic import Timeline
 
 STEPS, PER_STEP = 4, 25
@@ -81,7 +81,7 @@ def test_a_trace_without_length_has_no_error() -> None:
 
 def test_every_replay_shows_it(files: dict[str, Path]) -> None:
     for name, file in files.items():
-        done = run("etplus", "replay", file)
+        done = call("replay", file)
         told = orjson.loads(call("replay", file, "--json", "-").stdout)
         assert done.returncode == 0 and b"base error makespan -" in done.stdout and b"kernel starts" in done.stdout
         assert max(map(len, done.stdout.decode().splitlines())) <= 80
@@ -135,18 +135,18 @@ def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp
     """Of the graph as it is, and of another device's; both engines."""
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
     model = tmp_path / "m.json"
-    assert run("etplus", "fit", "--no-table", files["refused"], "-o", model).returncode == 0
-    done = run("etplus", "predict", files["refused"], "--model", model, "--json", tmp_path / "p.json")
+    assert call("fit", "--no-table", files["refused"], "-o", model).returncode == 0
+    done = call("predict", files["refused"], "--model", model, "--json", tmp_path / "p.json")
     assert done.returncode == 0 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     assert read_json(tmp_path / "p.json")["base_error"] == base
-    other = ("etplus", "predict", files["refused"], "--model", model, "--device", "H100 SXM")
+    other = ("predict", files["refused"], "--model", model, "--device", "H100 SXM")
     for engine in ("replay", "overheads"):
-        refused = run(*other, "--engine", engine, "--json", tmp_path / "q.json")
+        refused = call(*other, "--engine", engine, "--json", tmp_path / "q.json")
         assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
         assert b"refused.json" in refused.stderr and b"--force" in refused.stderr
         assert not (tmp_path / "q.json").exists()
-        assert run(*other, "--engine", engine, "--force").returncode == 0
+        assert call(*other, "--engine", engine, "--force").returncode == 0
 
 
 def test_ranks_predicted_together_have_one_base(files: dict[str, Path]) -> None:

@@ -24,7 +24,7 @@ from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from msgspec.structs import replace
-from support import fixture_pair, run, shared_pair, shared_trace
+from support import call, fixture_pair, run, shared_pair, shared_trace
 from synthetic import Timeline
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
@@ -162,6 +162,7 @@ def test_ranks_held_out() -> None:
         assert abs(predicted / measured - 1) < 0.05
 
 
+@pytest.mark.slow
 def test_kernels_held_out() -> None:
     """Over four devices and all traces, groups of operator and shapes held out, the nearest measured one is within
     15% in geometric mean."""
@@ -205,7 +206,7 @@ def test_commands(tmp_path: Path) -> None:
     table = run("etplus", "predict", file, "--model", model)
     assert table.returncode == 0 and b"predicted" in table.stdout
     assert max(map(len, table.stdout.decode().splitlines())) <= 80
-    numbers = json.loads(run("etplus", "predict", file, "--model", model, "--json", "-").stdout)
+    numbers = json.loads(call("predict", file, "--model", model, "--json", "-").stdout)
     assert abs(numbers["error"]) < 0.05 and numbers["ops"]
-    broken = run("etplus", "predict", file, "--model", file)
+    broken = call("predict", file, "--model", file)
     assert broken.returncode == 2 and b"etplus fit" in broken.stderr and b"Traceback" not in broken.stderr

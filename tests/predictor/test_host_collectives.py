@@ -15,7 +15,7 @@ from etplus.predictor.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED
-from support import SHARED, run, shared_trace
+from support import SHARED, call, shared_trace
 
 RECORDED_JOBS = ["block.ddp2", "block.fsdp-tp4", "block.pp2", "block.tp2"]
 
@@ -68,9 +68,7 @@ def test_the_command_prices_a_job_of_cpus(tmp_path: Path) -> None:
     job = HOST_JOBS["tensor parallel"]
     for rank, pair in enumerate(job.write(tmp_path)):
         link(*pair).save(tmp_path / f"rank{rank}.etplus.json")
-    done = run(
-        "etplus", "replay", *sorted(tmp_path.glob("*.etplus.json")), "--network", "bandwidth=0.25", "--json", "-"
-    )
+    done = call("replay", *sorted(tmp_path.glob("*.etplus.json")), "--network", "bandwidth=0.25", "--json", "-")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert abs(found["base_error"]["makespan"]) < 1e-4

@@ -82,7 +82,7 @@ def held_errors(name: str) -> tuple[list[float], float]:
     return [one.error for one in held], held[0].spread
 
 
-def test_resnet_iterations_are_predicted_from_each_other() -> None:
+def test_iterations_of_resnet103_are_predicted_from_each_other() -> None:
     errors, _ = held_errors("gpu-pairs/resnet103.kineto.json.gz")
     assert max(map(abs, errors)) <= 0.03
 

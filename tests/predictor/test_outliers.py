@@ -18,7 +18,7 @@ from etplus.predictor.replay import ReplayGraph, build_graph
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import call, fixture_pair, kineto_document, read_json, run, shared_trace
+from support import call, fixture_pair, kineto_document, read_json, shared_trace
 from synthetic import Timeline
 
 WARM_UP = [183, 100, 101, 99, 100]
@@ -119,7 +119,7 @@ def test_predictions_of_iterations_leave_it_out() -> None:
 
 def test_the_commands_say_so(tmp_path: Path) -> None:
     plus = written(recorded(WARM_UP), tmp_path / "job.json")
-    done = run("etplus", "replay", plus, "--predict-iteration", "all")
+    done = call("replay", plus, "--predict-iteration", "all")
     assert done.returncode == 0 and b"set apart  iteration 0 takes +83.0% against the median" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     held = orjson.loads(call("replay", plus, "--predict-iteration", "all", "--json", "-").stdout)
@@ -130,18 +130,18 @@ def test_the_commands_say_so(tmp_path: Path) -> None:
     every = call("replay", plus, "--predict-iteration", "all", "--keep-outliers", "--json", "-").stdout
     assert len(orjson.loads(every)) == 5
 
-    fitted = run("etplus", "fit", "--no-table", plus, "-o", tmp_path / "m.json")
+    fitted = call("fit", "--no-table", plus, "-o", tmp_path / "m.json")
     assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
     assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
     kept = call("fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
     assert kept.returncode == 0 and b"set apart" not in kept.stderr
 
-    predict_ = ("etplus", "predict", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
-    table = run(*predict_, "--json", tmp_path / "p.json")
+    predict_ = ("predict", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
+    table = call(*predict_, "--json", tmp_path / "p.json")
     assert table.returncode == 0 and b"set apart  iteration 0" in table.stdout
     assert max(map(len, table.stdout.decode().splitlines())) <= 80
     assert [one["iteration"] for one in read_json(tmp_path / "p.json")["set_apart"]] == [0]
-    assert orjson.loads(run(*predict_, "--keep-outliers", "--json", "-").stdout)["iterations"] == 5
+    assert orjson.loads(call(*predict_, "--keep-outliers", "--json", "-").stdout)["iterations"] == 5
 
 
 def test_a_model_of_an_earlier_version_has_no_outliers(tmp_path: Path) -> None:

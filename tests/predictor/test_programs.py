@@ -27,9 +27,9 @@ from etplus.trace.errors import UsageError
 from etplus.trace.index import CallIndex
 from etplus.trace.tensors import Signature, Tensor
 from etplus.trace.trace import Trace
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURES, run
+from support import FIXTURES, examples, run
 
 PROGRAMS = {
     "mlp": ((8, 32), 0.0), "contrastive": ((4, 16), 0.04), "lstm_time": ((4, 16), 0.02), "gpt_step": ((4, 16), 0.0),
@@ -134,7 +134,7 @@ def test_what_a_loader_does_for_each_sample_is_done_as_often_as_there_are_sample
     assert any("DataLoader" in names[above] for above in selects) and set(done.repeats) == {1.0, 4.0}
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(
     st.lists(st.tuples(st.integers(1, 64), st.floats(1e3, 1e6)), min_size=2, max_size=6, unique_by=lambda one: one[0]),
     st.integers(1, 64),

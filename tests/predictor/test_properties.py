@@ -15,12 +15,12 @@ from etplus.predictor.critical import critical_path, resource_bounds
 from etplus.predictor.graph import DURATION
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.schemas.etplus_reader import read_etplus
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import FIXTURE_PAIRS, fixture_pair
+from support import FIXTURE_PAIRS, examples, fixture_pair
 from synthetic import Timeline, after
 
-FEW = settings(deadline=None, derandomize=True, max_examples=40)
+FEW = examples(40)
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["op", "launch", "launch", "sync", "copy", "nest"]),

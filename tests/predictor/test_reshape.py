@@ -30,9 +30,9 @@ from etplus.trace.errors import UsageError
 from etplus.trace.tables import OP
 from etplus.trace.tensors import Signature, Tensor
 from etplus.trace.trace import Trace
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURES, fixture_pair, plain, run, shared_pair
+from support import FIXTURES, examples, fixture_pair, plain, run, shared_pair
 
 BATCHES = FIXTURES / "batches"
 PAIRS = (
@@ -308,7 +308,7 @@ def test_contradictions_leave_extents_unknown() -> None:
     assert sheet.at(6, x) == [None, 8]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(st.data())
 def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
     """Programs of permutations, joins and splits, written for any batch and recorded at 4, are solved for 12."""

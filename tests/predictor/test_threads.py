@@ -160,8 +160,8 @@ def test_a_pair_and_its_kineto_trace_alone_agree_with_a_polling_thread() -> None
     assert np.abs(shares(pair) - shares(alone)).max() < 0.01
 
 
-def test_the_thread_that_polls_in_a_real_trace_is_left_out() -> None:
-    """One of `resnet103` only queries events, from the beginning to the end."""
+def test_the_thread_that_polls_in_resnet103_is_left_out() -> None:
+    """It only queries events, from the beginning to the end."""
     for et, kineto in ((None, shared_pair("gpu-pairs/resnet103")[1]), shared_pair("gpu-pairs/resnet103")):
         graph = build_graph(link(et, kineto))
         assert any("only poll" in note for note in graph.notes)

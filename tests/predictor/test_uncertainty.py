@@ -25,7 +25,7 @@ from etplus.predictor.summary import summarize
 from etplus.predictor.uncertainty import drawn_in, half_width, interval
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from support import fixture_pair, run, shared_pair, shared_trace
+from support import call, fixture_pair, shared_pair, shared_trace
 from synthetic import Timeline
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
@@ -114,10 +114,10 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
     for trace, file in zip(made, files, strict=True):
         trace.write(file)
     model = tmp_path / "m.json"
-    fitted = run("etplus", "fit", files[0], "-o", model, "--no-table", "--explain", "KNOWN")
+    fitted = call("fit", files[0], "-o", model, "--no-table", "--explain", "KNOWN")
     assert fitted.returncode == 0 and b"time = (start + " in fitted.stdout and b"predicted" in fitted.stdout
     assert max(map(len, fitted.stdout.decode().splitlines())) <= 80
-    done = run("etplus", "predict", *files, "--model", model, "--json", "-")
+    done = call("predict", *files, "--model", model, "--json", "-")
     for plain, trace in zip(json.loads(done.stdout), made, strict=True):
         rows = plain["kernels"]
         assert sum(row["count"] for row in rows) == len(trace.gpu) > 0
@@ -126,7 +126,7 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
         for row in rows:
             keys = "name op count measured_ns predicted_ns low_ns high_ns bound_ns how"
             assert set(keys.split()) <= set(row) and 0 <= row["low_ns"] <= row["predicted_ns"] <= row["high_ns"]
-    table = run("etplus", "predict", files[1], "--model", model).stdout.decode()
+    table = call("predict", files[1], "--model", model).stdout.decode()
     assert "80% between" in table and "100% of the time on devices is unlike anything" in " ".join(table.split())
 
 

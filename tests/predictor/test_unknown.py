@@ -15,7 +15,7 @@ from etplus.predictor.iterations import predict_iteration
 from etplus.predictor.replay import fit_constants
 from etplus.predictor.summary import summarize
 from etplus.trace.kinds import GPU
-from support import kineto_document, run
+from support import call, kineto_document
 from synthetic import Timeline, after
 
 STEPS, LAUNCHES = 20, 5
@@ -195,8 +195,8 @@ def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
     trace = CASES["all"].played()[0]
     (tmp_path / "k.json").write_bytes(orjson.dumps(kineto_document(trace.events)))
     plus = tmp_path / "plus.json"
-    assert run("trace-link", "--kineto-file", tmp_path / "k.json", "--output-file", plus).returncode == 0
-    done = run("etplus", "replay", plus, "--what-if", "kernel*0.5")
+    assert call("link", "--kineto-file", tmp_path / "k.json", "--output-file", plus).returncode == 0
+    done = call("replay", plus, "--what-if", "kernel*0.5")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0 and max(map(len, lines)) <= 80
     for part in (
@@ -205,7 +205,7 @@ def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:
         "nothing in the trace explains",
     ):
         assert any(part in line for line in lines), part
-    numbers = orjson.loads(run("etplus", "replay", plus, "--json", "-").stdout)
+    numbers = orjson.loads(call("replay", plus, "--json", "-").stdout)
     assert numbers["constants"][0]["clock_skew_ns"] == 8000 and numbers["unexplained"]["count"] == 3
     assert numbers["base_error"]["makespan"] == numbers["makespan_ns"]["error"] == 0
 

@@ -24,10 +24,10 @@ from etplus.predictor.costs.utilisation_fit import fit_utilisation
 from etplus.trace.launch_args import launch_sizes
 from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support import gpu_traces, shared_pair, shared_trace
+from support import examples, gpu_traces, shared_pair, shared_trace
 from synthetic import Timeline
 
 SMALL = Device(name="small", tflops={"float32": 10, "float16": 80}, memory_gb_s=500, multiprocessors=50)
@@ -104,7 +104,7 @@ TASKS = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@examples(150)
 @given(TASKS, st.integers(1, 50), st.integers(1, 50))
 def test_no_time_is_below_its_bound_or_falls_with_size(task: Task, more_flops: int, more_bytes: int) -> None:
     larger = replace(

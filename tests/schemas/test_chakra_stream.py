@@ -15,8 +15,9 @@ from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, GlobalMetadata, IOInfo, Node
 from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import examples
 
 METADATA = GlobalMetadata(version="1.1.1-chakra.0.0.4", attr=[attribute("tid", 4)])
 
@@ -231,7 +232,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @given(st.binary(max_size=60), st.integers(0, 200))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_arbitrary_bytes_raise_nothing_else(tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int) -> None:
     folder = tmp_path_factory.getbasetemp()
     path = folder / "noise.0.et"

@@ -259,6 +259,7 @@ def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> No
     assert [loss.kind for loss in rest.losses] == ["dropped_record", "truncated"]
 
 
+@pytest.mark.slow
 def test_a_big_file_is_read_in_blocks() -> None:
     """Over one block of nodes: ids, names and spans stay in step."""
     count = 30_000

@@ -14,9 +14,9 @@ import pytest
 from etplus.schemas.kineto import KinetoTrace, is_runtime, read_kineto
 from etplus.schemas.kineto_decode import Decoded, Instants, decode_any, decode_plain
 from etplus.trace.errors import TraceFormatError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURE_PAIRS, Document, fixture_pair, kineto_document, plain, shared_trace
+from support import FIXTURE_PAIRS, Document, examples, fixture_pair, kineto_document, plain, shared_trace
 
 ARGS = {
     "external_id": ("External id", -1),
@@ -120,7 +120,7 @@ def test_epoch_us_with_decimals_are_exact(us: str) -> None:
     check(text.encode())
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.integers(0, 2**62 - 1), min_size=1, max_size=4), st.integers(0, 3))
 def test_any_time_to_the_ns(times: list[int], digits: int) -> None:
     times = [t - t % 10 ** (3 - digits) for t in times]
@@ -276,6 +276,7 @@ def test_other_layouts_of_one_document() -> None:
     check(json.dumps({"traceEvents": events, **document, "tail": [{"ph": "X"}, {"ph": "X"}]}).encode())
 
 
+@pytest.mark.slow
 def test_a_big_file_is_read_in_blocks() -> None:
     """Over two blocks: indices, interned names and args stay in step."""
     events: list[Document] = [

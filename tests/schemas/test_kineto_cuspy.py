@@ -14,7 +14,7 @@ from etplus.linker import link
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.trace import Trace
-from support import SHARED, assert_valid, kineto_document, run
+from support import SHARED, assert_valid, call, kineto_document
 
 TRACES = SHARED / "traces"
 KINETO = {
@@ -95,7 +95,7 @@ def test_analysis_tables_are_those_of_kineto(name: str, tmp_path: Path) -> None:
     tables = []
     for form, path in (("kineto", KINETO[name]), ("cuspy", f"cuspy/{name}.json.gz")):
         file = tmp_path / f"{form}.json"
-        assert run("etplus", "analyze", TRACES / path, "--json", file).returncode == 0
+        assert call("analyze", TRACES / path, "--json", file).returncode == 0
         tables.append(orjson.loads(file.read_bytes()))
     assert_equal(*tables)
 

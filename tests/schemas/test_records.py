@@ -13,8 +13,9 @@ import pytest
 from etplus.schemas import records as records_module
 from etplus.schemas.records import RecordArray, locate, opening, parse_records
 from etplus.trace.columns import StringTable, int_column
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support import examples
 
 Record = dict[str, Any]
 
@@ -180,7 +181,7 @@ JSON = st.recursive(
 RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.lists(RECORD, max_size=5),
     st.dictionaries(st.sampled_from(["a", "schema"]), JSON, max_size=2),
@@ -208,7 +209,7 @@ def first_array(data: bytes, key: str) -> int | None:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.dictionaries(st.sampled_from(["nodes", 'x"nodes', "\\", "a"]), JSON, max_size=3), st.integers(0, 9))
 @example({'x"nodes': [], "a": {"nodes": [{"nodes": []}]}, "nodes": [1]}, 0)
 @example({"a": '"nodes": [', "\\": [{"nodes": [[]]}], "nodes": []}, 0)

@@ -13,8 +13,9 @@ from etplus.schemas import repair as repair_module
 from etplus.schemas.layout import EVENT
 from etplus.schemas.recover import Loss
 from etplus.schemas.repair import is_valid
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from support import examples
 
 NAMES = [
     (b'say "hi"', 'say "hi"', {"unescaped_quote"}),
@@ -57,7 +58,7 @@ _ENDS_LIKE_A_NAME = re.compile(r'"\s*(,\s*"|[}\]]|$)|\\u|\\$|"\s*:|^\s*:|\x00{4}
 
 
 @pytest.mark.parametrize("kind", KEY)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(name=st.text(st.sampled_from('ab"\\\n\t:,{}[] né/') | st.characters(codec="utf-8"), max_size=30))
 def test_any_name_comes_back_or_is_counted(kind: str, name: str) -> None:
     written = name.encode()

@@ -25,9 +25,9 @@ from broken_records import (
 )
 from etplus.schemas.recover import Recovered, recover
 from etplus.trace.errors import TraceFormatError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import plain, shared_trace
+from support import examples, plain, shared_trace
 
 
 @pytest.mark.parametrize(("name", "kind"), SOUND)
@@ -76,7 +76,7 @@ def test_all_whole_records_before_a_cut_survive(name: str, kind: str) -> None:
     text = fixture(name, kind)
     where = spans(text, KEY[kind])
     rng = random.Random(f"{name} {kind}")
-    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(12)]
+    cuts = [rng.randrange(where[0][0], where[-1][1]) for _ in range(examples(12).max_examples)]
     cuts += [where[0][0], where[3][1], where[3][1] + 1, where[-1][1] - 1, where[-1][1], len(text) - 1]
     for cut in cuts:
         result, found = recovered(text[:cut], KEY[kind])
@@ -246,7 +246,7 @@ def test_without_the_array_nothing_can_be_saved(text: bytes) -> None:
         recover(text, "nodes", "a.json")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     pieces=st.lists(
         st.sampled_from([

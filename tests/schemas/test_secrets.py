@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from etplus.schemas import secrets
 from etplus.schemas.secrets import MASK, Masker, mask
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import call, fixture_pair, plain, read_json, run
+from support import call, examples, fixture_pair, plain, read_json, run
 
 FAKE = "fAk3-vAlu3"
 HIDDEN: list[Any] = [
@@ -80,7 +80,7 @@ def expected(value: Any, hidden: bool = False) -> Any:
     return value
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.dictionaries(st.sampled_from(["b", "n"]), JSON, max_size=2), st.sampled_from([None, 1]))
 def test_any_document_by_the_plain_rule(document: dict[str, Any], indent: int | None) -> None:
     wrapped = {"w": [document], "MY_PASSWORD": [document]}
@@ -135,10 +135,10 @@ def with_secrets(path: Path, target: Path) -> Path:
 def test_the_command_keeps_all_other_bytes(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
     plus = tmp_path / "plus.json"
-    assert run("trace-link", "--et-file", et, "--kineto-file", kineto, "--output-file", plus).returncode == 0
+    assert call("link", "--et-file", et, "--kineto-file", kineto, "--output-file", plus).returncode == 0
     for source in (et, kineto, plus):
         out = tmp_path / "out.json.gz"
-        done = run("etplus", "redact", source, "-o", out)
+        done = call("redact", source, "-o", out)
         assert done.returncode == 0 and b"masked  0 values" in done.stderr
         assert gzip.decompress(out.read_bytes()) == plain(source)
         secret = with_secrets(source, tmp_path / "secret.json")
@@ -147,6 +147,8 @@ def test_the_command_keeps_all_other_bytes(tmp_path: Path) -> None:
         text = gzip.decompress(out.read_bytes()).decode()
         assert FAKE not in text and FAKE.encode() not in done.stderr
         assert json.loads(secret.read_text().replace(FAKE, "***")) == json.loads(text)
+    assert run("etplus", "redact", et, "-o", tmp_path / "copy.json").returncode == 0
+    assert (tmp_path / "copy.json").read_bytes() == plain(et)
 
 
 def test_the_command_refuses_its_input_as_output_and_what_is_no_json(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_no_output_carries_secrets_of_a_header_on(tmp_path: Path) -> None:
     for number, command in enumerate([*commands, ("convert", foreign)]):
         suffix = {"report": "html", "convert": "et"}.get(command[0], "json")
         out = tmp_path / f"{number}.{suffix}"
-        done = run("etplus", *command, out)
+        done = call(*command, out)
         assert done.returncode == 0, done.stderr
         if command[0] == "augment":
             assert b"look like secrets and are masked" in done.stderr

@@ -14,8 +14,8 @@ from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
 from generate import Pair, recipes, record
-from hypothesis import given, settings
-from support import FIXTURE_PAIRS, et_document, fixture_pair, shared_pair
+from hypothesis import given
+from support import FIXTURE_PAIRS, et_document, examples, fixture_pair, shared_pair
 
 SHARED = ("gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103", "cpu-pairs/ddp_same.rank0", "cpu-pairs/raise_same")
 LAZY = ("texts", "file")
@@ -68,7 +68,7 @@ def test_recorded_pairs(name: str) -> None:
     assert_saved_alike(link(None, kineto))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(recipes())
 def test_generated_pairs(recipe: Any) -> None:
     pair: Pair = record(recipe)
