@@ -29,11 +29,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def check(
-    source: Paths,
-    *,
-    profile: Profile = "chakra",
-    groups: str | os.PathLike[str] | None = None,
-    limit: int = 10,
+    source: Paths, *, profile: Profile = "chakra", groups: str | os.PathLike[str] | None = None, limit: int = 10
 ) -> PreflightReport:
     """Check a set of traces.
 

@@ -21,7 +21,6 @@ from ..schemas.job_ranks import ONE_RANK, RankFacts, foreign_traces
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
-from .captures import capture_files
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
@@ -118,19 +117,11 @@ def link_many(
     if graph_captures:
         given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
-        RankTask(
-            one.rank,
-            one.et,
-            one.kineto,
-            folder,
-            target,
-            min_match,
-            {**given, "rank": one.rank} if one.settled else given,
-            may_have_offset=apply_clock_offsets,
-        )
+        RankTask(one.rank, one.et, one.kineto, folder, target, min_match,
+                 {**given, "rank": one.rank} if one.settled else given, apply_clock_offsets)
         for one in pairing.ranks
         if not one.problem
-    ]
+    ]  # fmt: skip
     _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
     report, offsets = _report(pairing, states, failures)
@@ -171,9 +162,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     """Refuse a job of which an output would replace an input, wherever they are."""
     inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
-    inputs |= {
-        file for task in tasks for name in task.options.get("graph_captures", ()) for file in capture_files(name)
-    }
+    inputs |= {file for task in tasks for file in task.captures}
     outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
     outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
     for name in filter(is_url, outputs):

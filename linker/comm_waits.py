@@ -257,23 +257,14 @@ class _TensorsOf:
 
     def _beside(self, k: int, *, writes: bool) -> IntColumn:
         """Positions in `nodes`: readers of what a collective writes, or writers of what it reads."""
-        sides = (self._edges[0], self._edges[1]) if writes else (self._edges[1], self._edges[0])
+        near, far = self.linked.data_edges if writes else self.linked.data_edges[::-1]
         mine = self.calls[k].outermost
-        if mine < 0:
-            return sides[1][:0]
-        return np.unique(sides[1][(self._within[sides[0]] == mine) & (self._within[sides[1]] != mine)])
+        return np.unique(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
 
     def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
         events = [launched[end] for one in nodes.tolist() if (launched := self._launched.get(one))]
-        by_stream = {int(self.gpu.stream[i]): i for i in sorted(events, key=self._order, reverse=end == 0)}
-        return sorted(by_stream.values())
-
-    def _order(self, i: int) -> tuple[int, int]:
-        return int(self.gpu.launch[i]), i
-
-    @cached_property
-    def _edges(self) -> tuple[IntColumn, IntColumn]:
-        return self.linked.data_edges
+        ordered = sorted(events, key=lambda i: (int(self.gpu.launch[i]), i), reverse=end == 0)
+        return sorted({int(self.gpu.stream[i]): i for i in ordered}.values())
 
     @cached_property
     def _within(self) -> IntColumn:
@@ -284,7 +275,7 @@ class _TensorsOf:
     @cached_property
     def _launched(self) -> dict[int, list[int]]:
         """By position in `nodes` of an operator at an end of a data dependency, its GPU events in order of launch."""
-        ends = marked(len(self.linked.nodes), np.concatenate(self._edges))
+        ends = marked(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
         of = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
         order = np.argsort(self.gpu.launch, kind="stable")
         return lists_by(of[order].tolist(), order.tolist())

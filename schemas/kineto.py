@@ -31,15 +31,8 @@ from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = [
-    "EventTable",
-    "EventTexts",
-    "FlowTable",
-    "KinetoTrace",
-    "MemoryTable",
-    "is_runtime",
-    "parse_kineto",
-    "read_kineto",
-]
+    "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",
+]  # fmt: skip
 
 _HEAD = 4096
 """Bytes in which a file's format shows."""
