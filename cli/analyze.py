@@ -19,11 +19,11 @@ from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
-from ..schemas.transaction import check_outputs, make_folder
+from ..schemas.transaction import make_folder
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
-from .inputs import add_inputs, find_inputs, input_files, read_input, read_inputs
+from .inputs import add_inputs, find_inputs, read_input, read_inputs
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
 
@@ -62,13 +62,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--top", type=_count, default=15, metavar="N", help="rows of each printed table (default: 15)")
     add("--batch-size", type=_count, metavar="N", help="samples an iteration, for the throughput")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
-    add(
-        "--cpu-event-overhead",
-        type=_microseconds,
-        default=2.0,
-        metavar="US",
-        help="the host's cost of one profiler event, taken off overheads (default: 2 µs)",
-    )
+    add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
+        help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
     add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
     add_limit(parser, "the input", "the baseline")
     add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
@@ -76,12 +71,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse, write what was asked for, print; returns the exit status."""
-    inputs = find_inputs(arguments)
+    inputs = find_inputs(
+        arguments, outputs=[arguments.overheads, arguments.json, arguments.output],
+        reads=[arguments.device_spec, arguments.baseline, *arguments.graph_capture],
+    )  # fmt: skip
     _check_baseline(arguments, len(inputs))
-    check_outputs(
-        [arguments.overheads, arguments.json, arguments.output],
-        [*input_files(inputs), arguments.device_spec, arguments.baseline, *arguments.graph_capture],
-    )
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
     csv_folder, plots_folder = (
@@ -114,7 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
             found = difference(analysed(read_input(arguments.baseline)), analysis, by_shape=arguments.by_shape)
             texts.append(diff_text(found, terminal_width(), arguments.top))
         if plots_folder is not None:
-            _plot(analysis, plots_folder, arguments.plot_format, len(inputs) > 1)
+            stem = Path(trace.file).name.split(".json")[0] + "." if len(inputs) > 1 else ""
+            write_plots(analysis, plots_folder, stem, arguments.plot_format)
     pooled = summarise(pool(rows), event_ns, files)
     if arguments.overheads is not None:
         with open_output(arguments.overheads) as out:
@@ -124,11 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
     if len(inputs) > 1:
         texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
     plain = {"traces": numbers, "overheads": msgspec.to_builtins(pooled)}
-    if found is None:
-        write_tables(arguments, "\n\n".join(texts), plain)
-        return 0
-    write_tables(arguments, "\n\n".join(texts), plain | {"difference": json_of_difference(found)})
-    return report_regressions(found, arguments.fail_over)
+    plain |= {"difference": json_of_difference(found)} if found is not None else {}
+    write_tables(arguments, "\n\n".join(texts), plain)
+    return report_regressions(found, arguments.fail_over) if found is not None else 0
 
 
 def _check_baseline(arguments: argparse.Namespace, inputs: int) -> None:
@@ -170,11 +163,6 @@ def _cell(value: Any) -> Any:
     https://owasp.org/www-community/attacks/CSV_Injection
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _plot(analysis: Analysis, folder: Path, kind: str, several: bool) -> None:
-    stem = Path(analysis.trace.file).name.split(".json")[0] + "." if several else ""
-    write_plots(analysis, folder, stem, kind)
 
 
 def _count(text: str) -> int:

@@ -8,7 +8,6 @@ import sys
 from ..analysis.devices import read_devices
 from ..converters.augment import ARGUMENTS, augment
 from ..schemas.nsys import is_nsys
-from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_input
@@ -48,25 +47,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         raise UsageError("no output was given; give it with -o OUT")
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    (one,) = inputs = find_inputs(arguments, 1)
-    check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec])
+    outputs = [arguments.output, arguments.json]
+    (one,) = inputs = find_inputs(arguments, 1, outputs=outputs, reads=[arguments.device_spec])
     as_etplus = not isinstance(one, str) or one.endswith((".et", ".et.gz")) or is_nsys(one)  # no text of its own
     source = b"".join(read_input(one).chunks()) if as_etplus else input_files(inputs)[0]
     done = augment(source, arguments.output, own, progress=True)
     warn_of_damage([done])
-    write_json(
-        arguments.json,
-        {
-            "events": done.events,
-            "with_flops": done.with_flops,
-            "with_bytes": done.with_bytes,
-            "counters": done.counters,
-        },
-    )
+    counts = ("events", "with_flops", "with_bytes", "counters")
+    write_json(arguments.json, {name: getattr(done, name) for name in counts})
     counted = f"; {done.counters:,} values of counters" if done.counters else ""
-    print(
-        f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}",
-        file=sys.stderr,
-    )
-    print(f"wrote   {arguments.output}", file=sys.stderr)
+    found = f"{done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}"
+    print(f"events  {found}\nwrote   {arguments.output}", file=sys.stderr)
     return 0

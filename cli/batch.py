@@ -12,16 +12,14 @@ import msgspec
 from ..linker.batch import ENGINES, Batch, find_job, link_many
 from ..linker.job.pairing import to_manifest
 from ..linker.job.report_text import report_text
-from ..linker.match import METHODS
 from ..trace.printable import printable
 from .graph_captures import add_graph_captures
-from .link import share
+from .link import LINK_OPTIONS, add_link_options, share
 from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
 
 _SOME_FAILED = 3
-_LINK_OPTIONS = ("annotation", "match", "exact_match", "iteration", "strict", "renumber", "data_dependencies")
 
 _DESCRIPTION = """\
 Link all ranks of a job: for every pair of an Execution Trace and a Kineto trace
@@ -60,25 +58,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=ENGINES, default="processes", help="where to link (default: processes)")
     add("--scheduler", metavar="ADDRESS", help="of Dask: tcp://host:8786, or the path of its scheduler file")
     add("--jobs", type=int, metavar="N", help="processes (default: the cores)")
-    add(
-        "--apply-clock-offsets",
-        action="store_true",
-        help="write the estimated clock offsets into the ET+ files; converters then align the ranks",
-    )
+    add("--apply-clock-offsets", action="store_true",
+        help="write the estimated clock offsets into the ET+ files; converters then align the ranks")  # fmt: skip
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="a rank with a smaller share of its ET's ops linked has failed (default: 0.95)")  # fmt: skip
     add_graph_captures(parser)
     group = parser.add_argument_group("as in etplus link")
-    add = group.add_argument
-    add("--annotation", metavar="NAME", help="part of the name of the annotation that ends an iteration")
-    add("--match", choices=("auto", *METHODS), default="auto", help="use one matching method alone")
-    add("--exact-match", action="store_true", help="never match by tree")
-    add("--iteration", default="first", metavar="WHICH",
-        help="of equal placements take: first (default: all ranks the same), last, median, or a number")  # fmt: skip
-    add("--strict", action="store_true", help="leave ambiguous nodes unlinked; refuse broken files")
-    add("--renumber", action="store_true", help="number nodes as the original linker does")
-    add("--data-dependencies", action="store_true", help="add edges from a tensor's last writer to its reader")
-    add("--no-progress", action="store_true", help="no progress bar (there is none without a terminal)")
+    add_link_options(group, "first")
+    group.add_argument("--no-progress", action="store_true", help="no progress bar (there is none without a terminal)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             min_match=arguments.min_match,
             progress=not arguments.no_progress,
             graph_captures=arguments.graph_capture,
-            **{key: getattr(arguments, key) for key in _LINK_OPTIONS},
+            **{key: getattr(arguments, key) for key in LINK_OPTIONS},
         )
     except KeyboardInterrupt:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)

@@ -30,22 +30,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = "Check Chakra traces for what makes readers and simulators fail, hang or mislead."
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "files",
-        nargs="*",
-        metavar="PREFIX",
-        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other)",
-    )
-    parser.add_argument(
-        "--profile",
-        choices=("chakra", "astra-sim"),
-        default="chakra",
-        help="astra-sim: what that simulator does not survive is an error, not a warning (default: chakra)",
-    )
-    parser.add_argument(
-        "--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)"
-    )
-    parser.add_argument("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
+    add = parser.add_argument
+    add("files", nargs="*", metavar="PREFIX",
+        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other)")  # fmt: skip
+    add("--profile", choices=("chakra", "astra-sim"), default="chakra",
+        help="astra-sim: what that simulator does not survive is an error, not a warning "
+        "(default: chakra)")  # fmt: skip
+    add("--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)")
+    add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
     add_tables_and_switch(parser, _is_trace)
 
 

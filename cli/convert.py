@@ -54,17 +54,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "for npz without .npz a folder")  # fmt: skip
     add_json(parser, "what was written and changed")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
-    add(
-        "--host",
-        metavar="MODE",
-        help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes",
-    )
-    add(
-        "--memory-nodes",
-        action="store_const",
-        const=True,
-        help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes",
-    )
+    add("--host", metavar="MODE", help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes")
+    add("--memory-nodes", action="store_const", const=True,
+        help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes")  # fmt: skip
     add("--no-skew", dest="skew", action="store_const", const=False,
         help="astra-sim: start all ranks at once (default: as far apart as measured)")  # fmt: skip
     add("--renumber-ranks", action="store_const", const=True,
@@ -83,13 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any option of a format, see docs/converters.md",
-    )
+    add("--option", action="append", default=[], metavar="NAME=VALUE",
+        help="any option of a format, see docs/converters.md")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

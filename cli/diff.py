@@ -11,9 +11,8 @@ from ..analysis.diff_html import diff_html
 from ..analysis.summary import analyse
 from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
-from ..schemas.transaction import check_outputs
 from .damage import warn_of_damage
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, read_inputs
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
 
@@ -52,8 +51,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
-    inputs = find_inputs(arguments, 2)
-    check_outputs([arguments.json, arguments.output], [*input_files(inputs), arguments.device_spec])
+    inputs = find_inputs(arguments, 2, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     annotation = arguments.iteration_annotation
     a, b = (analyse(trace, own, annotation=annotation) for trace in read_inputs(inputs))

@@ -15,14 +15,13 @@ from ..predictor.measure.measured import NotExecuted
 from ..predictor.measure.process import MAX_BYTES, check_device
 from ..predictor.measure.timing import Options
 from ..predictor.network import parse_network
-from ..schemas.transaction import check_outputs
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.selection import step_range
 from ..trace.trace import Trace
-from .damage import all_damage, warn_of_damage
-from .inputs import find_inputs, input_files, read_inputs
-from .outputs import write_tables
+from .damage import all_damage
+from .inputs import find_inputs, read_all
+from .outputs import one_or_all, write_tables
 
 __all__ = ["add_execution", "execution_options", "missing_table", "run_execution"]
 
@@ -66,18 +65,13 @@ def run_execution(arguments: argparse.Namespace) -> int:
     if given := [f"--{name.replace('_', '-')}" for name in others if getattr(arguments, name)]:
         raise UsageError(f"--execute cannot be combined with {given[0]}")
     network = None if arguments.network is None else parse_network(arguments.network)
-    inputs = find_inputs(arguments)
-    check_outputs([arguments.json, arguments.output], input_files(inputs))
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
+    traces = read_all(find_inputs(arguments, outputs=[arguments.json, arguments.output]))
     calls = [_of_steps(trace, arguments.steps) for trace in traces]
-    done = [
-        execute(trace, arguments.device, calls=among, options=options, network=network)
-        for trace, among in zip(traces, calls, strict=True)
-    ]
+    each = zip(traces, calls, strict=True)
+    done = [execute(trace, arguments.device, calls=among, options=options, network=network) for trace, among in each]
     plain = [one.to_dict() | {"damage": all_damage([trace])} for one, trace in zip(done, traces, strict=True)]
     text = "\n\n".join("\n".join(_lines(one, terminal_width())) for one in done)
-    write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
+    write_tables(arguments, text, one_or_all(plain))
     return 0
 
 
@@ -94,18 +88,8 @@ def _of_steps(trace: Trace, wanted: str | None) -> IntColumn | None:
 def _lines(one: Execution, width: int) -> Sequence[str]:
     where = one.conditions
     threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
-    rows: list[list[Cell]] = [
-        [
-            row.op,
-            row.count,
-            number(row.recorded_ns / 1000),
-            number(row.executed_ns / 1000),
-            _ratio(row.executed_ns, row.recorded_ns),
-        ]
-        for row in one.rows[:_ROWS]
-    ]
-    rows.append(["all", sum(row.count for row in one.rows), number(one.recorded_ns / 1000),
-                 number(one.executed_ns / 1000), _ratio(one.executed_ns, one.recorded_ns)])  # fmt: skip
+    rows = [_row(row.op, row.count, row.recorded_ns, row.executed_ns) for row in one.rows[:_ROWS]]
+    rows.append(_row("all", sum(row.count for row in one.rows), one.recorded_ns, one.executed_ns))
     title = f"{one.file}: operators in their order on {where.device}, {threads}, torch {where.torch}"
     lines = [render(title, ["operator", "count", "recorded µs", "here µs", "ratio"], rows, width)]
     if len(one.rows) > _ROWS:
@@ -124,8 +108,9 @@ def _lines(one: Execution, width: int) -> Sequence[str]:
     return lines
 
 
-def _ratio(here: int, recorded: int) -> str | None:
-    return f"{here / recorded:.2f}" if recorded else None
+def _row(op: str, count: int, recorded: int, here: int) -> list[Cell]:
+    ratio = f"{here / recorded:.2f}" if recorded else None
+    return [op, count, number(recorded / 1000), number(here / 1000), ratio]
 
 
 def missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:

@@ -20,10 +20,8 @@ from ..predictor.fitting import fit
 from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import write_model
 from ..predictor.outliers import outlier_lines
-from ..schemas.transaction import check_outputs
 from ..trace.printable import shortened
-from .damage import warn_of_damage
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, read_all
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import print_text
@@ -67,11 +65,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
-    inputs = find_inputs(arguments)
-    check_outputs([arguments.output, arguments.json], [*input_files(inputs), arguments.device_spec, arguments.measured])
+    outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
+    inputs = find_inputs(arguments, outputs=outputs, reads=reads)
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
-    documents = list(read_inputs(inputs))
-    warn_of_damage(documents)
+    documents = read_all(inputs)
     keep = arguments.keep_outliers
     model = fit(documents, iterations=arguments.steps, devices=own, keep_outliers=keep)
     model = calibrated(model, documents, arguments.steps, keep_outliers=keep)

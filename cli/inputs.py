@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 from ..converters.open import load
 from ..schemas.job_report import read_job_report
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
+from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .damage import print_warnings
+from .damage import print_warnings, warn_of_damage
 
 if TYPE_CHECKING:
     from ..linker.job.storage import Folder
 
 __all__ = [
-    "Pair", "TraceInput", "add_inputs", "add_nsys_ranks", "chosen_rank", "find_inputs", "input_files", "read_input",
-    "read_inputs",
+    "Pair", "TraceInput", "add_inputs", "add_nsys_ranks", "chosen_rank", "find_inputs", "input_files", "read_all",
+    "read_input", "read_inputs",
 ]  # fmt: skip
 
 _STDIN = "-"
@@ -81,17 +82,19 @@ def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool) -> None:
 
 
 def find_inputs(
-    arguments: argparse.Namespace, count: int | None = None, *, rank_of_job: bool = False
-) -> list[TraceInput]:
+    arguments: argparse.Namespace, count: int | None = None, *, outputs: Iterable[str | None] = (),
+    reads: Iterable[str | None] = (), rank_of_job: bool = False,
+) -> list[TraceInput]:  # fmt: skip
     """The traces that a command line names: the pair first, then the FILEs, folders replaced by what they hold.
 
     Args:
         count: how many there have to be; None for one or more.
+        outputs: what the command writes; see `check_outputs`. reads: further files that none of these may replace.
         rank_of_job: --rank is of the job, and the command chooses by it among files, too.
 
     Raises:
-        UsageError: not so many, an ET without its Kineto trace, standard input twice, a folder without traces, or no
-            file with the rank, process or GPU that is asked for.
+        UsageError: not so many, an ET without its Kineto trace, standard input twice, a folder without traces, no
+            file with the rank, process or GPU that is asked for, or an output that would replace an input.
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
@@ -116,6 +119,7 @@ def find_inputs(
         )
     if input_files(found).count(_STDIN) > 1:
         raise UsageError("standard input (-) can be one trace only; give the others file names")
+    check_outputs(outputs, [*input_files(found), *reads])
     return found
 
 
@@ -154,6 +158,13 @@ def input_files(inputs: Sequence[TraceInput]) -> list[str]:
 def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     """Read or link one trace after the other, so that only those in use take memory."""
     return map(read_input, inputs)
+
+
+def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
+    """Read or link all traces, and warn of what is damaged."""
+    traces = list(read_inputs(inputs))
+    warn_of_damage(traces)
+    return traces
 
 
 def read_input(one: TraceInput) -> Trace:

@@ -19,8 +19,10 @@ from .inputs import add_nsys_ranks, chosen_rank
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 
-__all__ = ["prepare_parser", "report_text", "run", "share"]
+__all__ = ["LINK_OPTIONS", "add_link_options", "prepare_parser", "report_text", "run", "share"]
 
+LINK_OPTIONS = ("annotation", "match", "exact_match", "iteration", "strict", "renumber", "data_dependencies")
+"""Those of `LinkOptions` that `etplus link` and `etplus batch` have."""
 _LINKED_LESS = 3
 _WIDTH = 79
 
@@ -45,50 +47,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
-    add(
-        "--et-file",
-        metavar="FILE",
+    add("--et-file", metavar="FILE",
         help="Execution Trace, .json or .json.gz, - for standard input; without one the nodes are made of the Kineto "
-        "trace's own CPU calls",
-    )
-    add(
-        "--kineto-file",
-        metavar="FILE",
-        help="Kineto trace, .json or .json.gz, or Nsight Systems export, .sqlite; - for standard input",
-    )
+        "trace's own CPU calls")  # fmt: skip
+    add("--kineto-file", metavar="FILE",
+        help="Kineto trace, .json or .json.gz, or Nsight Systems export, .sqlite; - for standard input")  # fmt: skip
     add("-o", "--output", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
         "(default: the first input's name with _plus.json, in the current folder)")  # fmt: skip
     hidden_alias(parser, "--output-file", "--output")
-    add("--annotation", metavar="NAME",
-        help="part of the name of the annotation that ends an iteration "
-        f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
-    add(
-        "--exact-match",
-        action="store_true",
-        help="match only by ids, sequence numbers and call order, never by tree",
-    )
-    add(
-        "--match",
-        choices=("auto", *METHODS),
-        default="auto",
-        help="use one matching method alone (default: auto)",
-    )
-    add("--iteration", default="median", metavar="WHICH",
-        help="of equal placements take: first, last, median (by duration; the default), or a number")  # fmt: skip
-    add(
-        "--strict",
-        action="store_true",
-        help="leave ambiguous nodes unlinked; refuse broken files instead of recovering",
-    )
+    add_link_options(parser, "median")
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="exit with 3 if a smaller share of the ET's ops is linked (default: 0.95)")  # fmt: skip
-    add(
-        "--renumber",
-        action="store_true",
-        help="number nodes as the original linker does, old ids kept as et_id",
-    )
-    add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
     add_graph_captures(parser)
     add_json(parser, "the report")
     hidden_alias(parser, "--report", "--json")
@@ -100,11 +70,25 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_nsys_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes to read and write large files with (default: the cores)")  # fmt: skip
-    add(
-        "--no-progress",
-        action="store_true",
-        help="no progress bars (there are none when standard error is not a terminal)",
-    )
+    add("--no-progress", action="store_true",
+        help="no progress bars (there are none when standard error is not a terminal)")  # fmt: skip
+
+
+def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None:
+    """Add `LINK_OPTIONS`; `iteration` is the default of that option."""
+    add = parser.add_argument
+    add("--annotation", metavar="NAME",
+        help="part of the name of the annotation that ends an iteration "
+        f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
+    add("--exact-match", action="store_true", help="match only by ids, sequence numbers and call order, never by tree")
+    add("--match", choices=("auto", *METHODS), default="auto", help="use one matching method alone (default: auto)")
+    add("--iteration", default=iteration, metavar="WHICH",
+        help="of equal placements take: first, last, median (by duration), or a number "
+        "(default: %(default)s)")  # fmt: skip
+    add("--strict", action="store_true",
+        help="leave ambiguous nodes unlinked; refuse broken files instead of recovering")  # fmt: skip
+    add("--renumber", action="store_true", help="number nodes as the original linker does, old ids kept as et_id")
+    add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -120,17 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     result = link(
         arguments.et_file,
         chosen_rank(arguments, arguments.kineto_file) if which else arguments.kineto_file,
-        annotation=arguments.annotation,
-        match=arguments.match,
-        exact_match=arguments.exact_match,
-        strict=arguments.strict,
-        iteration=arguments.iteration,
-        renumber=arguments.renumber,
         progress=not arguments.no_progress,
-        data_dependencies=arguments.data_dependencies,
         jobs=arguments.jobs,
         rank=arguments.rank,
         graph_captures=arguments.graph_capture,
+        **{name: getattr(arguments, name) for name in LINK_OPTIONS},
     )
     graphs = result.captured
     counts = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}

@@ -12,7 +12,7 @@ import orjson
 from ..schemas.files import open_output
 from .terminal import print_text
 
-__all__ = ["add_json", "add_tables", "add_tables_and_switch", "is_page", "write_json", "write_tables"]
+__all__ = ["add_json", "add_tables", "add_tables_and_switch", "is_page", "one_or_all", "write_json", "write_tables"]
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
@@ -45,20 +45,19 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
             namespace.json = values
 
     _add_output(parser)
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        nargs="?",
-        const=_STDOUT,
-        action=Json,
-        help=f"{_JSON}; - or nothing for standard output, in place of the tables; FILE follows the inputs",
-    )
+    parser.add_argument("--json", metavar="FILE", nargs="?", const=_STDOUT, action=Json,
+        help=f"{_JSON}; - or nothing for standard output, in place of the tables; FILE follows the inputs")  # fmt: skip
     parser.set_defaults(first_files=[])
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     """Add --json to a command that prints no tables."""
     parser.add_argument("--json", metavar="FILE", help=f"write {what} as JSON; - for standard output")
+
+
+def one_or_all(numbers: list[Any]) -> Any:
+    """One object, or a list of several."""
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None:

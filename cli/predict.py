@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
@@ -13,11 +14,10 @@ from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
 from ..predictor.reshape import Reshaped
 from ..predictor.shape_change import parse_changes
-from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
-from .damage import all_damage, warn_of_damage
-from .inputs import add_inputs, find_inputs, input_files, read_input, read_inputs
-from .outputs import add_tables, write_tables
+from .damage import all_damage
+from .inputs import add_inputs, find_inputs, read_all, read_input
+from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "run"]
@@ -70,39 +70,27 @@ def run(arguments: argparse.Namespace) -> int:
     """Predict and print; returns the exit status."""
     if arguments.rank_couple and arguments.steps is not None:
         raise UsageError("--rank-couple predicts whole traces; leave --steps out")
-    inputs = find_inputs(arguments)
     shape = None if arguments.changes is None else parse_changes(arguments.changes)
     if arguments.also is not None and (shape is None or not shape.sizes):
         raise UsageError("--also shows what changes with a size; give one, such as --set batch=128")
-    others = [] if arguments.also is None else [arguments.also]
-    check_outputs(
-        [arguments.json, arguments.output], [*input_files(inputs), *others, arguments.model, arguments.measured]
-    )
+    reads = [arguments.also, arguments.model, arguments.measured]
+    inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)
     model = read_model(arguments.model)
-    if shape is not None and others:
+    if shape is not None and arguments.also is not None:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    documents = list(read_inputs(inputs))
-    warn_of_damage(documents)
+    documents = read_all(inputs)
+    common: dict[str, Any] = {"engine": arguments.engine, "device": arguments.device, "force": arguments.force}
+    common |= {"shape": shape, "measured": measured}
     if arguments.rank_couple:
-        done = [
-            predict_ranks(
-                documents, model, engine=arguments.engine, device=arguments.device, shape=shape,
-                force=arguments.force, measured=measured,
-            )
-        ]  # fmt: skip
+        done = [predict_ranks(documents, model, **common)]
     else:
-        done = [
-            predict(
-                document, model, engine=arguments.engine, iterations=arguments.steps, device=arguments.device,
-                shape=shape, keep_outliers=arguments.keep_outliers, force=arguments.force, measured=measured,
-            )
-            for document in documents
-        ]  # fmt: skip
+        common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
+        done = [predict(document, model, **common) for document in documents]
     made_of = [documents] if arguments.rank_couple else [[document] for document in documents]
     plain = [one.to_dict() | {"damage": all_damage(of)} for one, of in zip(done, made_of, strict=True)]
     text = "\n\n".join(_text(one, terminal_width()) for one in done)
-    write_tables(arguments, text, plain if len(plain) > 1 else plain[0])
+    write_tables(arguments, text, one_or_all(plain))
     return 0
 
 

@@ -29,15 +29,14 @@ from ..predictor.replay import (
 )  # fmt: skip
 from ..predictor.summary import summarize
 from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
-from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
 from ..trace.selection import step_range
 from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
 from .execution import add_execution, run_execution
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
-from .outputs import add_tables, write_tables
+from .inputs import add_inputs, find_inputs, read_inputs
+from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "run"]
@@ -96,14 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--steps cannot be combined with --what-if, --network, --rank-couple or --chrome")
     if arguments.execute:
         return run_execution(arguments)
-    inputs = find_inputs(arguments)
-    check_outputs([arguments.json, arguments.output, arguments.chrome], input_files(inputs))
+    inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
     graphs = [_graph(trace) for trace in read_inputs(inputs)]
     warn_of_damage(graph.document for graph in graphs)
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
         plain = [_held_dict(of, one) for of in held for one in of.iterations]
-        write_tables(arguments, _held_text(held, terminal_width()), _one_or_all(plain))
+        write_tables(arguments, _held_text(held, terminal_width()), one_or_all(plain))
         return 0
     coupled = arguments.rank_couple or (network is not None and len(graphs) > 1)
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
@@ -121,9 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
         documents, titles = _timelines([result for result, _ in results])
         write_chrome(documents, arguments.chrome, titles)
     plain = [summary.to_dict() | {"damage": all_damage(result.graph.documents)} for result, summary in results]
-    write_tables(
-        arguments, "\n\n".join(summary.to_text(terminal_width()) for _, summary in results), _one_or_all(plain)
-    )
+    text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
+    write_tables(arguments, text, one_or_all(plain))
     return 0
 
 
@@ -200,8 +197,3 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, s
                 titles[len(documents)] = f"{name} {what}"
                 documents[len(documents)] = document
     return documents, titles
-
-
-def _one_or_all(plain: list[dict[str, Any]]) -> Any:
-    """One object, or a list of several."""
-    return plain if len(plain) > 1 else plain[0]

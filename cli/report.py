@@ -13,12 +13,11 @@ from ..analysis.summary import analyse
 from ..predictor.critical_chain import critical_chain
 from ..schemas.files import open_output
 from ..schemas.python_frames import read_python_frames
-from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
-from .inputs import TraceInput, add_inputs, find_inputs, input_files, read_inputs
+from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
 
 __all__ = ["prepare_parser", "run"]
 
@@ -58,8 +57,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
-    inputs = find_inputs(arguments)
-    check_outputs([arguments.output], [*input_files(inputs), arguments.device_spec, *arguments.graph_capture])
+    reads = [arguments.device_spec, *arguments.graph_capture]
+    inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
     if arguments.python_frames:

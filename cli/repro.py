@@ -14,14 +14,12 @@ from ..predictor.measure.program import outermost, program_of
 from ..predictor.measure.reader import recorded_calls
 from ..predictor.measure.script import op_script, sequence_script
 from ..schemas.files import open_output
-from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.printable import shortened
 from ..trace.trace import Trace
-from .damage import warn_of_damage
 from .execution import add_execution, execution_options
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, read_all
 
 __all__ = ["prepare_parser", "run"]
 
@@ -52,12 +50,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the script; returns the exit status."""
     options = execution_options(arguments)
-    inputs = find_inputs(arguments)
-    check_outputs([arguments.output], input_files(inputs))
-    traces = list(read_inputs(inputs))
+    traces = read_all(find_inputs(arguments, outputs=[arguments.output]))
     if len(traces) != 1:
         raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
-    warn_of_damage(traces)
     trace = traces[0]
     found = dict(recorded_calls(trace))
     call = _chosen(trace, arguments.op, found, subtree=arguments.subtree)

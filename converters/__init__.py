@@ -18,19 +18,9 @@ if TYPE_CHECKING:
     from .traces import Traces
 
 __all__ = [
-    "AstraSimOptions",
-    "ChakraOptions",
-    "Conversion",
-    "EtPlusOptions",
-    "Exporter",
-    "GraphOptions",
-    "NoOptions",
-    "NpzOptions",
-    "Traces",
-    "convert",
-    "exporters",
-    "open_output",
-]
+    "AstraSimOptions", "ChakraOptions", "Conversion", "EtPlusOptions", "Exporter", "GraphOptions", "NoOptions",
+    "NpzOptions", "Traces", "convert", "exporters", "open_output",
+]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, marked
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
@@ -62,9 +62,7 @@ def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn,
         apart = np.concatenate([communicating, backend_rows(document, communicating)])
         rows, lane = host_rows(document, apart), document.thread
         caller = document.parent_row[rows]
-        calls = np.zeros(len(document), np.bool_)
-        calls[caller[caller >= 0]] = True
-        rows = rows[~calls[rows]]
+        rows = rows[~marked(len(document), caller[caller >= 0])[rows]]
     rows, before = document.lane_order(lane, rows, nested=False)
     ends = document.finish[rows]
     follows = np.flatnonzero(before >= 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import blocking_calls, issue_times
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, lists_by, marked
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -53,9 +52,7 @@ class Waits:
         Args:
             rows: the computations, in the order in which they run.
         """
-        communicates, computes = (np.zeros(len(document), np.bool_) for _ in range(2))
-        communicates[[comm.row for comm in comms]] = True
-        computes[rows] = True
+        communicates, computes = marked(len(document), [comm.row for comm in comms]), marked(len(document), rows)
         source, target, _ = document.edges.T
         done = document.finish[source] <= document.ts[target] + ROUNDING_NS
         on_gpu = communicates[source] & (document.kind[source] == GPU) & computes[target]
@@ -124,10 +121,8 @@ def _after_pauses(document: Trace, rows: IntColumn, edges: IntColumn) -> tuple[I
 
 
 def _by_target(source: IntColumn, target: IntColumn) -> _Rows:
-    found: _Rows = defaultdict(list)
-    for one, row in np.unique(np.stack([source, target], axis=1), axis=0).tolist():
-        found[row].append(one)
-    return dict(found)
+    pairs = np.unique(np.stack([source, target], axis=1), axis=0)
+    return lists_by(*pairs.T[::-1].tolist())
 
 
 def submitted(document: Trace) -> IntColumn:

@@ -83,7 +83,7 @@ def augment(
     """
     blob = load_bytes(source, progress=progress)
     trace = parse_trace(blob, progress=progress)
-    gpu = trace.gpu.take(np.flatnonzero(trace.gpu.source >= 0))  # the others are not nodes
+    gpu = trace.gpu.take(trace.gpu.source >= 0)  # the others are not nodes
     trace = trace.with_tables(replace(trace.tables, gpu=gpu))
     added: list[bytes] = []
     if isinstance(trace.texts, FileRecords):

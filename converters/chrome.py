@@ -20,7 +20,7 @@ import orjson
 from ..analysis.counters import Counter, counters
 from ..schemas.files import open_output
 from ..schemas.kineto_decode import MEMORY_ARGUMENTS
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, lists_by, marked
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
@@ -28,7 +28,7 @@ from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .kineto_form import arguments, category, header
 
-__all__ = ["ChromeTrace", "Process", "write_chrome"]
+__all__ = ["ChromeTrace", "Process", "counter_events", "program_of", "timed_documents", "write_chrome"]
 
 _OVERLAP_NS = 1000
 """By so much events may overlap for their times' being rounded to µs; the earlier one is shown shorter."""
@@ -78,10 +78,7 @@ def write_chrome(
     Raises:
         ConvertError: no node has a time. UsageError: the output cannot be written.
     """
-    if not any(one.timed.any() for one in documents.values()):
-        names = ", ".join(one.file for one in documents.values())
-        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
-    timed = [one for one in documents.values() if one.timed.any()]
+    timed = timed_documents(documents)
     zero = min(one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist()]) for one in timed)
     slices = flows = left_out = 0
     with open_output(path) as file:
@@ -157,7 +154,7 @@ class Process:
         """All events; those of a flow right behind the slice that they belong to."""
         yield from self._process_names()
         yield from self._thread_names()
-        leaving, arriving = _by_row(self.flows[:, 0]), _by_row(self.flows[:, 1])
+        leaving, arriving = (lists_by(rows, range(len(rows))) for rows in self.flows.T.tolist())
         begun, late = set[int](), []
         for row, record in zip(self.rows.tolist(), self.document.records(self.rows), strict=True):
             yield self._slice(row, record)
@@ -218,8 +215,7 @@ class Process:
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.document.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
-        first = np.zeros(len(own), np.bool_)
-        first[np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]]] = True
+        first = marked(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
         of_flow: list[int] = np.where(first & (correlation < _FLOWS_PER_PROCESS), correlation, ids).tolist()
         return of_flow
 
@@ -252,6 +248,19 @@ class Process:
             common = {"ph": "M", **self._place(row)}
             yield {**common, "name": "thread_name", "args": {"name": name}}
             yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(self.tid[row])}}
+
+
+def timed_documents(documents: Mapping[int, Trace]) -> list[Trace]:
+    """Those with something to draw.
+
+    Raises:
+        ConvertError: there are none.
+    """
+    timed = [one for one in documents.values() if one.timed.any()]
+    if not timed:
+        names = ", ".join(one.file for one in documents.values())
+        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
+    return timed
 
 
 def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:
@@ -332,11 +341,3 @@ def _fits(document: Trace, finish: IntColumn, open_rows: list[int], row: int) ->
         finish[last] = document.ts[row]
         open_rows.pop()
     return True
-
-
-def _by_row(rows: IntColumn) -> dict[int, list[int]]:
-    """Row to the flows at it."""
-    result: dict[int, list[int]] = {}
-    for flow, row in enumerate(rows.tolist()):
-        result.setdefault(row, []).append(flow)
-    return result

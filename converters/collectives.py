@@ -11,6 +11,7 @@ import numpy as np
 from ..analysis.matching import paired
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
+from ..trace.columns import places
 from ..trace.trace import Trace
 
 __all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "survey"]
@@ -182,7 +183,6 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 def _aligned(own: list[int], other: list[int]) -> list[int]:
     """Ordinals of messages by their numbers, those first that the other side has too."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
-    ordinals = np.empty(len(own), np.int64)
-    ordinals[np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])] = np.arange(len(own))
-    found: list[int] = ordinals.tolist()
-    return found
+    first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
+    ordinals: list[int] = places(len(own), first).tolist()
+    return ordinals

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import comm_rows
+from ..trace.columns import marked
 from ..trace.trace import Trace
 from .collectives import Communication
 
@@ -80,11 +81,9 @@ def coupling(
         communicates: by node, whether it is a collective or message.
         source, target: dependencies; `target` waits for `source`.
     """
-    followed, computed = np.zeros((2, len(communicates)), np.bool_)
-    followed[source] = True
-    computed[source[~communicates[target]]] = True
-    by_computation = int(np.count_nonzero(computed[collectives]))
-    return Coupling(len(collectives), by_computation, int(np.count_nonzero(~followed[collectives])))
+    followed = marked(len(communicates), source)[collectives]
+    computed = marked(len(communicates), source[~communicates[target]])[collectives]
+    return Coupling(len(collectives), int(np.count_nonzero(computed)), int(np.count_nonzero(~followed)))
 
 
 def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
@@ -96,11 +95,8 @@ def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
         comms: its communications; the others of the trace are kept as computations.
     """
     collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
-    rows = np.array([comm.row for comm in comms], np.int64)
-    communicates = np.zeros(len(trace), np.bool_)
-    communicates[rows] = True
+    communicates = marked(len(trace), [comm.row for comm in comms])
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T
     communicating = comm_rows(trace)
     fixed = int(trace.dur[communicating[~communicates[communicating]]].sum())
-    found = coupling(collectives, communicates, source, target)
-    return Coupling(found.collectives, found.by_computation, found.by_nothing, fixed)
+    return replace(coupling(collectives, communicates, source, target), fixed_ns=fixed)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from ..schemas.files import open_output
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, marked
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .exporter import PICTURES
@@ -103,8 +103,7 @@ def _root(document: Trace, subtree: str) -> int:
 
 
 def _subtree(document: Trace, root: int) -> npt.NDArray[np.bool_]:
-    chosen = np.zeros(len(document), np.bool_)
-    chosen[root] = True
+    chosen = marked(len(document), root)
     launched = document.edges_of("launch")
     while True:
         parent = document.parent_row

@@ -8,21 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.host_calls import WAIT
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, marked, matching
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.intervals import union
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 __all__ = [
-    "Coverage",
-    "Stretches",
-    "calls_collectives",
-    "collective_times",
-    "host_rows",
-    "host_work",
-    "stretches",
-    "waits",
-]
+    "Coverage", "Stretches", "calls_collectives", "collective_times", "host_rows", "host_work", "stretches", "waits",
+]  # fmt: skip
 
 _FOREVER = 2**63 - 1
 
@@ -47,9 +41,7 @@ class Stretches:
 
 def host_rows(document: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
-    wanted = document.timed & (document.kind != GPU)
-    wanted[without] = False
-    return np.flatnonzero(wanted)
+    return np.flatnonzero(document.timed & (document.kind != GPU) & ~marked(len(document), without))
 
 
 def stretches(document: Trace, rows: IntColumn) -> Stretches:
@@ -166,13 +158,8 @@ class Coverage:
     @staticmethod
     def of(start: IntColumn, end: IntColumn) -> Coverage:
         """Unite intervals."""
-        by_start = np.argsort(start, kind="stable")
-        start, end = start[by_start], end[by_start]
-        latest = np.maximum.accumulate(end) if len(end) else end
-        begins = np.ones(len(start), np.bool_)
-        begins[1:] = start[1:] > latest[:-1]
-        starts, ends = start[begins], latest[np.append(begins[1:], True)[: len(begins)]]
-        return Coverage(starts, ends, np.cumsum(ends - starts) - (ends - starts))
+        start, end = union(start, end)
+        return Coverage(start, end, np.cumsum(end - start) - (end - start))
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
         """How much of the time from each begin to its end is covered, ns."""

@@ -8,6 +8,8 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.columns import marked
+
 __all__ = ["IndexArray", "IntArray", "find_cycle", "issue_order"]
 
 IntArray = npt.NDArray[np.int64]
@@ -52,8 +54,7 @@ def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArr
     Returns:
         the nodes of the cycle; empty if there is none.
     """
-    left = np.ones(count, dtype=bool)
-    left[order] = False
+    left = ~marked(count, order)
     if not left.any():
         return []
     inside = left[source] & left[target]

@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from ..analysis.counters import Counter, counters
 from ..schemas.files import open_output
 from ..schemas.perfetto.gpu_stages import CATEGORIES, COMPUTE
 from ..schemas.perfetto.packets import protos
-from ..trace.columns import IntColumn
+from ..trace.columns import lists_by
 from ..trace.conventions import EDGE_KINDS
-from ..trace.errors import ConvertError
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
-from .chrome import Process
+from .chrome import Process, timed_documents
 from .kineto_form import arguments, category
 
 __all__ = ["PerfettoTrace", "write_pftrace"]
@@ -37,7 +35,6 @@ _INT32 = 0x7FFFFFFF
 _RANK = 1 << 32
 """Ids of different ranks are so far apart."""
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
-_Column = npt.NDArray[Any]
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
 
@@ -76,9 +73,7 @@ def write_pftrace(documents: Mapping[int, Trace], path: str | os.PathLike[str]) 
         >>> write_pftrace({0: trace}, "step.pftrace").stages == len(trace.gpu)  # doctest: +SKIP
         True
     """
-    if not any(one.timed.any() for one in documents.values()):
-        names = ", ".join(one.file for one in documents.values())
-        raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
+    timed_documents(documents)
     protos()
     slices = stages = flows = left_out = 0
     with open_output(path) as file:
@@ -106,8 +101,8 @@ class _Writer:
         launch, graph = (self.document.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
         timed = self.document.timed
         launch = launch[timed[launch].all(axis=1) & (self.document.kind[launch[:, 1]] == GPU)]
-        self.launched = _groups(launch[:, 0], launch[:, 1])
-        self.awaited = _groups(graph[:, 1], graph[:, 0])
+        self.launched = lists_by(*launch.T.tolist())
+        self.awaited = lists_by(*graph.T[::-1].tolist())
         self.has_launch = set(launch[:, 1].tolist())
 
     def write(self) -> None:
@@ -270,13 +265,6 @@ class _Writer:
             packet.track_event.type, packet.track_event.track_uuid = protos().TrackEvent.TYPE_COUNTER, track
             packet.track_event.double_counter_value = value
             self._put(packet)
-
-
-def _groups(key: IntColumn, value: IntColumn) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for one, other in zip(key.tolist(), value.tolist(), strict=True):
-        found.setdefault(one, []).append(other)
-    return found
 
 
 def _set(annotation: Any, value: Any) -> None:

@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from ..schemas.files import load
 from ..schemas.job_ranks import ONE_RANK
+from ..trace.columns import marked
 from ..trace.errors import TraceFormatError, UsageError
 from .coupling import Coupling, coupling
 from .preflight_comm import Groups, check_groups, compare_ranks
@@ -29,11 +29,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def check(
-    source: Paths,
-    *,
-    profile: Profile = "chakra",
-    groups: str | os.PathLike[str] | None = None,
-    limit: int = 10,
+    source: Paths, *, profile: Profile = "chakra", groups: str | os.PathLike[str] | None = None, limit: int = 10
 ) -> PreflightReport:
     """Check a set of traces.
 
@@ -91,9 +87,7 @@ def check(
 
 def _coupling(scanned: RankScan) -> Coupling:
     comm, graph = scanned.comm, scanned.graph
-    communicates = np.zeros(graph.count, np.bool_)
-    communicates[comm.index] = True
-    return coupling(comm.index[comm.op >= 0], communicates, graph.source, graph.target)
+    return coupling(comm.index[comm.op >= 0], marked(graph.count, comm.index), graph.source, graph.target)
 
 
 def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: Findings) -> None:

@@ -165,9 +165,9 @@ def _same(table: _Table, group: int, ours: IntArray, theirs: IntArray, rank: int
 
 
 def _name_missing(table: _Table, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
-    """Report the collectives that one of two ranks lacks, if that is all that tells them apart.
+    """Report the collectives that one of two ranks lacks, if they do not differ otherwise.
 
-    Sizes of all-to-alls may differ, but where they need not, they tell which one is missing.
+    Sizes of all-to-alls may differ, but where they need not, they show which one is missing.
     """
     few, many = sorted((ours, theirs), key=len)
     op, size = table.rows.op, table.rows.size

@@ -157,30 +157,14 @@ class Findings:
         """Note a check that could not be made."""
         self._skipped.append(text)
 
-    def report(
-        self,
-        files: tuple[str, ...],
-        ranks: int,
-        nodes: int,
-        collectives: int,
-        messages: int,
-        by_computation: int,
-        by_nothing: int,
-    ) -> PreflightReport:
-        """What was found so far."""
+    def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:
+        """What was found so far.
+
+        Args:
+            sizes: the counts of a `PreflightReport` from `ranks` to `by_nothing`.
+        """
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
-        skipped = tuple(self._skipped)
         return PreflightReport(
-            self._profile,
-            files,
-            ranks,
-            nodes,
-            collectives,
-            messages,
-            by_computation,
-            by_nothing,
-            counts,
-            problems,
-            skipped,
+            self._profile, files, **sizes, counts=counts, problems=problems, skipped=tuple(self._skipped)
         )

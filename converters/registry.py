@@ -111,13 +111,11 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
         try:
             values[name] = msgspec.convert(value, types[name], strict=False)
         except msgspec.ValidationError:
-            raise UsageError(f"{exporter.name}: invalid {name} {value!r}; expected {_expected(types[name])}") from None
+            kind = types[name]
+            choices = ", ".join(one for one in get_args(kind) if isinstance(one, str))
+            expected = f"one of: {choices}" if choices else getattr(kind, "__name__", str(kind))
+            raise UsageError(f"{exporter.name}: invalid {name} {value!r}; expected {expected}") from None
     return exporter.options(**values)
-
-
-def _expected(kind: Any) -> str:
-    choices = [one for one in get_args(kind) if isinstance(one, str)]
-    return "one of: " + ", ".join(choices) if choices else getattr(kind, "__name__", str(kind))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto import KinetoTrace
-from ..schemas.launches import LAUNCH_METHODS, find_launches
+from ..schemas.launches import LAUNCH_METHODS, Launches, find_launches
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
 from ..trace.conventions import UNATTACHED_REASONS
@@ -20,26 +20,16 @@ ATTACH_METHODS = LAUNCH_METHODS
 
 
 @dataclass(frozen=True)
-class Attachment:
+class Attachment(Launches):
     """GPU events in order of GPU start, with launcher and parent.
 
     Attributes:
-        row: int64, row in the `EventTable`.
-        launcher: int64, row of the runtime call that launched it, −1 for none.
-        op: int64, position in `CpuCalls` of the innermost call open at the launch, −1 for none.
         call: int64, position in `CpuCalls` of `op` or its nearest ancestor that is linked, −1 if not attached.
-        method: int8 index into `ATTACH_METHODS`, −1 for none.
         reason: int8 index into `UNATTACHED_REASONS`.
-        repeated: how many events have a correlation that several calls of the trace share.
     """
 
-    row: IntColumn
-    launcher: IntColumn
-    op: IntColumn
     call: IntColumn
-    method: npt.NDArray[np.int8]
     reason: npt.NDArray[np.int8]
-    repeated: int
 
 
 def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_]) -> Attachment:
@@ -56,7 +46,7 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
     reason[(call < 0) & _outside(calls, linked, op)] = UNATTACHED_REASONS.index("outside the window of the ET")
     reason[op < 0] = UNATTACHED_REASONS.index("launcher outside any op")
     reason[method < 0] = UNATTACHED_REASONS.index("no launcher in the trace")
-    return Attachment(found.row, found.launcher, op, call, method, reason, found.repeated)
+    return Attachment(**vars(found), call=call, reason=reason)
 
 
 def _outside(calls: CpuCalls, linked: npt.NDArray[np.bool_], op: IntColumn) -> npt.NDArray[np.bool_]:

@@ -17,13 +17,11 @@ from .. import __version__
 from ..analysis.clocks import clock_offsets, stragglers, synchronising
 from ..analysis.matching import match_collectives, match_messages
 from ..schemas.files import progress_bar
-from ..schemas.job_ranks import ONE_RANK
+from ..schemas.job_ranks import ONE_RANK, RankFacts, foreign_traces
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
-from .captures import capture_files
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
-from .job.foreign import foreign_ranks
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
@@ -119,19 +117,11 @@ def link_many(
     if graph_captures:
         given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
-        RankTask(
-            one.rank,
-            one.et,
-            one.kineto,
-            folder,
-            target,
-            min_match,
-            {**given, "rank": one.rank} if one.settled else given,
-            may_have_offset=apply_clock_offsets,
-        )
+        RankTask(one.rank, one.et, one.kineto, folder, target, min_match,
+                 {**given, "rank": one.rank} if one.settled else given, apply_clock_offsets)
         for one in pairing.ranks
         if not one.problem
-    ]
+    ]  # fmt: skip
     _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
     report, offsets = _report(pairing, states, failures)
@@ -172,9 +162,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     """Refuse a job of which an output would replace an input, wherever they are."""
     inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
-    inputs |= {
-        file for task in tasks for name in task.options.get("graph_captures", ()) for file in capture_files(name)
-    }
+    inputs |= {file for task in tasks for file in task.captures}
     outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
     outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
     for name in filter(is_url, outputs):
@@ -278,7 +266,7 @@ def _report(
 ) -> tuple[JobReport, dict[int, int]]:
     """The report, and the clock offset of each rank that takes part in collectives."""
     linked = {rank: state for rank, state in sorted(states.items()) if state.result.status == "linked"}
-    foreign, notes = foreign_ranks(linked)
+    foreign, notes = _foreign(linked)
     own = {rank: state.communications() for rank, state in linked.items() if rank not in foreign}
     matched, groups, mismatches = match_collectives(own)
     joint = synchronising(matched)
@@ -302,6 +290,15 @@ def _report(
         notes=(*pairing.notes, *notes, *_more_notes(linked, foreign, offsets)),
     )
     return report, by_rank
+
+
+def _foreign(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
+    """By rank, why its Kineto trace is of another job; where there is no majority, that is a note."""
+    begins = {rank: state.result.window_ns[0] if state.result.window_ns else None for rank, state in states.items()}
+    others, notes = foreign_traces(
+        {rank: RankFacts(state.result.kineto, state.info, begins[rank]) for rank, state in states.items()}
+    )
+    return {rank: f"not of this job: {reason}" for rank, reason in sorted(others.items())}, notes
 
 
 def _result(files: RankFiles, states: Mapping[int, RankState], failures: Mapping[int, str]) -> RankResult:

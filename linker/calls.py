@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.kineto import KinetoTrace
 from ..schemas.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..trace.columns import IntColumn, positions
 
-__all__ = ["CpuCalls", "EtCalls", "cpu_calls", "enclosing_call", "et_calls", "exclusive_durations"]
+__all__ = ["CpuCalls", "EtCalls", "TracePair", "cpu_calls", "enclosing_call", "et_calls", "exclusive_durations"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,21 @@ class EtCalls:
 
     def __len__(self) -> int:
         return len(self.node)
+
+
+@dataclass(frozen=True)
+class TracePair:
+    """Both traces, and their calls in order."""
+
+    et: ExecutionTrace
+    kineto: KinetoTrace
+    nodes: EtCalls
+    calls: CpuCalls
+
+    @property
+    def rf_ids(self) -> tuple[IntColumn, IntColumn]:
+        """int64, `rf_id` of each of `nodes` and of each of `calls`; see `ExecutionTrace` and `EventTable`."""
+        return self.et.rf_id[self.nodes.node], self.kineto.events.rf_id[self.calls.row]
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:

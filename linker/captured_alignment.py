@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.shortest_edit import Calls, shortest_edit
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, lists_by
 
 __all__ = ["Aligned", "align", "align_streams", "could_align", "could_follow", "fits_by_count"]
 
@@ -107,9 +107,7 @@ def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) ->
     counts, captured = Counter(kernels.tolist()), Counter(launches.tolist())
     if not could_align(captured, counts):
         return None
-    by_name: dict[int, list[int]] = {}
-    for position, code in enumerate(launches.tolist()):
-        by_name.setdefault(code, []).append(position)
+    by_name = lists_by(launches.tolist(), range(len(launches)))
     launch = np.full(len(kernels), -1, np.int64)
     for code, count in counts.items():
         if captured[code] == count:  # else it is unknown which are missing

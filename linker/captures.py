@@ -23,7 +23,7 @@ from ..schemas.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.launches import find_launches
 from ..schemas.node_tensors import FlatTensors, Tensors
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, positions
+from ..trace.columns import IntColumn, distinct, positions, spread
 from ..trace.comm_kernels import Comm, comm_of
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
@@ -38,16 +38,9 @@ from .kineto_only import host_side
 from .pipeline import link
 
 __all__ = [
-    "COPY",
-    "FILL",
-    "Capture",
-    "CaptureSource",
-    "batch_size_in",
-    "capture_files",
-    "kernel_key",
-    "read_captures",
+    "COPY", "FILL", "Capture", "CaptureSource", "batch_size_in", "capture_files", "kernel_key", "read_captures",
     "with_callers",
-]
+]  # fmt: skip
 
 CaptureSource = Source | tuple[Source, Source]
 """A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
@@ -371,10 +364,10 @@ class _Inputs(msgspec.Struct, gc=False):
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     side = host_side(kineto, calls)
-    node_of_call = np.empty(len(calls), np.int64)
-    node_of_call[side.match.call] = side.nodes.node
+    node_of_call = spread(len(calls), side.match.call, side.nodes.node)
     nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
-    made = [Tensors(one.inputs) if _has_shapes(one.inputs) else Tensors() for one in nodes]
+    shapes = (bytes(msgspec.json.decode(one.inputs, type=_Inputs).shapes) for one in nodes)
+    made = [Tensors() if of == b"[]" else Tensors(one.inputs) for one, of in zip(nodes, shapes, strict=True)]
     if recorded is not None:
         rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])
         has = np.flatnonzero(rows >= 0)
@@ -390,10 +383,6 @@ _decode_node = msgspec.json.Decoder(Tensors).decode
 def _node_count(recorded: Trace) -> int:
     """How many rows of a linked trace are nodes of the ET, which come first."""
     return int(np.count_nonzero(recorded.kind == CPU))
-
-
-def _has_shapes(inputs: msgspec.Raw) -> bool:
-    return bytes(msgspec.json.decode(inputs, type=_Inputs).shapes) != b"[]"
 
 
 def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> dict[int, Comm]:

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, lists_by, marked
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import ROUNDING_NS
 from .comm import WAIT, CommRecord, comm_record
@@ -132,19 +132,16 @@ def _waits_by_call(
 def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> list[_CommCall]:
     """The calls that launched communication kernels, in order of launch; kernels without a known launch have none."""
     events, calls = linked.kineto.events, linked.calls
-    call_of_node = np.full(len(linked.nodes), -1, np.int64)
-    at = np.flatnonzero(linked.node_of_call >= 0)
-    call_of_node[linked.node_of_call[at]] = at
     members: dict[tuple[int, int], list[int]] = {}
     for i in sorted(kernels, key=lambda i: (int(gpu.launch[i]), i)):
         launcher = int(linked.gpu_launcher[i])
         if launcher >= 0:
-            outermost = _outermost(linked, call_of_node, int(linked.gpu_parent[i]))
+            outermost = _outermost(linked, int(linked.gpu_parent[i]))
             members.setdefault((outermost, -1 if outermost >= 0 else launcher), []).append(i)
     found = []
     for (outermost, _), of in members.items():
         launcher = int(linked.gpu_launcher[of[0]])
-        call = int(call_of_node[outermost]) if outermost >= 0 else -1
+        call = int(linked.call_of_node[outermost]) if outermost >= 0 else -1
         launch = int(events.ts[launcher])
         found.append(
             _CommCall(
@@ -161,11 +158,11 @@ def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> l
     return found
 
 
-def _outermost(linked: LinkedTrace, call_of_node: IntColumn, position: int) -> int:
+def _outermost(linked: LinkedTrace, position: int) -> int:
     """The outermost linked call around a node that is part of a collective, −1 for none."""
     et, nodes, found = linked.et, linked.nodes, -1
     while position >= 0 and _COMM_CALL.fullmatch(et.names[et.name[nodes.node[position]]]):
-        if call_of_node[position] >= 0:
+        if linked.call_of_node[position] >= 0:
             found = position
         position = int(nodes.parent[position])
     return found
@@ -260,38 +257,25 @@ class _TensorsOf:
 
     def _beside(self, k: int, *, writes: bool) -> IntColumn:
         """Positions in `nodes`: readers of what a collective writes, or writers of what it reads."""
-        sides = (self._edges[0], self._edges[1]) if writes else (self._edges[1], self._edges[0])
+        near, far = self.linked.data_edges if writes else self.linked.data_edges[::-1]
         mine = self.calls[k].outermost
-        if mine < 0:
-            return sides[1][:0]
-        return np.unique(sides[1][(self._within[sides[0]] == mine) & (self._within[sides[1]] != mine)])
+        return np.unique(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
 
     def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
         events = [launched[end] for one in nodes.tolist() if (launched := self._launched.get(one))]
-        by_stream = {int(self.gpu.stream[i]): i for i in sorted(events, key=self._order, reverse=end == 0)}
-        return sorted(by_stream.values())
-
-    def _order(self, i: int) -> tuple[int, int]:
-        return int(self.gpu.launch[i]), i
-
-    @cached_property
-    def _edges(self) -> tuple[IntColumn, IntColumn]:
-        return self.linked.data_edges
+        ordered = sorted(events, key=lambda i: (int(self.gpu.launch[i]), i), reverse=end == 0)
+        return sorted({int(self.gpu.stream[i]): i for i in ordered}.values())
 
     @cached_property
     def _within(self) -> IntColumn:
         """Of each of `nodes` the outermost operator of the collective that it is part of, −1 for none."""
-        outermost = np.zeros(len(self.linked.nodes), np.bool_)
-        outermost[[call.outermost for call in self.calls if call.outermost >= 0]] = True
+        outermost = marked(len(self.linked.nodes), [call.outermost for call in self.calls if call.outermost >= 0])
         return nearest(np.arange(len(outermost)), self.linked.nodes.parent, outermost)
 
     @cached_property
     def _launched(self) -> dict[int, list[int]]:
         """By position in `nodes` of an operator at an end of a data dependency, its GPU events in order of launch."""
-        ends = np.zeros(len(self.linked.nodes), np.bool_)
-        ends[np.concatenate(self._edges)] = True
+        ends = marked(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
         of = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
-        launched: dict[int, list[int]] = {}
-        for i in np.lexsort((np.arange(len(of)), self.gpu.launch)).tolist():
-            launched.setdefault(int(of[i]), []).append(i)
-        return launched
+        order = np.argsort(self.gpu.launch, kind="stable")
+        return lists_by(of[order].tolist(), order.tolist())

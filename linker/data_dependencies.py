@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..schemas.et_tensors import MAX_STORAGE, Tensors, tensors_of
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
-from ..trace.columns import IntColumn, distinct, matching
+from ..trace.columns import IntColumn, distinct, marked, matching, places, spread
 from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import CpuCalls, EtCalls
 
@@ -90,8 +90,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
     accesses = _accesses(et, nodes, storage_only)
     tree = _tree(nodes.parent)
     covered = _left_to_callees(accesses, tree, ~storage_only)
-    working = np.zeros(len(nodes), np.bool_)
-    working[accesses.call[~covered]] = True
+    working = marked(len(nodes), accesses.call[~covered])
     own = np.where(accesses.write, working[accesses.call], ~covered)
     mine = _Accesses(accesses.call[own], accesses.write[own], accesses.piece[own])
     return _last_writers(mine, tree.last)
@@ -106,8 +105,7 @@ def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn)
     Returns:
         Positions of the nodes, int64, of the same length.
     """
-    node = np.full(len(kineto.events), -1, np.int64)
-    node[calls.row] = node_of_call
+    node = spread(len(kineto.events), calls.row, node_of_call)
     producer, reader = node[kineto.data].T
     both = (producer >= 0) & (reader >= 0)
     return producer[both], reader[both]
@@ -125,9 +123,7 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
     key = call * MAX_STORAGE + tensors.storage
     fresh = output & ~_within(key, np.sort(key[given]))
-    returns, creates = np.zeros((2, len(nodes)), np.bool_)
-    returns[call[output]] = True
-    creates[call[fresh]] = True
+    returns, creates = marked(len(nodes), call[output]), marked(len(nodes), call[fresh])
     written, overwritten = _marked_arguments(et, nodes)
     written[storage_only] = 0
     written[_matching(_WRITES_ALL, et, nodes)] = -1
@@ -151,8 +147,7 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
         Two int64 columns, bit i for argument i.
     """
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
-    call_of_node = np.full(len(et), -1, np.int64)
-    call_of_node[nodes.node] = np.arange(len(nodes))
+    call_of_node = places(len(et), nodes.node)
     known: dict[bytes, tuple[str, int, int]] = {}
     for block, first in enumerate(et.texts.first[:-1].tolist()):
         for node, text in enumerate(et.texts.cut(block)[1], first):
@@ -210,9 +205,7 @@ def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Acc
         _, code = np.unique(storage, return_inverse=True)
         total = np.bincount(code, count)
         order = np.argsort(total, kind="stable")
-        coarse: npt.NDArray[np.bool_] = np.zeros(len(total), np.bool_)
-        coarse[order] = np.cumsum(total[order]) > limit
-        coarse = coarse[code]
+        coarse = spread(len(total), order, np.cumsum(total[order]) > limit)[code]
         first[coarse] = np.searchsorted(cuts, storage[coarse] * len(offsets))
         count[coarse] = 1
         also = np.flatnonzero(coarse & writes)
@@ -265,8 +258,7 @@ def _moments(last: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Each call's start and end among the starts and ends of all, 0 to 2n − 1; a caller ends after its callees."""
     calls = np.arange(len(last))
     order = np.lexsort((-calls, last))
-    ends = np.empty(len(last), np.int64)
-    ends[order] = calls + last[order] + 1
+    ends = spread(len(last), order, calls + last[order] + 1)
     return calls + np.searchsorted(last[order], calls), ends
 
 

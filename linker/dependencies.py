@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, positions
+from ..trace.columns import IntColumn, changes, marked, positions, spread
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
@@ -89,9 +89,7 @@ class _Edges:
         source, target, kind = (np.concatenate(column) for column in (self.source, self.target, self.kind))
         order = np.lexsort((kind, target, source))
         table: IntColumn = np.stack([source, target, kind], axis=1)[order]
-        new = np.ones(len(table), np.bool_)
-        new[1:] = (table[1:] != table[:-1]).any(axis=1)
-        return table[new]
+        return table[changes(*table.T)]
 
 
 def find_dependencies(
@@ -129,8 +127,7 @@ def find_dependencies(
 def _add_launches(linked: LinkedTrace, edges: _Edges) -> None:
     """Launching call → GPU event, from the runtime call where the window has it, else from the parent op."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
-    ids = np.full(len(events) + 1, -1, np.int64)
-    ids[linked.runtime_row] = linked.numbering.runtime
+    ids = spread(len(events) + 1, linked.runtime_row, linked.numbering.runtime)
     source = np.where(ids[launcher] >= 0, ids[launcher], linked.node_id(linked.gpu_parent))
     begin = np.where(launcher >= 0, events.ts[launcher], events.ts[rows])
     known = np.flatnonzero((launcher >= 0) | ~linked.et.structural[linked.nodes.node[linked.gpu_parent]])
@@ -203,8 +200,7 @@ def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, li
     tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
-    launches = np.zeros(len(events) + 1, np.bool_)  # the last one for launches that are not in the trace
-    launches[linked.gpu_launcher] = True
+    launches = marked(len(events) + 1, linked.gpu_launcher)  # the last one for launches that are not in the trace
     in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
     edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
     source, call = waits.blocking.T
@@ -233,8 +229,7 @@ def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:
     start = np.concatenate([linked.calls.ts[at], events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
     source, target, kind = edges.T
     source, target = positions(ids, source), positions(ids, target)
-    leads_on = np.zeros(len(ids), np.bool_)
-    leads_on[source] = True
+    leads_on = marked(len(ids), source)
     back = start[target] < start[source]
     if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
         raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")

@@ -1,4 +1,4 @@
-"""GPU events of a linked trace by stream and order of launch."""
+"""GPU events of a linked trace by stream and order of launch, and by the thread that launched them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, changes
 from .linked import LinkedTrace
 
-__all__ = ["GpuOrder"]
+__all__ = ["GpuOrder", "Submissions"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,40 @@ class GpuOrder:
     def streams(self, device: int, stream: int) -> list[int]:
         """Codes of the streams with that number on that device; −1 for any."""
         return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
+
+
+class Submissions:
+    """What each thread has launched, by time: the stream on which it recorded a CUDA event, where no trace says so.
+
+    PyTorch records an event on the stream to which it has just submitted work, and lets other streams wait for it.
+
+    Args:
+        stream: int64, the stream's code of each GPU event. launch: int64 ns, when each was launched.
+    """
+
+    def __init__(self, linked: LinkedTrace, stream: IntColumn, launch: IntColumn) -> None:
+        at = np.flatnonzero(linked.gpu_launcher >= 0)
+        thread = linked.kineto.events.thread[linked.gpu_launcher[at]].astype(np.int64)
+        order = np.lexsort((launch[at], thread))
+        self._thread, at = thread[order], at[order]
+        self._ts, self._stream = launch[at], stream[at]
+        changed = changes(self._stream, self._thread)
+        self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
+
+    def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
+        """Code of the stream of an event that a thread recorded: that of the last work which it had submitted.
+
+        Args:
+            ts: when it was recorded, ns.
+            waiting: code of a stream that waits for the event; another one is meant, if the thread has used any.
+
+        Returns:
+            −1 if the thread had submitted nothing.
+        """
+        first, stop = np.searchsorted(self._thread, [thread, thread + 1])
+        last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
+        if last < first:
+            return -1
+        before = int(self._run[last]) - 1
+        other = self._stream[last] == waiting and before >= first
+        return int(self._stream[before if other else last])

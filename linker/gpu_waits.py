@@ -29,8 +29,7 @@ from ..trace.host_waits import (
     synchronous_readback,
 )
 from .comm_waits import find_comm_waits
-from .event_records import Submissions
-from .gpu_order import GpuOrder
+from .gpu_order import GpuOrder, Submissions
 from .linked import LinkedTrace
 
 __all__ = ["Waits", "find_waits"]

@@ -8,14 +8,13 @@ The order on each stream is that of the edges `stream`.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
-from ..trace.columns import IntColumn, distinct, positions
+from ..trace.columns import IntColumn, distinct, lists_by, positions
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named
 from .gpu_order import GpuOrder
@@ -98,9 +97,7 @@ def _nearest(linked: LinkedTrace, nodes: IntColumn, time: IntColumn, flow: IntCo
 def _between_work(linked: LinkedTrace, arrows: IntColumn) -> IntColumn:
     """The arrows as pairs of GPU events, those through nodes without work joined into one."""
     work = linked.kineto.events.mask(GPU_CATEGORIES)
-    above: defaultdict[int, list[int]] = defaultdict(list)
-    for source, target in arrows[~work[arrows[:, 1]]].tolist():
-        above[target].append(source)
+    above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
     direct = arrows[work[arrows].all(axis=1)]
     through = [
         (source, target)

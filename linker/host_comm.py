@@ -11,7 +11,7 @@ import numpy as np
 from ..schemas.comm_types import HOST_COLLECTIVE
 from ..schemas.host_calls import outermost_calls, pair_with_calls
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, changes, matching, places
 from .linked import LinkedTrace
 
 __all__ = ["find_host_readers"]
@@ -26,14 +26,8 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
     runs, issued = _issued(linked, start).T
     if not len(runs):
         return runs, issued
-    at = np.flatnonzero(linked.node_of_call >= 0)
-    thread = np.full(len(linked.nodes), -1, np.int64)
-    thread[linked.node_of_call[at]] = linked.calls.thread[at]
-    issues = np.zeros(len(linked.nodes), np.bool_)
-    issues[issued] = True
-    of_issue = np.full(len(linked.nodes), -1, np.int64)
-    of_issue[issued] = np.arange(len(issued))
-    caller = nearest(np.arange(len(linked.nodes)), linked.nodes.parent, issues)
+    thread, of_issue = linked.of_nodes(linked.calls.thread), places(len(linked.nodes), issued)
+    caller = nearest(np.arange(len(linked.nodes)), linked.nodes.parent, of_issue >= 0)
     part_of = np.where(caller >= 0, of_issue[caller], -1)
     part_of[runs] = np.arange(len(runs))
     writer, reader = (side[start[linked.data_edges[1]] >= 0] for side in linked.data_edges)
@@ -45,8 +39,7 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
     k, reader = k[outside], reader[outside]
     order = np.lexsort((reader, start[reader], thread[reader], k))
     k, reader = k[order], reader[order]
-    first = np.ones(len(k), np.bool_)
-    first[1:] = (k[1:] != k[:-1]) | (thread[reader[1:]] != thread[reader[:-1]])
+    first = changes(k, thread[reader])
     return runs[k[first]], reader[first]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,10 @@ from ..trace.columns import IntColumn, distinct, positions
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError
 from ..trace.link_report import Finding, Identity
-from .calls import CpuCalls, EtCalls
+from .calls import TracePair
 from .ranks import Claim, file_rank, rank_of_et, rank_of_kineto
 
-__all__ = ["Claims", "Evidence", "Word", "identify", "linked_pids", "read_claims", "said_rank"]
+__all__ = ["Claims", "Word", "identify", "linked_pids", "read_claims", "said_rank"]
 
 Kind = Literal["pid", "time", "world_size", "rank", "names", "option", "calls"]
 Weight = Literal["proves", "refutes", "unknown"]
@@ -78,16 +78,8 @@ class Claims:
         return numbered or self.et.communicates or self.kineto.communicates
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One fact for or against one process, or one that is missing.
-
-    Attributes:
-        by: what it is about: "pid", "time", "world_size", "rank" (contents of both files), "names" (of the files),
-            "option" (--rank), "calls" (that one file lacks).
-        weight: "proves", "refutes" or "unknown".
-        says: a sentence for the report.
-    """
+class _Evidence(NamedTuple):
+    """A `Finding`, and what follows from it."""
 
     by: Kind
     weight: Weight
@@ -144,20 +136,18 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> C
     return claims
 
 
-def identify(
-    claims: Claims, et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, linked: IntColumn
-) -> Identity:
+def identify(claims: Claims, pair: TracePair, linked: IntColumn) -> Identity:
     """Weigh everything that is known about the process and the time of both files.
 
     Where there is one rank, process id and time prove the run. Where there can be several, the rank must be proved,
     too: by the contents of both files, or by the user's word if nothing contradicts it.
 
     Args:
-        linked: int64, positions in `calls` of the linked ones.
+        linked: int64, positions in `pair.calls` of the linked ones.
     """
-    evidence = [*_pid(et, kineto, calls, linked), *_time(et, kineto, calls, linked), *_rank(claims)]
-    if claims.several_ranks and not (et.losses or kineto.losses):
-        evidence += _calls(et, kineto, nodes, calls)
+    evidence = [*_pid(pair, linked), *_time(pair, linked), *_rank(claims)]
+    if claims.several_ranks and not (pair.et.losses or pair.kineto.losses):
+        evidence += _calls(pair)
     proved = {one.by for one in evidence if one.weight == "proves"}
     refuted = any(one.weight == "refutes" for one in evidence)
     is_proved = proved >= _RUN and (not claims.several_ranks or bool(proved & _RANK))
@@ -170,67 +160,70 @@ def identify(
     )  # fmt: skip
 
 
-def _pid(et: ExecutionTrace, kineto: KinetoTrace, calls: CpuCalls, linked: IntColumn) -> Iterator[Evidence]:
+def _pid(pair: TracePair, linked: IntColumn) -> Iterator[_Evidence]:
+    et = pair.et
     if et.pid < 0:
-        yield Evidence("pid", "unknown", "the ET names no process, so that nothing proves one run")
+        yield _Evidence("pid", "unknown", "the ET names no process, so that nothing proves one run")
         return
-    pids = linked_pids(kineto, calls, linked)
+    pids = linked_pids(pair, linked)
     if not pids:
         return
     if pids == [str(et.pid)]:
-        yield Evidence("pid", "proves", f"both files are of process {et.pid}")
+        yield _Evidence("pid", "proves", f"both files are of process {et.pid}")
         return
-    yield Evidence(
+    yield _Evidence(
         "pid", "refutes",
         f"two runs: the ET is of process {et.pid}, the linked Kineto events of {', '.join(pids[:8])}; "
         "the structure is the same, the times are those of the Kineto run",
     )  # fmt: skip
 
 
-def linked_pids(kineto: KinetoTrace, calls: CpuCalls, linked: IntColumn) -> list[str]:
-    """Process ids of linked Kineto calls (positions in `calls`), as text."""
-    return sorted({str(kineto.events.threads[code][0]) for code in distinct(calls.thread[linked]).tolist()})
+def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
+    """Process ids of linked Kineto calls (positions in `pair.calls`), as text."""
+    threads = pair.kineto.events.threads
+    return sorted({str(threads[code][0]) for code in distinct(pair.calls.thread[linked]).tolist()})
 
 
-def _time(et: ExecutionTrace, kineto: KinetoTrace, calls: CpuCalls, linked: IntColumn) -> Iterator[Evidence]:
+def _time(pair: TracePair, linked: IntColumn) -> Iterator[_Evidence]:
     """Whether the linked events are in the ET's window, as far as its time zone is known."""
+    et, calls = pair.et, pair.calls
     if et.started_s < 0:
         says = "the ET has no time of recording (time, start_ts, finish_ts), so that nothing proves one run"
-        yield Evidence("time", "unknown", says)
+        yield _Evidence("time", "unknown", says)
         return
     if not len(linked):
         return
     begin_ns, end_ns = int(calls.ts[linked].min()), int(calls.end[linked].max())
     length = (end_ns - begin_ns) / 1e9
-    ahead = et.started_s - (kineto.base_time_ns + begin_ns) / 1e9
+    ahead = et.started_s - (pair.kineto.base_time_ns + begin_ns) / 1e9
     after = (-ahead + _SLACK_S) % _TIME_ZONE_S - _SLACK_S
     inside = after + length <= et.duration_s + 2 * _SLACK_S
     near = -_WEST_S - et.duration_s - 2 * _SLACK_S <= ahead <= _EAST_S + 2 * _SLACK_S
     if not inside or not near:
-        yield Evidence(
+        yield _Evidence(
             "time", "refutes",
             "two windows: the linked Kineto events lie outside the time in which the ET was recorded; "
             "the structure is the same, the times are of another window or another run",
         )  # fmt: skip
     elif length > et.duration_s * (1 + _CLOCK_DRIFT) + _CLOCK_SLACK_S:
-        yield Evidence(
+        yield _Evidence(
             "time", "refutes",
             f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, the ET was recorded for only "
             f"{1000 * et.duration_s:,.0f} ms; the times are of another window or another process",
         )  # fmt: skip
     else:
-        yield Evidence("time", "proves", "the linked Kineto events lie in the time in which the ET was recorded")
+        yield _Evidence("time", "proves", "the linked Kineto events lie in the time in which the ET was recorded")
 
 
-def _rank(claims: Claims) -> Iterator[Evidence]:
+def _rank(claims: Claims) -> Iterator[_Evidence]:
     ours, theirs, word = claims.et, claims.kineto, claims.word
     if ours.world_size and theirs.world_size and ours.world_size != theirs.world_size:
         says = (
             f"two jobs: the ET is of a job of {ours.world_size} ranks, the Kineto trace of one of {theirs.world_size}"
         )
-        yield Evidence("world_size", "refutes", says)
+        yield _Evidence("world_size", "refutes", says)
     if ours.ranks is not None and theirs.ranks is not None and not ours.ranks & theirs.ranks:
-        yield Evidence(
+        yield _Evidence(
             "rank", "refutes",
             f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
             "the structure is the same, the times are those of the Kineto trace's rank",
@@ -243,24 +236,24 @@ def _rank(claims: Claims) -> Iterator[Evidence]:
         says = (
             f"both files are of rank {ours.rank}{of}: process groups or messages of the ET, distributedInfo of Kineto"
         )
-        yield Evidence("rank", "proves", says)
+        yield _Evidence("rank", "proves", says)
     elif word is not None and all(one.ranks is None or word.rank in one.ranks for one in (ours, theirs)):
         by = "the names of both files say" if word.by == "names" else "was given (--rank)"
-        yield Evidence(word.by, "proves", f"both files are of rank {word.rank}{of}, as {by}; nothing contradicts it")
+        yield _Evidence(word.by, "proves", f"both files are of rank {word.rank}{of}, as {by}; nothing contradicts it")
     elif word is None and claims.machine >= (claims.world_size or 1):
         says = f"the timeline is of {claims.machine} ranks of the job, and only one of them is of the ET's process"
-        yield Evidence("rank", "proves", says)
+        yield _Evidence("rank", "proves", says)
     else:
         if word is not None:
             other = next(one for one in (theirs, ours) if one.ranks is not None and word.rank not in one.ranks)
             which = "Kineto trace" if other is theirs else "ET"
             says = f"the names of both files say rank {word.rank}, but the {which} was recorded by {_ranks(other)}"
-            yield Evidence("names", "unknown", says)
+            yield _Evidence("names", "unknown", says)
         known = [
             f"the {what} is of {_ranks(one)}" for what, one in (("ET", ours), ("Kineto trace", theirs)) if one.ranks
         ]
         size = f"the job has {claims.world_size} ranks" if claims.world_size else "the job can have several ranks"
-        yield Evidence(
+        yield _Evidence(
             "rank", "unknown",
             f"{', '.join([size, *known])}, and nothing but process id and time says that one rank recorded both files, "
             f"so that no link is certain; {_REMEDY}",
@@ -273,22 +266,22 @@ def _ranks(claim: Claim) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"one of ranks {shown}"
 
 
-def _calls(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls) -> Iterator[Evidence]:
+def _calls(pair: TracePair) -> Iterator[_Evidence]:
     """Calls of the ET within what both files cover that Kineto lacks, or has under another name.
 
     Of 123,725 calls in 77 recorded pairs none is such: on each thread, from the first to the last call with an id that
     both files have, Kineto has every call that the ET has.
     """
-    ours, theirs = et.rf_id[nodes.node], kineto.events.rf_id[calls.row]
+    (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
     joined = (ours > 0) & (at >= 0)
     if not joined.any():
         return
-    other_name = joined & (nodes.name != calls.name[at])
+    other_name = joined & (nodes.name != pair.calls.name[at])
     lacking = np.flatnonzero(other_name | ((ours > 0) & ~joined & _between(nodes.thread, joined)))
     if len(lacking):
-        name = et.names[et.name[nodes.node[lacking[0]]]]
-        yield Evidence(
+        name = pair.et.names[pair.et.name[nodes.node[lacking[0]]]]
+        yield _Evidence(
             "calls", "refutes",
             f"two processes: {len(lacking):,} calls of the ET (such as {name}) are not in the Kineto trace, though "
             "both cover that time",

@@ -8,17 +8,15 @@ from functools import cached_property
 import numpy as np
 
 from ..schemas.etplus import Numbering
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto import KinetoTrace
-from ..trace.columns import IntColumn
-from .calls import CpuCalls, EtCalls
+from ..trace.columns import IntColumn, spread
+from .calls import TracePair
 from .data_dependencies import data_edges
 
 __all__ = ["LinkedTrace"]
 
 
 @dataclass(frozen=True)
-class LinkedTrace:
+class LinkedTrace(TracePair):
     """What the stages after attachment work on.
 
     Attributes:
@@ -32,10 +30,6 @@ class LinkedTrace:
         has_storages: the nodes may name the storages of tensors; those made of a Kineto trace cannot.
     """
 
-    et: ExecutionTrace
-    kineto: KinetoTrace
-    nodes: EtCalls
-    calls: CpuCalls
     node_of_call: IntColumn
     gpu_row: IntColumn
     gpu_parent: IntColumn
@@ -53,12 +47,19 @@ class LinkedTrace:
         return data_edges(self.et, self.nodes)
 
     @cached_property
-    def node_times(self) -> IntColumn:
-        """int64 (2, n) ns, start and end of each of `nodes`, −1 for one that is not linked."""
-        times = np.full((2, len(self.nodes)), -1, np.int64)
+    def call_of_node(self) -> IntColumn:
+        """int64, for each of `nodes` the position in `calls` that is linked to it, −1 for none."""
+        return self.of_nodes(np.arange(len(self.calls)))
+
+    @cached_property
+    def node_times(self) -> tuple[IntColumn, IntColumn]:
+        """int64 ns, start and end of each of `nodes`, −1 for one that is not linked."""
+        return self.of_nodes(self.calls.ts), self.of_nodes(self.calls.end)
+
+    def of_nodes(self, values: IntColumn) -> IntColumn:
+        """int64, for each of `nodes` the value (one entry a call) of its call, −1 for one that is not linked."""
         at = np.flatnonzero(self.node_of_call >= 0)
-        times[:, self.node_of_call[at]] = self.calls.ts[at], self.calls.end[at]
-        return times
+        return spread(len(self.nodes), self.node_of_call[at], values[at])
 
     def node_id(self, position: IntColumn) -> IntColumn:
         """Ids of calls of `nodes`."""

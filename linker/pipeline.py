@@ -22,14 +22,14 @@ from ..schemas.parallel import processes
 from ..schemas.recover import damage_of
 from ..schemas.secrets import mask, mask_members, warn_of_masks
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, marked, places, spread
 from ..trace.conventions import CPU_CATEGORIES, OUTSIDE_WINDOW, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN
 from ..trace.link_report import LinkReport
 from ..trace.trace import Trace
 from .attach import Attachment, attach_gpu_events
-from .calls import CpuCalls, EtCalls, cpu_calls, enclosing_call, et_calls, exclusive_durations
+from .calls import CpuCalls, TracePair, cpu_calls, enclosing_call, et_calls, exclusive_durations
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import Dependencies, find_dependencies
@@ -159,29 +159,20 @@ def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress
 
 
 def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:
-    nodes, calls = et_calls(et, kineto.events.names), cpu_calls(kineto)
-    iterations = find_iterations(kineto, calls, options.annotation)
+    pair = TracePair(et, kineto, et_calls(et, kineto.events.names), cpu_calls(kineto))
+    iterations = find_iterations(kineto, pair.calls, options.annotation)
     found, identity, considered = match_calls(
-        et, kineto, nodes, calls, claims, method=options.match, exact=options.exact_match, strict=options.strict,
+        pair, claims, method=options.match, exact=options.exact_match, strict=options.strict,
         iteration=options.iteration,
     )  # fmt: skip
-    _LOG.info("%d of %d calls linked by %s", found.linked, len(nodes), found.method or "no method")
-    windows = describe_windows(nodes, calls, found, iterations)
-    linked = np.zeros(len(calls), np.bool_)
-    linked[found.call[found.call >= 0]] = True
-    attachment = attach_gpu_events(kineto, calls, linked)
-    trace = _linked_trace(et, kineto, nodes, calls, found, attachment, options.renumber)
-    comm = comm_of_kernels(et, nodes, kineto.events, trace.gpu_row, trace.gpu_parent)
+    _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
+    windows = describe_windows(pair.nodes, pair.calls, found, iterations)
+    attachment = attach_gpu_events(kineto, pair.calls, marked(len(pair.calls), found.call[found.call >= 0]))
+    trace = _linked_trace(pair, found, attachment, options.renumber)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
-    data = recorded_data(kineto, calls, trace.node_of_call)
-    if options.data_dependencies:
-        written = trace.data_edges
-        data = np.append(data[0], written[0]), np.append(data[1], written[1])
-    dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
-    report = make_report(
-        et, kineto, nodes, calls, found, attachment, considered, windows, dependencies.counts(), identity
-    )
-    summary = _summary(et, kineto, report, attachment, dependencies)
+    comm, dependencies = _dependencies(trace, written=options.data_dependencies)
+    report = make_report(pair, found, attachment, considered, windows, dependencies.counts(), identity)
+    summary = _summary(pair, report, attachment, dependencies)
     warn_of_masks(et.file, mask(et.before)[1] + mask(et.after)[1])
     return document_of(_document(trace, found, attachment, comm, dependencies, summary))
 
@@ -202,8 +193,7 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     side = host_side(kineto, calls)
     windows = describe_windows(side.nodes, calls, side.match, find_iterations(kineto, calls, annotation))
     attachment = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))
-    node_of_call = np.empty(len(calls), np.int64)
-    node_of_call[side.match.call] = np.arange(len(calls))
+    node_of_call = places(len(calls), side.match.call)
     runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call, whole=True)
     nodes, attachment, gpu_parent = adopt_rest(side, attachment, unlaunched=kineto.recorder == "Kineto")
     attached = np.flatnonzero(gpu_parent >= 0)
@@ -213,24 +203,30 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
         side.trace, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent,
         attachment.launcher[attached], runtime_row, runtime_parent, numbering, has_storages=False,
     )  # fmt: skip
-    comm = comm_of_kernels(side.trace, nodes, kineto.events, trace.gpu_row, gpu_parent)
-    data = recorded_data(kineto, calls, node_of_call)
-    dependencies = find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
-    report = make_report(
-        side.trace, kineto, side.nodes, calls, side.match, attachment, (), windows, dependencies.counts()
-    )
-    summary = {**_summary(side.trace, kineto, report, attachment, dependencies), "nodes_from": "kineto"}
+    comm, dependencies = _dependencies(trace)
+    pair = TracePair(side.trace, kineto, side.nodes, calls)
+    report = make_report(pair, side.match, attachment, (), windows, dependencies.counts())
+    summary = {**_summary(pair, report, attachment, dependencies), "nodes_from": "kineto"}
     return document_of(_document(trace, side.match, attachment, comm, dependencies, summary))
 
 
+def _dependencies(trace: LinkedTrace, *, written: bool = False) -> tuple[dict[int, dict[str, Any]], Dependencies]:
+    """What GPU events communicate, and all edges.
+
+    Args:
+        written: add those from the last writer of a tensor to its reader.
+    """
+    comm = comm_of_kernels(trace.et, trace.nodes, trace.kineto.events, trace.gpu_row, trace.gpu_parent)
+    data = recorded_data(trace.kineto, trace.calls, trace.node_of_call)
+    if written:
+        data = np.append(data[0], trace.data_edges[0]), np.append(data[1], trace.data_edges[1])
+    return comm, find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
+
+
 def _document(
-    trace: LinkedTrace,
-    found: Match,
-    attachment: Attachment,
-    comm: dict[int, dict[str, Any]],
-    dependencies: Dependencies,
-    summary: dict[str, Any],
-) -> EtPlus:
+    trace: LinkedTrace, found: Match, attachment: Attachment, comm: dict[int, dict[str, Any]],
+    dependencies: Dependencies, summary: dict[str, Any],
+) -> EtPlus:  # fmt: skip
     nodes, calls, events, size = trace.nodes, trace.calls, trace.kineto.events, len(trace.et)
     at = np.flatnonzero(found.call >= 0)
     node, call = nodes.node[at], found.call[at]
@@ -241,11 +237,11 @@ def _document(
         events=events,
         summary=summary,
         numbering=trace.numbering,
-        kineto_event=_spread(size, node, events.index[calls.row[call]], -1),
-        ts=_spread(size, node, calls.ts[call], 0),
-        dur=_spread(size, node, calls.end[call] - calls.ts[call], 0),
-        exclusive=_spread(size, node, exclusive_durations(calls)[call], 0),
-        certain=_spread(size, node, found.link[at] == CERTAIN, False),
+        kineto_event=spread(size, node, events.index[calls.row[call]]),
+        ts=spread(size, node, calls.ts[call], 0),
+        dur=spread(size, node, calls.end[call] - calls.ts[call], 0),
+        exclusive=spread(size, node, exclusive_durations(calls)[call], 0),
+        certain=spread(size, node, found.link[at] == CERTAIN, False),
         inter_thread_dep=dependencies.inter_thread_dep,
         sync_dep=dependencies.sync_dep,
         gpu_row=trace.gpu_row,
@@ -261,13 +257,10 @@ def _document(
     )
 
 
-def _linked_trace(
-    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match, attachment: Attachment,
-    renumber: bool,
-) -> LinkedTrace:  # fmt: skip
+def _linked_trace(pair: TracePair, found: Match, attachment: Attachment, renumber: bool) -> LinkedTrace:
+    et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     at = np.flatnonzero(found.call >= 0)
-    node_of_call = np.full(len(calls), -1, np.int64)
-    node_of_call[found.call[at]] = at
+    node_of_call = spread(len(calls), found.call[at], at)
     attached = np.flatnonzero(attachment.call >= 0)
     gpu_parent = node_of_call[attachment.call[attached]]
     runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call)
@@ -276,12 +269,6 @@ def _linked_trace(
         et, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent, attachment.launcher[attached],
         runtime_row, runtime_parent, numbering,
     )  # fmt: skip
-
-
-def _spread(size: int, at: IntColumn, values: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-    column = np.full(size, missing, values.dtype)
-    column[at] = values
-    return column
 
 
 def _runtime_calls(
@@ -320,16 +307,12 @@ def _linked_caller(
 ) -> IntColumn:
     """Position in `EtCalls` of the innermost linked call around each of some events of threads, −1 for none."""
     op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
-    parent = np.full(len(op), -1, np.int64)
-    parent[op >= 0] = node_of_call[op[op >= 0]]
-    return parent
+    return spread(len(op), op >= 0, node_of_call[op[op >= 0]])
 
 
-def _summary(
-    et: ExecutionTrace, kineto: KinetoTrace, report: LinkReport, attachment: Attachment, dependencies: Dependencies
-) -> dict[str, Any]:
+def _summary(pair: TracePair, report: LinkReport, attachment: Attachment, dependencies: Dependencies) -> dict[str, Any]:
     """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
-    events = kineto.events
+    kineto, events = pair.kineto, pair.kineto.events
     unattached = {
         reason: events.index[attachment.row[attachment.reason == code]].tolist()
         for code, reason in enumerate(UNATTACHED_REASONS)
@@ -348,7 +331,7 @@ def _summary(
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
-        "damage": list(damage_of(et, kineto)),
+        "damage": list(damage_of(pair.et, kineto)),
         "unattached": unattached,
         "inferred_edges": dependencies.inferred,
         "link": report.to_dict(),

@@ -9,33 +9,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import KinetoTrace
 from ..schemas.recover import damage_of
-from ..trace.columns import distinct
+from ..trace.columns import distinct, marked
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from .attach import ATTACH_METHODS, Attachment
-from .calls import CpuCalls, EtCalls
+from .calls import TracePair
 from .match.result import REASONS, Match
 
 __all__ = ["make_report"]
 
 
 def make_report(
-    et: ExecutionTrace,
-    kineto: KinetoTrace,
-    nodes: EtCalls,
-    calls: CpuCalls,
-    match: Match,
-    attachment: Attachment,
-    considered: Sequence[str],
-    windows: dict[str, Any],
-    dependencies: dict[str, Any],
-    identity: Identity | None = None,
-) -> LinkReport:
+    pair: TracePair, match: Match, attachment: Attachment, considered: Sequence[str], windows: dict[str, Any],
+    dependencies: dict[str, Any], identity: Identity | None = None,
+) -> LinkReport:  # fmt: skip
     """Gather the stages' findings."""
+    et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     warnings = list(damage_of(et, kineto))
@@ -46,8 +38,7 @@ def make_report(
             f"{attachment.repeated:,} GPU events share their correlation with several calls; "
             "the last one before each was taken"
         )
-    used = np.zeros(len(calls), np.bool_)
-    used[match.call[match.call >= 0]] = True
+    used = marked(len(calls), match.call[match.call >= 0])
     events = kineto.events
     return LinkReport(
         et={

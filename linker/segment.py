@@ -70,8 +70,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
     last = int(calls.end.max(initial=0))
     found = find_marks(names, events.ts[annotations], events.end[annotations], calls.ts, last)
     rows = annotations[found.mark]
-    labels = [names[i] if found.steps else str(k) for k, i in enumerate(found.mark.tolist())]
-    return Iterations(events.ts[rows], found.end, labels, rows, found.annotation, notes)
+    return Iterations(events.ts[rows], found.end, found.labels(names), rows, found.annotation, notes)
 
 
 def _containing(kineto: KinetoTrace, calls: CpuCalls, part: str) -> IntColumn:

@@ -13,17 +13,9 @@ from ..trace.dtypes import itemsize
 from .chakra.et_def_pb2 import CollectiveCommType
 
 __all__ = [
-    "HOST_COLLECTIVE",
-    "RECV",
-    "SEND",
-    "WORLD",
-    "Group",
-    "collective_type",
-    "group_of",
-    "input_values",
-    "message_bytes",
+    "HOST_COLLECTIVE", "RECV", "SEND", "WORLD", "Group", "collective_type", "group_of", "input_values", "message_bytes",
     "with_inputs",
-]
+]  # fmt: skip
 
 _MAX_BYTES = 2**62
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, places, spread
 from ..trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ..trace.errors import UNREADABLE
 from .collector import gc_disabled
@@ -85,13 +85,11 @@ class Numbering:
                 np.arange(first + gpu_count, first + gpu_count + runtime_count),
             )
         order = np.argsort(et.id, kind="stable")
-        rank = np.empty(len(et), np.int64)
-        rank[order] = np.arange(len(et))
+        rank = places(len(et), order)
         children = np.bincount(rank[gpu_parent], minlength=len(et))
         before = np.cumsum(children) - children
         by_parent = np.argsort(rank[gpu_parent], kind="stable")
-        gpu = np.empty(gpu_count, np.int64)
-        gpu[by_parent] = rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count)
+        gpu = spread(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
         last = len(et) + gpu_count + 1
         return Numbering(rank + before[rank] + 1, gpu, np.arange(last, last + runtime_count), renumbered=True)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import orjson
 
 from ..trace.captured import CapturedGraphs
-from ..trace.columns import IntColumn, positions
+from ..trace.columns import IntColumn, positions, spread
 from ..trace.comm_kernels import Comm
 from ..trace.index import Column, Row, as_column, as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
@@ -43,7 +43,7 @@ def document_of(linked: EtPlus) -> Trace:
 
     ids = column(numbering.node, numbering.gpu, numbering.runtime)
     parent = column(
-        _parents(linked), numbering.node[linked.gpu_parent],
+        np.maximum(_new_ids(linked, et.parent), -1), numbering.node[linked.gpu_parent],
         np.where(linked.runtime_parent >= 0, numbering.node[linked.runtime_parent], -1),
     )  # fmt: skip
     parent_row = parent_rows(ids, parent)
@@ -56,8 +56,7 @@ def document_of(linked: EtPlus) -> Trace:
     tids, codes = np.unique(events.thread[runtime], return_inverse=True)
     tid_of = [events.threads[code][1] for code in tids.tolist()]
     gpu_dur = np.maximum(events.dur[gpu], 0)
-    waits_for = np.full(nodes, -1, np.int64)
-    waits_for[list(linked.inter_thread_dep)] = list(linked.inter_thread_dep.values())
+    waits_for = spread(nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64))
     unattached = _unattached(linked)
     edges = linked.edges.copy()
     edges[:, :2] = positions(ids, linked.edges[:, :2].reshape(-1)).reshape(-1, 2)
@@ -189,11 +188,6 @@ class _LinkedRecords:
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """See `EtPlus.write`."""
         self.linked.write(path, jobs=jobs)
-
-
-def _parents(linked: EtPlus) -> IntColumn:
-    """int64, the caller's id of each ET node as the file has it; negative for none."""
-    return np.maximum(_new_ids(linked, linked.et.parent), -1)
 
 
 def _new_ids(linked: EtPlus, ids: IntColumn) -> IntColumn:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, StringTable, exact_ns, int_column, matching, positions
+from ..trace.columns import IntColumn, StringTable, decimal_ns, exact_ns, int_column, matching, positions
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_NS, STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
@@ -30,6 +30,7 @@ from ..trace.unattached_events import read_unattached
 from .etplus_captured import CapturedBy, read_captured
 from .etplus_inferred import infer_edges
 from .files import Blob, Source, load
+from .node_tensors import ATTRIBUTES, Attr, attribute_type
 from .record_store import FileRecords
 
 __all__ = ["parse_etplus", "read_etplus"]
@@ -48,11 +49,6 @@ _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Us = Annotated[float, msgspec.Meta(ge=0, lt=MAX_NS / 1000)]
 SignedUs = Annotated[float, msgspec.Meta(gt=-MAX_NS / 1000, lt=MAX_NS / 1000)]
-
-
-class _Attr(msgspec.Struct, gc=False):
-    name: str
-    value: Any = None
 
 
 class _Times(msgspec.Struct, gc=False):
@@ -76,7 +72,7 @@ class _Node(_Times, kw_only=True, gc=False):
     name: str
     parent: Id | None = None
     ctrl_deps: Id | None = None
-    attrs: list[_Attr] = []
+    attrs: list[Attr] = []
     rf_id: int = 0
     fw_parent: int = 0
     seq_id: int = -1
@@ -96,24 +92,16 @@ class _Node(_Times, kw_only=True, gc=False):
     pg_name: str | int | None = None
 
 
-_ET_COLUMNS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 _FURTHER = tuple(f"further_{k}" for k in range(16))
-
-
-def _attribute(name: str) -> type[msgspec.Struct]:
-    kind = int if name in _ET_COLUMNS else Any
-    return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
-
-
-_ATTRIBUTES = {name: _attribute(name) for name in (*_ET_COLUMNS, "op_schema")}
+_TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
-    [*_ATTRIBUTES.items(), *((name, _Attr | None, None) for name in _FURTHER)],
+    [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
     array_like=True, gc=False, forbid_unknown_fields=True,
 )  # fmt: skip
-"""`attrs` as PyTorch writes them, then others; decoded in half the time of a list of `_Attr`."""
+"""`attrs` as PyTorch writes them, then others; decoded in half the time of a list of `Attr`."""
 _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None, None)], bases=(_Node,), gc=False)
-_NO_ATTRS = _UsualAttrs(*(_ATTRIBUTES[name](none) for name, none in _ET_COLUMNS.items()), _ATTRIBUTES["op_schema"](""))
+_NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
 _EVENT_COLUMNS = ("stream", "device", "correlation", "kineto_event")
@@ -354,13 +342,13 @@ class _Reader:
     def _et_columns(self, nodes: list[_Node]) -> dict[str, npt.NDArray[Any]]:
         """What attributes say, or fields of the nodes themselves."""
         if not any(node.attrs for node in nodes):
-            return {of: int_column(list(map(attrgetter(of), nodes)), none) for of, none in _ET_COLUMNS.items()}
+            return {of: int_column(list(map(attrgetter(of), nodes)), none) for of, none in ATTRIBUTES.items()}
         if self.usual:
             usual = [node.attrs or _NO_ATTRS for node in nodes]
-            values = {of: map(attrgetter(f"{of}.value"), usual) for of in _ET_COLUMNS}
-            return {of: int_column(list(values[of]), none) for of, none in _ET_COLUMNS.items()}
+            values = {of: map(attrgetter(f"{of}.value"), usual) for of in ATTRIBUTES}
+            return {of: int_column(list(values[of]), none) for of, none in ATTRIBUTES.items()}
         attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
-        return {of: int_column([one.get(of, none) for one in attrs], none) for of, none in _ET_COLUMNS.items()}
+        return {of: int_column([one.get(of, none) for one in attrs], none) for of, none in ATTRIBUTES.items()}
 
     def _relations(self, columns: dict[str, npt.NDArray[Any]], *, same_tids: bool) -> dict[str, npt.NDArray[Any]]:
         """The columns that follow from all rows together."""
@@ -409,7 +397,7 @@ def _repeats(attrs: Any) -> bool:
     """Whether an attribute with a column comes once more, after the usual ones: the last one counts."""
     if attrs is None or attrs.further_0 is None:
         return False
-    return any(one is not None and one.name in _ET_COLUMNS for one in map(partial(getattr, attrs), _FURTHER))
+    return any(one is not None and one.name in ATTRIBUTES for one in map(partial(getattr, attrs), _FURTHER))
 
 
 def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
@@ -419,9 +407,9 @@ def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
         exact = _decode_exact_times(text)
         return _columns_of_times(
             np.array([one.ts is None for one in exact], np.bool_),
-            _exact_ns([one.ts for one in exact]),
-            _exact_ns([one.inclusive_dur if one.dur is None else one.dur for one in exact]),
-            _exact_ns([one.exclusive_dur for one in exact]),
+            decimal_ns([one.ts for one in exact]),
+            decimal_ns([one.inclusive_dur if one.dur is None else one.dur for one in exact]),
+            decimal_ns([one.exclusive_dur for one in exact]),
         )
     dur = np.where(np.isnan(dur), inclusive, dur)
     return _columns_of_times(np.isnan(ts), *(exact_ns(np.nan_to_num(us)) for us in (ts, dur, exclusive)))
@@ -435,9 +423,3 @@ def _columns_of_times(
         "dur": np.where(missing, 0, np.maximum(dur, 0)),
         "exclusive": np.where(missing, 0, np.maximum(exclusive, 0)),
     }
-
-
-def _exact_ns(values: list[Decimal | None]) -> IntColumn:
-    """µs, None for none, as int64 ns."""
-    exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in values)
-    return np.fromiter(exact, np.int64, len(values))

@@ -24,15 +24,13 @@ from ..trace.columns import IntColumn, StringTable, int_column, joined_columns, 
 from ..trace.conventions import STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
+from .node_tensors import ATTRIBUTES, Attr, attribute_type
 from .records import Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
 from .recover import Loss
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = ["ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
-
-_NONE = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""The attributes that are columns, with the value for "none"."""
 
 
 class _FlatNode(msgspec.Struct, gc=False):
@@ -47,56 +45,18 @@ class _FlatNode(msgspec.Struct, gc=False):
     fw_tid: int = 0
 
 
-class _Attr(msgspec.Struct, gc=False):
-    name: str
-    value: Any = None
-
-
 class _Node(msgspec.Struct, gc=False):
     """A node whose `attrs` may hold anything in any order."""
 
     id: int
     name: str
     ctrl_deps: int
-    attrs: list[_Attr]
+    attrs: list[Attr]
 
 
-class _RfId(msgspec.Struct, tag_field="name", tag="rf_id", gc=False):
-    value: int
-
-
-class _FwParent(msgspec.Struct, tag_field="name", tag="fw_parent", gc=False):
-    value: int
-
-
-class _SeqId(msgspec.Struct, tag_field="name", tag="seq_id", gc=False):
-    value: int
-
-
-class _Scope(msgspec.Struct, tag_field="name", tag="scope", gc=False):
-    value: int
-
-
-class _Tid(msgspec.Struct, tag_field="name", tag="tid", gc=False):
-    value: int
-
-
-class _FwTid(msgspec.Struct, tag_field="name", tag="fw_tid", gc=False):
-    value: int
-
-
-class _UsualAttrs(msgspec.Struct, array_like=True, gc=False):
-    """The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped.
-
-    The tags of the types are the attributes' names, so that another order does not decode.
-    """
-
-    rf_id: _RfId
-    fw_parent: _FwParent
-    seq_id: _SeqId
-    scope: _Scope
-    tid: _Tid
-    fw_tid: _FwTid
+_TYPES = {name: attribute_type(name) for name in ATTRIBUTES}
+_UsualAttrs: Any = msgspec.defstruct("_UsualAttrs", list(_TYPES.items()), array_like=True, gc=False)
+"""The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped."""
 
 
 class _UsualNode(msgspec.Struct, gc=False):
@@ -291,28 +251,21 @@ def _any_node(text: msgspec.Raw) -> _UsualNode:
         return _decode_one_usual(text)
     node = _decode_one(text)
     values = {attr.name: attr.value for attr in node.attrs}
-    rf_id, fw_parent, seq_id, scope, tid, fw_tid = (values.get(name, none) for name, none in _NONE.items())
-    attrs = _UsualAttrs(_RfId(rf_id), _FwParent(fw_parent), _SeqId(seq_id), _Scope(scope), _Tid(tid), _FwTid(fw_tid))
+    attrs = _UsualAttrs(*(_TYPES[name](values.get(name, none)) for name, none in ATTRIBUTES.items()))
     return _UsualNode(node.id, node.name, node.ctrl_deps, attrs)
 
 
 def _columns(nodes: list[_UsualNode]) -> dict[str, IntColumn]:
+    columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.ctrl_deps for n in nodes], 0)}
     attrs = list(map(_ATTRS, nodes))
-    return {
-        "id": int_column(list(map(_ID, nodes)), 0),
-        "parent": int_column([n.ctrl_deps for n in nodes], 0),
-        "rf_id": int_column([a.rf_id.value for a in attrs], _NONE["rf_id"]),
-        "fw_parent": int_column([a.fw_parent.value for a in attrs], _NONE["fw_parent"]),
-        "seq_id": int_column([a.seq_id.value for a in attrs], _NONE["seq_id"]),
-        "scope": int_column([a.scope.value for a in attrs], _NONE["scope"]),
-        "tid": int_column([a.tid.value for a in attrs], _NONE["tid"]),
-        "fw_tid": int_column([a.fw_tid.value for a in attrs], _NONE["fw_tid"]),
-    }
+    for column, none in ATTRIBUTES.items():
+        columns[column] = int_column(list(map(attrgetter(f"{column}.value"), attrs)), none)
+    return columns
 
 
 def _flat_columns(nodes: list[_FlatNode]) -> dict[str, IntColumn]:
     columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.parent for n in nodes], 0)}
-    for column, none in _NONE.items():
+    for column, none in ATTRIBUTES.items():
         columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
     return columns
 

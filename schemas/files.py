@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import PickleBuffer
-from typing import IO, BinaryIO, Generic, Protocol, TypeVar, cast
+from typing import IO, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 from isal import igzip
@@ -158,10 +158,11 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
     return spool.text()
 
 
-class Bar(Protocol):
-    """What shows how far a piece of work is."""
+class Bar:
+    """What shows how far work is; this one shows nothing: importing tqdm takes as long as reading a small trace."""
 
-    def __enter__(self) -> Bar: ...
+    def __enter__(self) -> Bar:
+        return self
 
     def __exit__(self, *error: object) -> None: ...
 
@@ -169,22 +170,10 @@ class Bar(Protocol):
         """So much more is done."""
 
 
-class _NoBar:
-    """Where no bar is to be seen: importing tqdm takes as long as reading a small trace."""
-
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def update(self, n: int = 1, /) -> None:
-        """Show nothing."""
-
-
 def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     """A bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
-        return _NoBar()
+        return Bar()
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]

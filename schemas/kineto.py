@@ -31,15 +31,8 @@ from .text import Text
 from .tolerant import Document, read_tolerantly
 
 __all__ = [
-    "EventTable",
-    "EventTexts",
-    "FlowTable",
-    "KinetoTrace",
-    "MemoryTable",
-    "is_runtime",
-    "parse_kineto",
-    "read_kineto",
-]
+    "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",
+]  # fmt: skip
 
 _HEAD = 4096
 """Bytes in which a file's format shows."""
@@ -301,25 +294,15 @@ def _build(
     if base == 0 and known and "baseTimeNanoseconds" in header:
         for columns in (events, flows, memory):
             columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
-    values = {kind: table.values for kind, table in tables.items()}
+    if not known:
+        losses = (*losses, Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0"))
+    categories, names, threads = (table.values for table in tables.values())
+    of_events = EventTable(**events, categories=categories, names=names, threads=threads, _texts=texts)
     return KinetoTrace(
-        file=name,
-        header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
-        base_time_ns=base if known else 0,
-        event_count=len(texts),
-        events=with_copy_names(
-            EventTable(
-                **events, categories=values["category"], names=values["name"], threads=values["thread"], _texts=texts
-            )
-        ),
-        flows=FlowTable(**flows),
-        losses=(*losses, *([] if known else [_no_base(base)])),
-        memory=MemoryTable(**memory),
-    )
-
-
-def _no_base(base: Any) -> Loss:
-    return Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0")
+        file=name, header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
+        base_time_ns=base if known else 0, event_count=len(texts), events=with_copy_names(of_events),
+        flows=FlowTable(**flows), losses=losses, memory=MemoryTable(**memory),
+    )  # fmt: skip
 
 
 def _of_64_bits(value: Any) -> Any:

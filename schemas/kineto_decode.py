@@ -19,15 +19,8 @@ from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
 from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
 __all__ = [
-    "MEMORY_ARGUMENTS",
-    "MEMORY_NUMBERS",
-    "MODULE",
-    "NUMBERS",
-    "Decoded",
-    "Instants",
-    "decode_any",
-    "decode_plain",
-]
+    "MEMORY_ARGUMENTS", "MEMORY_NUMBERS", "MODULE", "NUMBERS", "Decoded", "Instants", "decode_any", "decode_plain",
+]  # fmt: skip
 
 MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""

@@ -14,13 +14,7 @@ from ..trace.conventions import CPU_CATEGORIES
 from .kineto_decode import Decoded, Instants, decode_any, decode_plain
 from .records import Block, check_utf8
 
-__all__ = [
-    "Codes",
-    "EventPart",
-    "is_runtime",
-    "part_of",
-    "read_events",
-]
+__all__ = ["Codes", "EventPart", "is_runtime", "part_of", "read_events"]
 
 _HOST_SIDE = frozenset({"hpu_op"})
 """Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""

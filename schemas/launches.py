@@ -59,7 +59,8 @@ def find_launches(kineto: KinetoTrace, calls: CpuCalls) -> Launches:
     by_id, op_by_id = _launching_ops(kineto, calls, rows, method < 0)
     op[by_id], method[by_id] = op_by_id, 2
 
-    real = nearest(op, calls.parent, ~_pass_through(kineto, calls))
+    wrappers = matching(calls.name, events.names, _PASS_THROUGH.__contains__)
+    real = nearest(op, calls.parent, ~wrappers)
     op = np.where(real >= 0, real, op)
     return Launches(rows, launcher, op, method, repeated)
 
@@ -104,7 +105,3 @@ def _launching_ops(
     at = positions(events.external_id[calls.row], events.external_id[rows])
     hit = np.flatnonzero(wanted & (events.external_id[rows] > 0) & (at >= 0))
     return hit, at[hit]
-
-
-def _pass_through(kineto: KinetoTrace, calls: CpuCalls) -> npt.NDArray[np.bool_]:
-    return matching(calls.name, kineto.events.names, _PASS_THROUGH.__contains__)

@@ -1,10 +1,28 @@
-"""Inputs and outputs of an ET node as undecoded texts, in either layout."""
+"""What ET nodes of all schemas have: attributes, and inputs and outputs as undecoded texts, in either layout."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-__all__ = ["FlatTensors", "Tensors"]
+__all__ = ["ATTRIBUTES", "Attr", "FlatTensors", "Tensors", "attribute_type"]
+
+ATTRIBUTES = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
+"""The attributes that are columns, in the order in which PyTorch writes them, with the value for "none"."""
+
+
+class Attr(msgspec.Struct, gc=False):
+    """Any attribute of a node."""
+
+    name: str
+    value: Any = None
+
+
+def attribute_type(name: str) -> Any:
+    """A type whose tag is the attribute's name, so that in its place no other attribute decodes."""
+    kind = int if name in ATTRIBUTES else Any
+    return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
 
 class Tensors(msgspec.Struct, gc=False, omit_defaults=True):

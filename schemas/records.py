@@ -27,17 +27,9 @@ from ..trace.errors import UNREADABLE
 from .text import Text, copy_into, find, rfind
 
 __all__ = [
-    "Block",
-    "RecordArray",
-    "RecordTexts",
-    "Records",
-    "Span",
-    "check_utf8",
-    "decode_raws",
-    "locate",
-    "opening",
+    "Block", "RecordArray", "RecordTexts", "Records", "Span", "check_utf8", "decode_raws", "locate", "opening",
     "parse_records",
-]
+]  # fmt: skip
 
 
 _BLOCK = 1 << 20

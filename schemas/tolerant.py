@@ -24,10 +24,7 @@ _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
 """Bytes of a part at most and at least, and how many parts there are at least if they are larger than the least."""
 _WORTH_A_PROCESS = 4 << 20
 """Bytes; with less to do, starting a process takes longer than it saves."""
-_KINDS = {
-    "nodes": ("an Execution Trace", "--et-file"),
-    "traceEvents": ("a Kineto trace", "--kineto-file"),
-}
+_KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 
 

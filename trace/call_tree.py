@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from .columns import IntColumn, changes, distinct_rows
 from .index import CallIndex, Column, Positions, as_column, as_positions
 
 __all__ = ["CallTree", "Hierarchy", "levels", "nearest", "nesting", "outermost", "place_calls", "preorder"]
@@ -105,9 +105,8 @@ def place_calls(
         top[rows] = np.where(parts, -1, np.where(is_op[rows] & (inner_top < 0), rows, inner_top))
         path[rows] = inner_path
         if parts.any():
-            pairs = np.stack([inner_path[parts], name[rows[parts]].astype(np.int64)], axis=1)
-            distinct, codes = np.unique(pairs, axis=0, return_inverse=True)
-            path[rows[parts]] = known + codes.reshape(-1)
+            distinct, codes = distinct_rows(inner_path[parts], name[rows[parts]])
+            path[rows[parts]] = known + codes
             tree_parent.append(distinct[:, 0])
             tree_name.append(distinct[:, 1])
             known += len(distinct)
@@ -135,11 +134,8 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
     Returns:
         int64 positions, −1 for none.
     """
-    n = len(ts)
-    parent = np.arange(-1, n - 1)
-    first = np.ones(n, np.bool_)
-    first[1:] = thread[1:] != thread[:-1]
-    parent[first] = -1
+    parent = np.arange(-1, len(ts) - 1)
+    parent[changes(thread)] = -1
     active = np.flatnonzero(parent >= 0)
     while len(active):
         active = active[end[parent[active]] <= ts[active]]

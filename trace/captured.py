@@ -20,25 +20,15 @@ from .comm_kernels import Comm
 from .index import as_column, as_positions
 from .kinds import LINK_NAMES, UNLINKED
 from .tables import OP, Calls
-from .tensors import Signatures, numbers_matter
+from .tensors import Signature, Signatures, numbers_matter
 
 if TYPE_CHECKING:
     from .trace import Trace
 
 __all__ = [
-    "CALL_KINDS",
-    "EVIDENCE",
-    "GRAPH_REASONS",
-    "Attribution",
-    "CallKind",
-    "CaptureLinks",
-    "CapturedGraph",
-    "CapturedGraphs",
-    "CapturedOp",
-    "GraphReplay",
-    "attribution_of",
-    "captured_calls",
-]
+    "CALL_KINDS", "EVIDENCE", "GRAPH_REASONS", "Attribution", "CallKind", "CalledWith", "CaptureLinks", "CapturedGraph",
+    "CapturedGraphs", "CapturedOp", "GraphReplay", "attribution_of", "captured_calls",
+]  # fmt: skip
 
 CallKind = Literal["operator", "annotation", "module"]
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
@@ -220,8 +210,27 @@ def _launches(count: int) -> str:
     return f"{count:,} graph launch{'' if count == 1 else 'es'}"
 
 
+class CalledWith:
+    """What a call was called with, for views of calls."""
+
+    def _signature(self) -> Signature | None:
+        raise NotImplementedError
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the input tensors; () where they are not recorded."""
+        signature = self._signature()
+        return tuple(tensor.shape for tensor in signature.tensors) if signature else ()
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Element types of the input tensors, in torch's spelling; "" where a type is not recorded."""
+        signature = self._signature()
+        return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
+
+
 @dataclass(frozen=True)
-class CapturedOp:
+class CapturedOp(CalledWith):
     """The call of a capture that launched a kernel of a replayed graph.
 
     Example:
@@ -270,17 +279,9 @@ class CapturedOp:
         at = self.replay.graph if self.replay is not None else None
         return self._graphs.graphs[at] if at is not None else None
 
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the input tensors; () where they are not recorded."""
-        signature = int(self.trace.tables.captured.signature[self.index])
-        return tuple(one.shape for one in self.trace.signatures[signature].tensors) if signature >= 0 else ()
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """Element types of the input tensors, in torch's spelling; "" where a type is not recorded."""
-        signature = int(self.trace.tables.captured.signature[self.index])
-        return tuple(one.dtype for one in self.trace.signatures[signature].tensors) if signature >= 0 else ()
+    def _signature(self) -> Signature | None:
+        code = int(self.trace.tables.captured.signature[self.index])
+        return self.trace.signatures[code] if code >= 0 else None
 
     @property
     def parent(self) -> CapturedOp | None:

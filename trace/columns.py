@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from itertools import count
 from typing import Any
@@ -13,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "IntColumn", "StringTable", "distinct", "distinct_rows", "exact_ns", "grouped", "int_column", "joined_columns",
-    "matching", "positions",
+    "IntColumn", "StringTable", "changes", "decimal_ns", "distinct", "distinct_rows", "exact_ns", "grouped",
+    "int_column", "joined_columns", "lists_by", "marked", "matching", "places", "positions", "spread",
 ]  # fmt: skip
 
 IntColumn = npt.NDArray[np.int64]
@@ -52,9 +53,21 @@ class StringTable:
 def distinct(values: IntColumn) -> IntColumn:
     """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
     ordered: IntColumn = np.sort(values)
-    first = np.ones(len(ordered), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first]
+    return ordered[changes(ordered)]
+
+
+def changes(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a row of some columns of one length differs from the row before it; the first one does.
+
+    Example:
+        >>> changes(np.array([1, 1, 2, 2]), np.array([5, 5, 5, 6])).tolist()
+        [True, False, True, True]
+    """
+    changed = np.zeros(len(columns[0]), np.bool_)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
@@ -86,6 +99,19 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
     yield from zip(map(tuple, found.tolist()), members, strict=False)  # np.split makes one part of nothing
 
 
+def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
+    """Each key with its values, both in order of appearance.
+
+    Example:
+        >>> lists_by([7, 5, 7], range(3))
+        {7: [0, 2], 5: [1]}
+    """
+    found: dict[int, list[int]] = {}
+    for key, value in zip(keys, values, strict=True):
+        found.setdefault(key, []).append(value)
+    return found
+
+
 def matching(
     codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
 ) -> npt.NDArray[np.bool_]:
@@ -115,6 +141,38 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
     return np.where(among[order[at]] == wanted, order[at], -1)
 
 
+def spread(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
+    """A column of a size with values (of their type) at some positions, and `missing` at all others.
+
+    Example:
+        >>> spread(4, [2, 0], np.array([7, 8])).tolist()
+        [8, -1, 7, -1]
+    """
+    column = np.full(size, missing, np.asarray(values).dtype)
+    column[at] = values
+    return column
+
+
+def marked(size: int, at: Any) -> npt.NDArray[np.bool_]:
+    """Which of `size` positions are among some; bool.
+
+    Example:
+        >>> marked(4, [2, 0]).tolist()
+        [True, False, True, False]
+    """
+    return spread(size, at, np.True_, False)
+
+
+def places(size: int, at: IntColumn) -> IntColumn:
+    """Of each of `size` positions its place among some distinct ones, −1 for the others.
+
+    Example:
+        >>> places(4, np.array([2, 0])).tolist()
+        [1, -1, 0, -1]
+    """
+    return spread(size, at, np.arange(len(at)))
+
+
 def joined_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
     """Columns of the same names, one part after the other; none of no parts."""
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts else {}
@@ -125,6 +183,12 @@ def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns
+
+
+def decimal_ns(us: Sequence[Decimal | None]) -> IntColumn:
+    """µs as they were written, as int64 ns; 0 for None."""
+    exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in us)
+    return np.fromiter(exact, np.int64, len(us))
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:

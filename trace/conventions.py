@@ -5,22 +5,10 @@ from __future__ import annotations
 import re
 
 __all__ = [
-    "ANNOTATION_SCOPE",
-    "COPY_CATEGORIES",
-    "CPU_CATEGORIES",
-    "EDGE_KINDS",
-    "EPOCH_NS",
-    "EXACT_US",
-    "GPU_CATEGORIES",
-    "KERNEL_CATEGORIES",
-    "MAX_NS",
-    "MAX_RANKS",
-    "OUTSIDE_WINDOW",
-    "PROFILER_STEP",
-    "PYTHON_CATEGORY",
-    "STRUCTURAL",
+    "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US", "GPU_CATEGORIES",
+    "KERNEL_CATEGORIES", "MAX_NS", "MAX_RANKS", "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL",
     "UNATTACHED_REASONS",
-]
+]  # fmt: skip
 
 ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""

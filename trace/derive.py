@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
-from .columns import IntColumn, matching
+from .columns import IntColumn, marked, matching, places, spread
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
@@ -35,8 +35,8 @@ def tables_of(trace: Trace) -> Tables:
     gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.kind == GPU, trace.ts)
     source, target, _ = trace.edges_of("launch").T
     launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
-    launcher[target] = _inverse(runtime_rows, len(trace))[source]
-    caller = _timed_caller(trace, _inverse(call_rows, len(trace)))
+    launcher[target] = places(len(trace), runtime_rows)[source]
+    caller = _timed_caller(trace, as_positions(places(len(trace), call_rows)))
     signatures = Signatures()
     calls = _calls(trace, call_rows, caller, signatures)
     gpu = _gpu_events(trace, gpu_rows, caller, launcher)
@@ -49,27 +49,17 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: Column[Row, np.int64]) -> Posi
     return as_positions(rows[np.argsort(key[rows], kind="stable")])
 
 
-def _inverse(rows: Positions[Index, Row], count: int) -> Positions[Row, Index]:
-    """Of every row its position among some rows, −1 for none."""
-    position = np.full(count, -1, np.int64)
-    position[rows] = np.arange(len(rows))
-    return as_positions(position)
-
-
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
     """Of every row the position among the calls of its nearest caller that has a time, −1 for none.
 
     A caller of greater id than its own (a file that claims cycles) is ignored.
     """
     order = np.argsort(trace.id, kind="stable")
-    rank = np.empty(len(trace), np.int64)
-    rank[order] = np.arange(len(trace))
+    rank = places(len(trace), order)
     above = np.where(trace.parent_row >= 0, rank[trace.parent_row], -1)
     above = np.where(above < rank, above, -1)[order]
     found = nearest(above, above, position[order] >= 0)
-    caller = np.full(len(trace), -1, np.int64)
-    caller[order] = np.where(found >= 0, position[order][found], -1)
-    return as_positions(caller)
+    return as_positions(spread(len(trace), order, np.where(found >= 0, position[order][found], -1)))
 
 
 def _calls(
@@ -93,8 +83,7 @@ def _runtime_calls(
     trace: Trace, rows: Positions[RuntimeIndex, Row], caller: Positions[Row, CallIndex],
     launchers: Positions[GpuIndex, RuntimeIndex],
 ) -> RuntimeCalls:  # fmt: skip
-    launches = np.zeros(len(rows), np.bool_)
-    launches[launchers[launchers >= 0]] = True
+    launches = marked(len(rows), launchers[launchers >= 0])
     return RuntimeCalls(
         trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], as_column(launches),
         rows,

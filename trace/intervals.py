@@ -88,10 +88,8 @@ def union(start: IntColumn, end: IntColumn) -> Intervals:
     start, end = start[kept], end[kept]
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(end[order])
-    opens = np.ones(len(start), np.bool_)
-    opens[1:] = start[1:] > reach[:-1]
-    closes = np.roll(opens, -1)
-    return Intervals(start[opens], reach[closes] if len(reach) else reach)
+    opens = np.append(True, start[1:] > reach[:-1])[: len(start)]
+    return Intervals(start[opens], reach[np.roll(opens, -1)])
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:

@@ -1,6 +1,6 @@
 """Kinds of GPU work, by category and name: what a picture colours by, and where an operator's FLOPs are counted.
 
-Which kernels communicate is decided by `schemas.comm_kernels`; opcodes of exported graphs are a versioned vocabulary of
+Which kernels communicate is decided by `trace.comm_kernels`; opcodes of exported graphs are a versioned vocabulary of
 their own (`converters.npz`).
 """
 

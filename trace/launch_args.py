@@ -49,8 +49,8 @@ def launch_sizes(trace: Trace) -> IntColumn:
 
     `hipExtModuleLaunchKernel`, by which MIOpen and Tensile launch, takes the grid in work items, and roctracer records
     it so; `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. Where the name of the launch call does
-    not tell, a kernel with C linkage (no parameters in its name) that is not Triton's and whose grid is a multiple of
-    its block in every dimension counts as launched in work items.
+    not show it, a kernel with C linkage (no parameters in its name) that is not Triton's and whose grid is a multiple
+    of its block in every dimension counts as launched in work items.
 
     Example:
         >>> launch_sizes(trace).shape == (len(trace.gpu), 2)

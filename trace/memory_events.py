@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from .columns import IntColumn, positions
+from .columns import IntColumn, decimal_ns, positions
 from .conventions import MAX_NS
 from .errors import UNREADABLE, TraceFormatError
 from .index import Positions, Row, as_positions
@@ -91,7 +91,7 @@ def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
         ([1500], [-512], [1])
     """
     try:
-        records = sorted(_decode(text), key=_time_of)
+        records = sorted(_decode(text), key=itemgetter(0))
     except UNREADABLE as error:
         raise TraceFormatError(file, '"memory"', f"cannot be read ({error})", _REMEDY) from None
     if not records:
@@ -106,12 +106,4 @@ def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
     except OverflowError:
         raise TraceFormatError(file, '"memory"', "a number beyond 64 bits", _REMEDY) from None
     row = as_positions(np.where(parent >= 0, positions(ids, parent), -1))
-    return MemoryEvents(_ns(ts), size, address, allocated, reserved, kind, device, row, event)
-
-
-def _time_of(record: _Record) -> Decimal:
-    return record[0]
-
-
-def _ns(values: Sequence[Decimal]) -> IntColumn:
-    return np.fromiter((int((value * 1000).to_integral_value()) for value in values), np.int64, len(values))
+    return MemoryEvents(decimal_ns(ts), size, address, allocated, reserved, kind, device, row, event)

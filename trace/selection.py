@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn
+from .columns import IntColumn, marked
 from .conventions import MAX_NS
 from .errors import UsageError
 from .index import as_column, as_positions
 from .intervals import Span
 from .steps import Steps
-from .tables import Calls, RuntimeCalls, Tables
+from .tables import Tables
 from .unattached import with_unattached
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["parse_window", "part_of", "step_range"]
 
 Mask = npt.NDArray[np.bool_]
-Rows = TypeVar("Rows", Calls, RuntimeCalls)
 _NS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 
@@ -130,11 +129,10 @@ def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
     """Some rows of each table; what refers to a row that is left out refers to none."""
     call, runtime = _new_places(in_calls), _new_places(in_runtime)
-    calls, runtime_calls = _taken(tables.calls, in_calls), _taken(tables.runtime, in_runtime)
-    gpu = tables.gpu.take(np.flatnonzero(in_gpu))
+    calls, runtime_calls = tables.calls.take(in_calls), tables.runtime.take(in_runtime)
+    gpu = tables.gpu.take(in_gpu)
     launcher = runtime[gpu.runtime]
-    launches = np.zeros(len(runtime_calls), np.bool_)
-    launches[launcher[launcher >= 0]] = True
+    launches = marked(len(runtime_calls), launcher[launcher >= 0])
     return replace(
         tables,
         calls=replace(calls, parent=as_positions(call[calls.parent])),
@@ -146,11 +144,6 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 def _new_places(kept: Mask) -> IntColumn:
     """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
     return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-
-
-def _taken(table: Rows, kept: Mask) -> Rows:
-    columns: dict[str, Any] = {one.name: getattr(table, one.name)[kept] for one in fields(table)}
-    return type(table)(**columns)
 
 
 def _steps(steps: Steps, in_calls: Mask) -> Steps:

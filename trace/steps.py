@@ -58,6 +58,10 @@ class IterationMarks:
         """Whether they are the profiler's own steps, whose names have their numbers."""
         return self.annotation == _STEPS
 
+    def labels(self, names: Sequence[str]) -> list[str]:
+        """What each iteration is called: the name of its mark if that is a step of the profiler, else its ordinal."""
+        return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
+
 
 @dataclass(frozen=True)
 class Steps:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from .tensors import Signature
 
 __all__ = ["ANNOTATION", "MODULE", "OP", "Calls", "GpuEvents", "RuntimeCalls", "Tables", "reasons"]
 
+T = TypeVar("T", bound="_Table")
+
 OP, ANNOTATION, MODULE = 0, 1, 2
 """Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
 
@@ -25,7 +27,27 @@ _OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
 
 
 @dataclass(frozen=True)
-class Calls:
+class _Table:
+    """Columns of one length; a subclass has more than these."""
+
+    def __len__(self) -> int:
+        return len(self.name)  # type: ignore[attr-defined]
+
+    def take(self: T, rows: npt.NDArray[Any]) -> T:
+        """Some rows, given as positions in any order or as a mask."""
+        return replace(self, **{name: column[rows] for name, column in self._columns().items()})
+
+    def joined(self: T, other: T) -> T:
+        """These rows and after them those of another table, every column as it is."""
+        pairs = {name: [column, getattr(other, name)] for name, column in self._columns().items()}
+        return replace(self, **{name: np.concatenate(pair) for name, pair in pairs.items()})
+
+    def _columns(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "comm"}
+
+
+@dataclass(frozen=True)
+class Calls(_Table):
     """CPU calls with a known time. Parents precede their children.
 
     Attributes:
@@ -47,24 +69,15 @@ class Calls:
     signature: Column[CallIndex, np.int32]
     source: Positions[CallIndex, Row]
 
-    def __len__(self) -> int:
-        return len(self.name)
-
     @staticmethod
     def none() -> Calls:
         """A table without calls."""
         code, number = as_column(np.zeros(0, np.int32)), as_positions(np.zeros(0, np.int64))
         return Calls(code, as_column(np.zeros(0, np.int8)), number, number, number, number, code, number)
 
-    def joined(self, other: Calls) -> Calls:
-        """These calls and after them those of another table, every column as it is."""
-        pairs = ((one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
-        columns: dict[str, Any] = {name: np.concatenate([mine, theirs]) for name, mine, theirs in pairs}
-        return Calls(**columns)
-
 
 @dataclass(frozen=True)
-class RuntimeCalls:
+class RuntimeCalls(_Table):
     """Runtime and driver calls, in order of start.
 
     Attributes:
@@ -84,12 +97,9 @@ class RuntimeCalls:
     launches: Column[RuntimeIndex, np.bool_]
     source: Positions[RuntimeIndex, Row]
 
-    def __len__(self) -> int:
-        return len(self.name)
-
 
 @dataclass(frozen=True)
-class GpuEvents:
+class GpuEvents(_Table):
     """Kernels, copies and memsets, in order of start.
 
     Attributes:
@@ -124,9 +134,6 @@ class GpuEvents:
     captured_link: Column[GpuIndex, np.int8]
     graph_replay: Column[GpuIndex, np.int64]
 
-    def __len__(self) -> int:
-        return len(self.name)
-
     @property
     def end(self) -> Column[GpuIndex, np.int64]:
         """int64 ns, ts + dur."""
@@ -137,12 +144,15 @@ class GpuEvents:
         for (device, stream), events in grouped(self.device, self.stream):
             yield device, stream, as_positions(events[np.argsort(self.ts[events], kind="stable")])
 
-    def take(self, rows: IntColumn) -> GpuEvents:
-        """Those of some positions, in that order."""
-        kept = {old: new for new, old in enumerate(rows.tolist())}
-        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "comm"}
-        comm = {kept[old]: comm for old, comm in self.comm.items() if old in kept}
-        return GpuEvents(comm=comm, **{name: column[rows] for name, column in columns.items()})
+    def take(self, rows: npt.NDArray[Any]) -> GpuEvents:
+        """Some events, given as positions in any order or as a mask."""
+        kept = {old: new for new, old in enumerate(np.arange(len(self))[rows].tolist())}
+        return replace(super().take(rows), comm={kept[old]: one for old, one in self.comm.items() if old in kept})
+
+    def joined(self, other: GpuEvents) -> GpuEvents:
+        """These events and after them others, every column as it is."""
+        comm = self.comm | {position + len(self): one for position, one in other.comm.items()}
+        return replace(super().joined(other), comm=comm)
 
 
 def reasons(call: IntColumn, runtime: IntColumn) -> npt.NDArray[np.int8]:

@@ -16,7 +16,7 @@ import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
-from .columns import IntColumn, matching
+from .columns import IntColumn, distinct_rows, matching, spread
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import COPY_CATEGORIES, EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
 from .derive import device_properties, tables_of
@@ -281,9 +281,8 @@ class Trace(Library):
         own = calls.kind != MODULE
         found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], int(calls.end[own].max(initial=0)))
         marked = rows[found.mark]
-        labels = [names[mark] if found.steps else str(k) for k, mark in enumerate(found.mark.tolist())]
         end = calls.end[marked] if found.encloses else found.end
-        return Steps(as_positions(marked), calls.ts[marked], end, tuple(labels))
+        return Steps(as_positions(marked), calls.ts[marked], end, tuple(found.labels(names)))
 
     @cached_property
     def launched_ns(self) -> Column[GpuIndex, np.int64]:
@@ -327,14 +326,12 @@ class Trace(Library):
     @cached_property
     def properties(self) -> Mapping[int, Mapping[str, Any]]:
         """Device number to what Kineto's `deviceProperties` say of it; only devices that ran something."""
-        kineto = self.summary.get("kineto")
-        return device_properties(kineto.get("device_properties") if isinstance(kineto, dict) else None, self.gpu.device)
+        return device_properties(self._recorded("kineto").get("device_properties"), self.gpu.device)
 
     @property
     def coverage(self) -> Mapping[str, Any]:
         """What the linker reported, {} where nothing had to be linked."""
-        link = self.summary.get("link")
-        return link if isinstance(link, dict) and self.outputs_recorded else {}
+        return self._recorded("link") if self.outputs_recorded else {}
 
     @property
     def digest(self) -> bytes:
@@ -426,11 +423,7 @@ class Trace(Library):
     def stream_lane(self) -> IntColumn:
         """int64, one number a (device, stream) that has GPU events, −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
-        lane = np.full(len(self), -1, np.int64)
-        pairs = np.stack([self.device[gpu], self.stream[gpu]], axis=1)
-        if len(gpu):
-            lane[gpu] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
-        return lane
+        return spread(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     @property
     def damage(self) -> tuple[str, ...]:
@@ -466,8 +459,7 @@ class Trace(Library):
 
         0 where `ts` is wall-clock itself or nothing is known.
         """
-        kineto = self.summary.get("kineto")
-        given = kineto if isinstance(kineto, dict) else {}
+        given = self._recorded("kineto")
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
         return wall - offset if type(offset) is int and abs(offset) < MAX_NS else wall
@@ -475,8 +467,7 @@ class Trace(Library):
     @property
     def clock_skew_ns(self) -> int:
         """By how much calls that wait for the device return before its work has ended, as the linker found; else 0."""
-        link = self.summary.get("link")
-        dependencies = link.get("dependencies") if isinstance(link, dict) else None
+        dependencies = self._recorded("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
 
@@ -501,9 +492,13 @@ class Trace(Library):
     @property
     def distributed_info(self) -> dict[str, Any]:
         """What Kineto records of the job, {} where it records nothing."""
-        kineto = self.summary.get("kineto")
-        info = kineto.get("distributed_info") if isinstance(kineto, dict) else None
+        info = self._recorded("kineto").get("distributed_info")
         return info if isinstance(info, dict) else {}
+
+    def _recorded(self, key: str) -> dict[str, Any]:
+        """An object of the summary, {} where it has none."""
+        found = self.summary.get(key)
+        return found if isinstance(found, dict) else {}
 
     def _distributed(self, key: str) -> int | None:
         value = self.distributed_info.get(key)

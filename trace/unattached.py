@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, positions
@@ -41,7 +40,7 @@ def with_unattached(trace: Trace) -> Trace:
     notes = (*trace.notes, *_notes(trace, added, len(events) - len(rows)))
     if not len(rows):
         return replace(trace, notes=notes).with_tables(replace(tables, whole=True))
-    gpu = _joined(tables.gpu, added)
+    gpu = tables.gpu.joined(added)
     launches = tables.runtime.launches.copy()
     launches[gpu.runtime[gpu.runtime >= 0]] = True
     gpu = gpu.take(np.argsort(gpu.ts, kind="stable"))
@@ -75,16 +74,6 @@ def _launchers(trace: Trace, correlation: IntColumn) -> Positions[GpuIndex, Runt
     """Position among the runtime calls of the one with each correlation, −1 for none."""
     launcher = positions(trace.correlation[trace.runtime.source], correlation)
     return as_positions(np.where(correlation > 0, launcher, -1))
-
-
-def _joined(one: GpuEvents, other: GpuEvents) -> GpuEvents:
-    columns: dict[str, npt.NDArray[np.int64]] = {
-        field.name: np.concatenate([getattr(one, field.name), getattr(other, field.name)])
-        for field in fields(GpuEvents)
-        if field.name != "comm"
-    }
-    comm = one.comm | {position + len(one): comm for position, comm in other.comm.items()}
-    return GpuEvents(comm=comm, **columns)  # type: ignore[arg-type]
 
 
 def _notes(trace: Trace, counted: GpuEvents, apart: int) -> list[str]:

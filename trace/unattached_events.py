@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, int_column
+from .columns import IntColumn, decimal_ns, int_column
 from .conventions import MAX_NS, UNATTACHED_REASONS
 from .errors import UNREADABLE, TraceFormatError
 
@@ -90,11 +90,7 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
     columns = {key: int_column([getattr(event, key) for event in events], -1) for key in _COLUMNS}
     return UnattachedEvents(
         names=[event.name for event in events], categories=[event.cat for event in events],
-        ts=_ns([event.ts for event in events]), dur=_ns([event.dur for event in events]),
+        ts=decimal_ns([event.ts for event in events]), dur=decimal_ns([event.dur for event in events]),
         reason=np.array([codes[event.reason] for event in events], np.int8),
         args=[bytes(event.args) for event in events], **columns,
     )  # fmt: skip
-
-
-def _ns(values: list[Decimal]) -> IntColumn:
-    return np.fromiter((int((value * 1000).to_integral_value()) for value in values), np.int64, len(values))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 import numpy as np
 
-from .captured import CALL_KINDS, CapturedOp
+from .captured import CALL_KINDS, CalledWith, CapturedOp
 from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
@@ -20,6 +20,7 @@ from .printable import shortened
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
+    from .tensors import Signature
     from .trace import Trace
 
 __all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
@@ -42,7 +43,7 @@ class View(Generic[Index]):
     index: Index
 
 
-class Op(View[CallIndex]):
+class Op(View[CallIndex], CalledWith):
     """A call on the host: an operator, an annotation, or a module's forward.
 
     Example:
@@ -81,17 +82,8 @@ class Op(View[CallIndex]):
         """Number of the thread."""
         return int(self.trace.calls.thread[self.index])
 
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the input tensors; () where they are not recorded."""
-        signature = self.trace.signature_of(self.index)
-        return tuple(tensor.shape for tensor in signature.tensors) if signature else ()
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """Element types of the input tensors, in torch's spelling; "" where a type is not recorded."""
-        signature = self.trace.signature_of(self.index)
-        return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
+    def _signature(self) -> Signature | None:
+        return self.trace.signature_of(self.index)
 
     @property
     def parent(self) -> Op | None:

@@ -69,6 +69,11 @@ class RankTask:
         """Name of the file in `target` that keeps the `RankState`."""
         return f"{_STATE_FOLDER}/rank_{self.rank}.json"
 
+    @property
+    def captures(self) -> list[str]:
+        """The files of its graph captures."""
+        return [file for name in self.options.get("graph_captures", ()) for file in capture_files(name)]
+
 
 class RankState(msgspec.Struct):
     """What is remembered of a linked rank.
@@ -134,9 +139,8 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
 
 def _options(task: RankTask) -> dict[str, Any]:
     """The options, with marks of the captures in place of their names."""
-    captures = [file for name in task.options.get("graph_captures", ()) for file in capture_files(name)]
-    marks = [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in captures]
-    return {**task.options, **({"graph_captures": marks} if captures else {}), "min_match": task.min_match}
+    marks = [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in task.captures]
+    return {**task.options, **({"graph_captures": marks} if marks else {}), "min_match": task.min_match}
 
 
 def _mark(folder: Folder, name: str) -> Mark | None:

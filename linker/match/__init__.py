@@ -7,20 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...schemas.execution_trace import ExecutionTrace
-from ...schemas.kineto import KinetoTrace
 from ...trace.columns import distinct
 from ...trace.conventions import PROFILER_STEP
 from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
-from ..calls import CpuCalls, EtCalls
+from ..calls import EtCalls, TracePair
 from ..identity import Claims, identify, linked_pids
 from .demote_uncertain import demote_uncertain
 from .ids import match_ids
-from .remaining import match_remaining
+from .order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
 from .result import REASONS, Match, unmatched
-from .sequence import match_sequence
-from .shift import match_sequence_and_shift, match_shift
 from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
@@ -33,16 +29,7 @@ _ENOUGH = 0.5
 
 
 def match_calls(
-    et: ExecutionTrace,
-    kineto: KinetoTrace,
-    nodes: EtCalls,
-    calls: CpuCalls,
-    claims: Claims,
-    *,
-    method: str = "auto",
-    exact: bool = False,
-    strict: bool = False,
-    iteration: str = "median",
+    pair: TracePair, claims: Claims, *, method: str, exact: bool, strict: bool, iteration: str
 ) -> tuple[Match, Identity, list[str]]:
     """Match by the method asked for, or by the best that works.
 
@@ -53,30 +40,29 @@ def match_calls(
         The match, whether both files are of one process, and a sentence on each method that was tried.
     """
     considered: list[str] = []
-    found = unmatched(len(nodes))
-    for attempt in _attempts(et, kineto, nodes, calls, method, exact, iteration):
+    found = unmatched(len(pair.nodes))
+    for attempt in _attempts(pair, method, exact, iteration):
         result = attempt()
         considered += result.notes
         result = replace(result, notes=())
         if result.linked > found.linked:
             found = result
-        if _is_enough(et, kineto, nodes, calls, found):
+        if _is_enough(pair, found):
             break
     if found.method not in ("ids", "tree"):
-        found = match_remaining(nodes, calls, found)
+        found = match_remaining(pair, found)
     linked = found.call[found.call >= 0]
-    identity = identify(claims, et, kineto, nodes, calls, linked)
-    found = found.noting(et_pid=et.pid, kineto_pids=linked_pids(kineto, calls, linked))
-    found = demote_uncertain(et, kineto, nodes, calls, found, identity)
-    return _explain_unlinked(nodes, _leave_out_doubtful(found) if strict else found), identity, considered
+    identity = identify(claims, pair, linked)
+    found = found.noting(et_pid=pair.et.pid, kineto_pids=linked_pids(pair, linked))
+    found = demote_uncertain(pair, found, identity)
+    return _explain_unlinked(pair.nodes, _leave_out_doubtful(found) if strict else found), identity, considered
 
 
-def _attempts(
-    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, method: str, exact: bool, iteration: str
-) -> list[Callable[[], Match]]:
-    steps = np.array([code for code, name in enumerate(kineto.events.names) if PROFILER_STEP.fullmatch(name)], np.int64)
+def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list[Callable[[], Match]]:
+    nodes, calls, names = pair.nodes, pair.calls, pair.kineto.events.names
+    steps = np.array([code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name)], np.int64)
     by_name: dict[str, Callable[[], Match]] = {
-        "ids": lambda: match_ids(et, kineto, nodes, calls),
+        "ids": lambda: match_ids(pair),
         "sequence": lambda: match_sequence(nodes, calls, steps, iteration),
         "shift": lambda: match_shift(nodes, calls, steps, iteration),
         "tree": lambda: match_tree(nodes, calls),
@@ -87,12 +73,11 @@ def _attempts(
     return by_order if exact else [*by_order, by_name["tree"]]
 
 
-def _is_enough(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> bool:
+def _is_enough(pair: TracePair, found: Match) -> bool:
     """Whether a match covers enough of what could have a partner: for ids, of the calls that have one."""
-    ours, theirs = len(nodes), len(calls)
+    ours, theirs = len(pair.nodes), len(pair.calls)
     if found.method == "ids":
-        ours = int(np.count_nonzero(et.rf_id[nodes.node] > 0))
-        theirs = int(np.count_nonzero(kineto.events.rf_id[calls.row] > 0))
+        ours, theirs = (int(np.count_nonzero(ids > 0)) for ids in pair.rf_ids)
     return found.linked >= _ENOUGH * min(ours, theirs) and found.linked > 0
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.shortest_edit import Calls, shortest_edit
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, spread
 
 __all__ = ["Alignment", "align_at_anchors", "align_from", "occurrences", "unique_anchors"]
 
@@ -104,8 +104,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
 
 def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) -> Alignment:
     """Fill in an alignment whose anchors (pairs i, j, both ascending) are given; there must be at least one."""
-    at = np.full(len(pattern), -1, np.int64)
-    at[i] = j
+    at = spread(len(pattern), i, j)
     diagonal = j - i
     runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
     for begin, end in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.shortest_edit import Calls
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, spread
 from .align import Alignment, align_at_anchors, align_from, occurrences, unique_anchors
 
 __all__ = ["DISAGREE", "NAMES", "NUMBERS", "CandidateAlignment", "candidates_by_order", "candidates_by_sequence"]
@@ -88,9 +88,8 @@ def _whole(pattern: Calls, text: Calls) -> list[Alignment]:
         return found
     result = []
     for begin in occurrences(text.name, pattern.name):
-        at = np.full(len(pattern), -1, np.int64)
-        at[begin : begin + len(text)] = np.arange(len(text))
-        result.append(Alignment(at, sure))
+        at = slice(begin, begin + len(text))
+        result.append(Alignment(spread(len(pattern), at, np.arange(len(text))), sure))
     return result
 
 

@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ...schemas.execution_trace import ExecutionTrace
-from ...schemas.kineto import KinetoTrace
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, matching
+from ...trace.columns import IntColumn, matching, spread
 from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
-from ..calls import CpuCalls, EtCalls
+from ..calls import CpuCalls, EtCalls, TracePair
 from .result import Match
 
 __all__ = ["demote_uncertain"]
@@ -22,15 +20,13 @@ __all__ = ["demote_uncertain"]
 _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
-def demote_uncertain(
-    et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match, identity: Identity
-) -> Match:
+def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
     """The match with every link at most `EQUIVALENT` that is not proved to be one call of one process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, EQUIVALENT).astype(np.int8))
     if found.method != "ids":
-        found = _demote_other_callers(nodes, calls, _demote_missing_numbers(kineto, nodes, calls, found))
-    return _demote_other_ids(et, kineto, nodes, calls, found)
+        found = _demote_other_callers(pair.nodes, pair.calls, _demote_missing_numbers(pair, found))
+    return _demote_other_ids(pair, found)
 
 
 def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
@@ -40,10 +36,10 @@ def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
     return replace(found, link=link)
 
 
-def _demote_other_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
+def _demote_other_ids(pair: TracePair, found: Match) -> Match:
     """Links that another method made against the ids: where both have ids, those of one call are equal."""
     linked = np.flatnonzero(found.call >= 0)
-    ours, theirs = et.rf_id[nodes.node[linked]], kineto.events.rf_id[calls.row[found.call[linked]]]
+    ours, theirs = pair.rf_ids[0][linked], pair.rf_ids[1][found.call[linked]]
     differ = linked[(ours > 0) & (theirs >= 0) & (ours != theirs)]
     if not len(differ):
         return found
@@ -51,16 +47,16 @@ def _demote_other_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, c
     return _at_most_equivalent(found, differ).noting(note)
 
 
-def _demote_missing_numbers(kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
+def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
     """Links of a call that has a sequence number on one side only, in traces that have them.
 
     Of 88,120 recorded calls none has one in the ET alone, and none but autograd's evaluate_function in Kineto alone.
     """
-    linked = np.flatnonzero(found.call >= 0)
+    nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     ours, theirs = nodes.seq[linked], calls.seq[found.call[linked]]
     if not (nodes.seq >= 0).any() or not (calls.seq >= 0).any():
         return found
-    usual = (ours < 0) & matching(calls.name[found.call[linked]], kineto.events.names, _EVALUATE)
+    usual = (ours < 0) & matching(calls.name[found.call[linked]], pair.kineto.events.names, _EVALUATE)
     return _at_most_equivalent(found, linked[((ours < 0) != (theirs < 0)) & ~usual])
 
 
@@ -72,8 +68,7 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
     """
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
-    node_of_call = np.full(len(calls), -1, np.int64)
-    node_of_call[found.call[linked]] = linked
+    node_of_call = spread(len(calls), found.call[linked], linked)
     ours = nearest(nodes.parent[linked], nodes.parent, is_linked)
     caller = nearest(calls.parent[found.call[linked]], calls.parent, node_of_call >= 0)
     theirs = np.where(caller >= 0, node_of_call[caller], -1)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...schemas.execution_trace import ExecutionTrace
-from ...schemas.kineto import KinetoTrace
 from ...trace.columns import IntColumn, positions
 from ...trace.kinds import CERTAIN
-from ..calls import CpuCalls, EtCalls
+from ..calls import TracePair
 from .result import REASONS, Match, unmatched
 
 __all__ = ["match_ids"]
@@ -17,7 +15,7 @@ _MIN_AGREEMENT = 0.99
 """A join with fewer equal names joins two different runs whose ids happen to overlap."""
 
 
-def match_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: CpuCalls) -> Match:
+def match_ids(pair: TracePair) -> Match:
     """Join on ids that are not 0 and unique on both sides; names must be equal.
 
     Where under 99% of the joined pairs have equal names the whole join is refused: the ids are of another run.
@@ -26,7 +24,7 @@ def match_ids(et: ExecutionTrace, kineto: KinetoTrace, nodes: EtCalls, calls: Cp
         A match with every link `CERTAIN` (whether the pids agree is not this stage's to judge), or nothing linked and
         a note why.
     """
-    rf_id, event_id = et.rf_id[nodes.node], kineto.events.rf_id[calls.row]
+    (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
         side = "the Kineto trace" if (rf_id > 0).any() else "the ET"
         return unmatched(len(nodes), method="ids").noting(f"ids: {side} has none")

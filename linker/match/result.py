@@ -55,11 +55,7 @@ class Match:
         return replace(self, notes=self.notes + notes, facts={**self.facts, **facts})
 
 
-def unmatched(count: int, reason: str = "not in the Kineto trace", method: str = "") -> Match:
+def unmatched(count: int, method: str = "") -> Match:
     """A match that links nothing."""
-    return Match(
-        np.full(count, -1, np.int64),
-        np.zeros(count, np.int8),
-        np.full(count, REASONS.index(reason), np.int8),
-        method,
-    )
+    reason = np.full(count, REASONS.index("not in the Kineto trace"), np.int8)
+    return Match(np.full(count, -1, np.int64), np.zeros(count, np.int8), reason, method)

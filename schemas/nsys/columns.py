@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable
 from ..kineto import EventTable, EventTexts
 
-__all__ = ["EventColumns", "Values", "distinct_values"]
+__all__ = ["EventColumns", "Values"]
 
 Values = list[Any] | tuple[IntColumn, list[Any]]
 """A value for each event; or for each the position of its value, and the values."""
@@ -58,20 +58,6 @@ class EventColumns:
             index=np.arange(self.count), **columns, categories=self._categories.values, names=self._names.values,
             threads=self._threads.values, _texts=texts,
         )  # fmt: skip
-
-
-def distinct_values(*columns: IntColumn) -> tuple[IntColumn, list[list[int]]]:
-    """The distinct rows of columns, and for each row the position of its own among them.
-
-    Example:
-        >>> distinct_values(np.array([7, 5, 7]))
-        (array([1, 0, 1]), [[5], [7]])
-    """
-    if len(columns) == 1:  # many times faster than the comparison of rows
-        values, position = np.unique(columns[0], return_inverse=True)
-        return position, values.reshape(-1, 1).tolist()
-    found, position = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    return position.reshape(-1), found.tolist()
 
 
 def _codes(table: StringTable, values: Values) -> npt.NDArray[np.int32]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...trace.columns import IntColumn
-from .columns import EventColumns, Values, distinct_values
+from ...trace.columns import IntColumn, distinct_rows, spread
+from .columns import EventColumns, Values
 from .database import Database
 from .ranks import GPU_TABLES, PROCESS, NsysRank
 
@@ -83,13 +83,13 @@ def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
     """Add the runtime and driver calls of the process."""
     columns = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId")
     found = database.numbers("CUPTI_ACTIVITY_KIND_RUNTIME", columns, f"globalTid / {PROCESS} = ?", rank.process)
-    name, ids = distinct_values(found["nameId"])
+    ids, name = distinct_rows(found["nameId"])
     names = database.names(found["nameId"])
-    thread, tids = distinct_values(found["globalTid"] % PROCESS)
+    tids, thread = distinct_rows(found["globalTid"] % PROCESS)
     events.add(
         ((found["eventClass"] == _DRIVER).astype(np.int64), ["cuda_runtime", "cuda_driver"]),
-        (name, [_VERSION.sub("", names[one]) for (one,) in ids]),
-        (thread, [(rank.pid, tid) for (tid,) in tids]),
+        (name, [_VERSION.sub("", names[one]) for (one,) in ids.tolist()]),
+        (thread, [(rank.pid, tid) for (tid,) in tids.tolist()]),
         *_times(found), correlation=found["correlationId"],
     )  # fmt: skip
 
@@ -133,8 +133,8 @@ def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns
     at = _last_record(records, found)
     for name, of in (("record correlation", "correlationId"), ("record stream", "streamId")):
         found[name] = np.where(at >= 0, np.append(records[of], -1)[at], -1)
-    position, kinds = distinct_values(found["syncType"])
-    names = position, [_SYNCHRONISATION.get(kind, "Unknown") for (kind,) in kinds]
+    kinds, position = distinct_rows(found["syncType"])
+    names = position, [_SYNCHRONISATION.get(kind, "Unknown") for (kind,) in kinds.tolist()]
     return _add(events, rank, "cuda_sync", names, "synchronisation", found)
 
 
@@ -142,9 +142,10 @@ def _add(
     events: EventColumns, rank: NsysRank, category: str, names: Values, kind: str, found: dict[str, IntColumn]
 ) -> GpuArguments:
     arguments = GpuArguments(events.count, kind, found)
-    stream, numbers = distinct_values(found["streamId"])
+    streams, stream = distinct_rows(found["streamId"])
+    threads = [(rank.device, one) for (one,) in streams.tolist()]
     events.add(
-        (np.zeros(len(stream), np.int64), [category]), names, (stream, [(rank.device, one) for (one,) in numbers]),
+        (np.zeros(len(stream), np.int64), [category]), names, (stream, threads),
         *_times(found), correlation=found["correlationId"], stream=found["streamId"], device=found["deviceId"],
     )  # fmt: skip
     return arguments
@@ -158,7 +159,8 @@ def _times(found: dict[str, IntColumn]) -> tuple[IntColumn, IntColumn]:
 
 def _names_of(database: Database, kind: str, found: dict[str, IntColumn]) -> Values:
     of = {"kernel": ("demangledName",), "copy": ("copyKind", "srcKind", "dstKind"), "memset": ("memKind",)}
-    position, rows = distinct_values(*(found[name] for name in of.get(kind, ("graphId",))))
+    distinct, position = distinct_rows(*(found[name] for name in of.get(kind, ("graphId",))))
+    rows = distinct.tolist()
     if kind == "kernel":
         names = database.names(found["demangledName"])
         return position, [names[code] for (code,) in rows]
@@ -182,7 +184,7 @@ def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> 
     correlation ids count the calls of a process.
     """
     keys = [np.stack([one["contextId"], one["eventId"]], axis=1) for one in (records, waits)]
-    code = np.unique(np.concatenate(keys), axis=0, return_inverse=True)[1].reshape(-1)
+    code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]
     order = np.lexsort((records["correlationId"], ours))
     # both as one order: a wait comes after the records of its event with a smaller correlation
@@ -190,9 +192,7 @@ def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> 
     correlation = np.concatenate([records["correlationId"], waits["correlationId"]])
     is_wait = np.arange(len(both)) >= len(ours)
     merged = np.lexsort((~is_wait, correlation, both))
-    before = np.cumsum(~is_wait[merged])
-    rank = np.empty(len(both), np.int64)
-    rank[merged] = before
+    rank = spread(len(both), merged, np.cumsum(~is_wait[merged]))
     at = rank[len(ours) :] - 1
     found = np.append(order, -1)[at]
     same = (at >= 0) & (np.append(ours, -1)[found] == theirs)

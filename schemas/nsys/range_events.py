@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.call_tree import nesting
-from ...trace.columns import IntColumn, StringTable
-from .columns import EventColumns, distinct_values
+from ...trace.columns import IntColumn, StringTable, distinct_rows, spread
+from .columns import EventColumns
 from .database import Database
 from .ranges import read_range
 from .ranks import PROCESS
@@ -59,11 +59,11 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
         crossing = loose[at : at + len(rows)].tolist()
         op_ids.append(np.array([one.op_id for one in ranges], np.int64))
         seqs.append(np.array([one.seq for one in ranges], np.int64))
-        position, threads = distinct_values(thread)
+        threads, position = distinct_rows(thread)
         events.add(
             [CROSSING if apart else one.category for one, apart in zip(ranges, crossing, strict=True)],
             [one.name for one in ranges],
-            (position, [(one // PROCESS % PROCESS, one % PROCESS) for (one,) in threads]),
+            (position, [(one // PROCESS % PROCESS, one % PROCESS) for (one,) in threads.tolist()]),
             start,
             np.where(end >= start, end - start, -1),
             rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1),
@@ -108,6 +108,4 @@ def _innermost(
     row = np.concatenate([nested, np.full(len(probed), -1)])
     order = np.lexsort((-until, begin, threads))
     parent = nesting(threads[order], begin[order], until[order])
-    found = np.empty(len(order), np.int64)
-    found[order] = np.where(parent >= 0, row[order][parent], -1)
-    return found[len(nested) :]
+    return spread(len(order), order, np.where(parent >= 0, row[order][parent], -1))[len(nested) :]

@@ -51,12 +51,11 @@ class NsysRank:
         return f"rank {self.rank} (pid {self.pid}, {f'GPU {self.device}' if self.device >= 0 else 'no GPU'})"
 
 
-def find_ranks(source: Source, *, progress: bool = False) -> list[NsysRank]:
+def find_ranks(source: Source) -> list[NsysRank]:
     """All ranks of an export, in order.
 
     Args:
         source: path, bytes or binary file object.
-        progress: show a bar for unpacking that takes over two seconds.
 
     Raises:
         TraceFormatError: not an export of Nsight Systems, or one that cannot be read.
@@ -65,7 +64,7 @@ def find_ranks(source: Source, *, progress: bool = False) -> list[NsysRank]:
         >>> [rank.label for rank in find_ranks("job.sqlite")]  # doctest: +SKIP
         ['rank 0 (pid 111, device 0)', 'rank 1 (pid 112, GPU 1)']
     """
-    with open_database(source, progress=progress) as database:
+    with open_database(source) as database:
         return ranks_of(database, os.fspath(source) if isinstance(source, (str, os.PathLike)) else "")
 
 

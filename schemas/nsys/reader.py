@@ -8,6 +8,7 @@ ranges, calls, kernels, copies, memsets, whole graphs, synchronisation records, 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,14 +16,14 @@ import numpy as np
 
 from ...trace.columns import IntColumn, positions
 from ...trace.conventions import MAX_NS
-from ...trace.errors import TraceFormatError
+from ...trace.dtypes import UNKNOWN_DTYPE
+from ...trace.errors import UNREADABLE, TraceFormatError
 from ..files import Blob, Source
 from ..kineto import EventTable, FlowTable, KinetoTrace
 from ..text import Text
-from .arguments import EventArguments
 from .columns import EventColumns
 from .database import Database, open_database
-from .device_events import add_calls, add_gpu_work, add_synchronisation
+from .device_events import GpuArguments, add_calls, add_gpu_work, add_synchronisation
 from .range_events import RangeDetails, add_ranges
 from .ranks import NsysRank, choose, only, ranks_of
 
@@ -77,7 +78,7 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
     ranges = add_ranges(database, rank.process, columns)
     add_calls(database, rank, columns)
     gpu = [*add_gpu_work(database, rank, columns), add_synchronisation(database, rank, columns)]
-    events = columns.table(EventArguments(ranges, gpu))
+    events = columns.table(_EventArguments(ranges, gpu))
     if not len(events):
         raise TraceFormatError(database.name, rank.label, "no events", "choose another rank")
     if events.ts.min() < 0 or max(int(events.ts.max()), int(events.dur.max())) >= MAX_NS:
@@ -145,3 +146,47 @@ def _data_edges(events: EventTable, ranges: RangeDetails) -> IntColumn:
     found = (producer >= 0) & (producer != ranges.consumer)
     pairs = np.stack([producer[found], ranges.consumer[found]], axis=1)
     return np.unique(pairs, axis=0)
+
+
+class _EventArguments:
+    """The JSON texts of events with nothing but their `args`; see `EventTexts`.
+
+    Args:
+        ranges: the first events. gpu: consecutive others, in order; those between have none.
+    """
+
+    def __init__(self, ranges: RangeDetails, gpu: Sequence[GpuArguments]) -> None:
+        self._ranges, self._gpu = ranges, [part for part in gpu if len(part)]
+        self._first = np.array([part.first for part in self._gpu], np.int64)
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of events by index."""
+        part = np.searchsorted(self._first, records, side="right") - 1
+        encode = msgspec.json.encode
+        return [encode({"args": self._args(*one)}) for one in zip(records.tolist(), part.tolist(), strict=True)]
+
+    def _args(self, event: int, part: int) -> dict[str, Any]:
+        if event < len(self._ranges.op_id):
+            return self._of_range(event)
+        if part >= 0 and event - self._gpu[part].first < len(self._gpu[part]):
+            return self._gpu[part].of(event - self._gpu[part].first)
+        return {}
+
+    def _of_range(self, event: int) -> dict[str, Any]:
+        """An operator's handle, sequence number and shapes. What is not a tensor has the shape [], and no type."""
+        ranges = self._ranges
+        op_id, seq = int(ranges.op_id[event]), int(ranges.seq[event])
+        args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
+        args |= {"Sequence number": seq} if seq >= 0 else {}
+        if ranges.sizes[event]:
+            shapes = _shapes(ranges.shapes[ranges.sizes[event]])
+            args |= {"Input Dims": shapes, "Input type": [UNKNOWN_DTYPE if shape else "" for shape in shapes]}
+        return args
+
+
+def _shapes(text: str) -> list[list[int]]:
+    """The shapes in a range's name, [] if it was cut off."""
+    try:
+        return msgspec.json.decode(text, type=list[list[int]])
+    except UNREADABLE:
+        return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -117,17 +117,16 @@ class _Slices:
     args: list[_Arguments | None] = field(default_factory=list)
 
 
-@dataclass
-class _Stages:
-    """GPU work, columns of one length; `waits` has for each what it waited for, ids of other events."""
+class _Stage(NamedTuple):
+    """GPU work; `waits` are ids of the events that it waited for."""
 
-    id: list[int] = field(default_factory=list)
-    ts: list[int] = field(default_factory=list)
-    dur: list[int] = field(default_factory=list)
-    category: list[str] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
-    args: list[_Arguments] = field(default_factory=list)
-    waits: list[list[int]] = field(default_factory=list)
+    id: int
+    ts: int
+    dur: int
+    category: str
+    name: str
+    args: _Arguments
+    waits: list[int]
 
 
 class _Reader:
@@ -138,7 +137,7 @@ class _Reader:
         self.clocks: dict[int, int] = {}
         self.sequences: dict[int, Sequence] = {}
         self.tracks: dict[int, Any] = {}
-        self.slices, self.stages = _Slices(), _Stages()
+        self.slices, self.stages = _Slices(), list[_Stage]()
         self.left_out: Counter[str] = Counter()
 
     def take(self, packet: Any) -> None:
@@ -183,7 +182,7 @@ class _Reader:
         slices.args.append(None if args is None else _arguments(args))
 
     def _stage(self, stage: Any, sequence: Sequence, ts: int) -> None:
-        specs, stages = sequence.names["gpu_specifications"], self.stages
+        specs = sequence.names["gpu_specifications"]
         if not stage.stage_iid:  # stages described in place of interned ones, or a description alone
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
@@ -192,18 +191,15 @@ class _Reader:
         if not category:
             self.left_out[f"GPU events of stage {name}"] += 1
             return
-        stages.id.append(stage.event_id)
-        stages.ts.append(ts)
-        stages.dur.append(stage.duration)
-        stages.category.append(category)
-        stages.name.append(text_of(stage.name) or sequence.names["event_names"].get(stage.name_iid, name))
-        stages.args.append(_arguments(args_of_stage(stage, sequence)))
-        stages.waits.append(list(stage.event_wait_ids))
+        shown = text_of(stage.name) or sequence.names["event_names"].get(stage.name_iid, name)
+        args, waits = _arguments(args_of_stage(stage, sequence)), list(stage.event_wait_ids)
+        self.stages.append(_Stage(stage.event_id, ts, stage.duration, category, shown, args, waits))
 
     def finished(self, name: str) -> PerfettoEvents:
         """All events as columns."""
         slices, stages = self.slices, self.stages
-        ts, gpu_ts, gpu_dur = (_times(of, name) for of in (slices.ts, stages.ts, stages.dur))
+        gpu_times = [one.ts for one in stages], [one.dur for one in stages]
+        ts, gpu_ts, gpu_dur = (_times(of, name) for of in (slices.ts, *gpu_times))
         begins, track = np.array(slices.begins, np.bool_), StringTable().codes(slices.track).astype(np.int64)
         rounded = np.concatenate([ts[begins], gpu_ts])
         base = 0
@@ -216,18 +212,19 @@ class _Reader:
         start = np.flatnonzero(begins)
         dur = np.where(end >= 0, ts[np.maximum(end, 0)] - ts[start], -1)
         kept = np.array([k for k, args in enumerate(slices.args) if args is not None], np.int64)
-        args = [one for one in slices.args if one is not None] + stages.args
-        category = [slices.category[k] for k in kept.tolist()] + stages.category
+        args = [one for one in slices.args if one is not None] + [one.args for one in stages]
+        category = [slices.category[k] for k in kept.tolist()] + [one.category for one in stages]
         numbers = _numbers(args)
         uuids = [slices.track[k] for k in start[kept].tolist()]
-        threads = [*map(self._thread, uuids), *([(0, 0)] * len(stages.id))]
+        threads = [*map(self._thread, uuids), *([(0, 0)] * len(stages))]
         on_gpu = [one in ("kernel", "gpu_memcpy", "gpu_memset") or k >= len(kept) for k, one in enumerate(category)]
         for k in np.flatnonzero(on_gpu).tolist():
             threads[k] = (int(numbers["device"][k]), int(numbers["stream"][k]))
         times = np.concatenate([ts[start[kept]], gpu_ts]) - base
         arrows = self._arrows(gpu_ts - base, gpu_dur, threads[len(kept) :])
+        names = [slices.name[k] for k in kept.tolist()] + [one.name for one in stages]
         decoded = Decoded(
-            len(args), np.arange(len(args)), category, [slices.name[k] for k in kept.tolist()] + stages.name, threads,
+            len(args), np.arange(len(args)), category, names, threads,
             times, np.concatenate([dur[kept], gpu_dur]), numbers, *arrows,
         )  # fmt: skip
         losses = tuple(Loss("dropped_record", count, -1, what) for what, count in self.left_out.items() if count)
@@ -247,8 +244,8 @@ class _Reader:
 
     def _arrows(self, ts: IntColumn, dur: IntColumn, threads: list[tuple[int | str, int | str]]) -> tuple[Any, ...]:
         """Dependencies between GPU events as flows: the last five columns of `Decoded`."""
-        at = {number: k for k, number in enumerate(self.stages.id) if number}
-        pairs = [(at[w], k) for k, waits in enumerate(self.stages.waits) for w in waits if w in at]
+        at = {one.id: k for k, one in enumerate(self.stages) if one.id}
+        pairs = [(at[w], k) for k, one in enumerate(self.stages) for w in one.waits if w in at]
         ends = np.array(pairs, np.int64).reshape(-1)
         start = np.arange(len(ends)) % 2 == 0
         return (
