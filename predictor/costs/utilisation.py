@@ -60,7 +60,10 @@ _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 """Least and greatest log of a start-up time in ns; greatest u, v and w."""
 _TEMPLATE = re.compile(r"[<(]")
-_SIZES = re.compile(r"_?(?:MT)?\d+x\d+|_\d")
+_ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
+_SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
+_GENERATED = re.compile(r"triton_[a-z]+|Cijk")
+_MANGLED = re.compile(r"_ZN(?:K?)")
 
 
 @cache
@@ -73,9 +76,21 @@ def kernel_family(kernel: str) -> str:
         >>> kernel_family("volta_sgemm_128x64_nn")
         'volta_sgemm'
     """
+    generated = _GENERATED.match(kernel)
+    if generated:
+        return generated[0]
     plain = kernel.removeprefix("void ").replace("(anonymous namespace)", "anonymous")
-    name = _TEMPLATE.split(plain)[0]
-    return name.rpartition("::")[2] if "::" in name else _SIZES.split(name)[0]
+    name = _TEMPLATE.split(plain)[0] if not plain.startswith("_ZN") else _unmangled(plain)
+    return name.rpartition("::")[2] if "::" in name else _SIZES.split(_ARCHITECTURE.sub("", name))[0]
+
+
+def _unmangled(kernel: str) -> str:
+    at, name = len("_ZN"), kernel
+    while (length := re.match(r"\d+", kernel[at:])) is not None:
+        at += len(length[0])
+        name = kernel[at : at + int(length[0])]
+        at += int(length[0])
+    return name
 
 
 def kind_of(task: Task) -> str:
