@@ -46,10 +46,13 @@ __all__ = [
 
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
-START_NS = {True: 2000.0, False: 4000.0}
+_START_NS = {True: 2000.0, False: 4000.0}
 """Start-up time before anything is learned, where the work is known and where it is not."""
-USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
+_USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 """u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread."""
+_SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
+"""u of products that tensor cores do not compute, and their element types: 75% of the peak. The fewer operations a
+second, the easier it is to bring their operands in time."""
 _BYTES_PER_THREAD = 16
 _USUAL_DEVICE = 100, 2e12
 """Multiprocessors and bandwidth of a device that is not known."""
@@ -112,12 +115,14 @@ class Work(msgspec.Struct, frozen=True):
 
     Attributes:
         known: FLOPs or bytes are known. bound: ns, 0 if not.
+        scalar: its products are of an element type that tensor cores do not compute.
         amounts: by term (COMPUTE and MEMORY, or THREADS) the time at the peak, ns.
         labels: what weights are learned for, with its value.
         kernel: the name.
     """
 
     known: bool
+    scalar: bool
     bound: float
     amounts: dict[str, float]
     labels: dict[str, float]
@@ -127,6 +132,12 @@ class Work(msgspec.Struct, frozen=True):
     def size(self) -> float:
         """ns, the greatest of the amounts."""
         return max(self.amounts.values())
+
+    def usual(self, term: str) -> float:
+        """Log start in ns, u, v or w before anything is learned."""
+        if term == START:
+            return log(_START_NS[self.known])
+        return _SCALAR_USUAL if term == COMPUTE and self.scalar else _USUAL[term]
 
 
 def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
@@ -139,14 +150,14 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
         many, bandwidth = device.multiprocessors or many, device.bytes_per_second
-    labels = _labels(task, device, many, bandwidth)
+    labels, scalar = _labels(task, device, many, bandwidth), task.dtype in _SCALAR_TYPES
     if bound is None:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
-        return Work(False, 0.0, {THREADS: threads}, labels, task.kernel)
+        return Work(False, scalar, 0.0, {THREADS: threads}, labels, task.kernel)
     through = _through(task)
     memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
-    return Work(True, bound.ns, amounts, labels, task.kernel)
+    return Work(True, scalar, bound.ns, amounts, labels, task.kernel)
 
 
 def _through(task: Task) -> float | None:
@@ -188,12 +199,10 @@ class Law(msgspec.Struct, frozen=True):
 
     def terms(self, work: Work) -> dict[str, float]:
         """Start in ns, and the time of each amount in ns, before the factor of the kernel's name."""
-        sums = {term: _sum(weights, work.labels) for term, weights in self.weights.items()}
-        start = exp(min(max(log(START_NS[work.known]) + sums[START], LOG_START[0]), LOG_START[1]))
-        found = {START: start}
+        sums = {term: work.usual(term) + _sum(weights, work.labels) for term, weights in self.weights.items()}
+        found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
-            loss = exp(min(USUAL[term] + sums[term], MOST_LOSS))
-            found[term] = amount * (loss + work.known)
+            found[term] = amount * (exp(min(sums[term], MOST_LOSS)) + work.known)
         return found
 
     def nanoseconds(self, work: Work) -> float:
