@@ -46,13 +46,14 @@ __all__ = [
 
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
-_START_NS = {True: 2000.0, False: 4000.0}
-"""Start-up time before anything is learned, where the work is known and where it is not."""
+_START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
+"""Start-up time before anything is learned, where the work is known and where it is not; of a collective, whose ranks
+must meet."""
 _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 """u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread."""
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
-"""u of products that tensor cores do not compute, and their element types: 75% of the peak. The fewer operations a
-second, the easier it is to bring their operands in time."""
+"""u of element types that tensor cores do not compute: 75% of the peak. The fewer operations a second, the easier it is
+to bring their operands in time."""
 _BYTES_PER_THREAD = 16
 _USUAL_DEVICE = 100, 2e12
 """Multiprocessors and bandwidth of a device that is not known."""
@@ -115,15 +116,15 @@ class Work(msgspec.Struct, frozen=True):
 
     Attributes:
         known: FLOPs or bytes are known. bound: ns, 0 if not.
-        scalar: its products are of an element type that tensor cores do not compute.
+        usual: by term, log start in ns, u, v and w before anything is learned.
         amounts: by term (COMPUTE and MEMORY, or THREADS) the time at the peak, ns.
         labels: what weights are learned for, with its value.
         kernel: the name.
     """
 
     known: bool
-    scalar: bool
     bound: float
+    usual: dict[str, float]
     amounts: dict[str, float]
     labels: dict[str, float]
     kernel: str
@@ -132,12 +133,6 @@ class Work(msgspec.Struct, frozen=True):
     def size(self) -> float:
         """ns, the greatest of the amounts."""
         return max(self.amounts.values())
-
-    def usual(self, term: str) -> float:
-        """Log start in ns, u, v or w before anything is learned."""
-        if term == START:
-            return log(_START_NS[self.known])
-        return _SCALAR_USUAL if term == COMPUTE and self.scalar else _USUAL[term]
 
 
 def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
@@ -150,14 +145,19 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
         many, bandwidth = device.multiprocessors or many, device.bytes_per_second
-    labels, scalar = _labels(task, device, many, bandwidth), task.dtype in _SCALAR_TYPES
+    labels, usual = _labels(task, device, many, bandwidth), _usual(task, bound is not None)
     if bound is None:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
-        return Work(False, scalar, 0.0, {THREADS: threads}, labels, task.kernel)
+        return Work(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
     through = _through(task)
     memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
-    return Work(True, scalar, bound.ns, amounts, labels, task.kernel)
+    return Work(True, bound.ns, usual, amounts, labels, task.kernel)
+
+
+def _usual(task: Task, known: bool) -> dict[str, float]:
+    start = _COLLECTIVE_START_NS if task.collective else _START_NS[known]
+    return _USUAL | {START: log(start)} | ({COMPUTE: _SCALAR_USUAL} if task.dtype in _SCALAR_TYPES else {})
 
 
 def _through(task: Task) -> float | None:
@@ -199,7 +199,7 @@ class Law(msgspec.Struct, frozen=True):
 
     def terms(self, work: Work) -> dict[str, float]:
         """Start in ns, and the time of each amount in ns, before the factor of the kernel's name."""
-        sums = {term: work.usual(term) + _sum(weights, work.labels) for term, weights in self.weights.items()}
+        sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
             found[term] = amount * (exp(min(sums[term], MOST_LOSS)) + work.known)

@@ -18,9 +18,9 @@ Floats = npt.NDArray[np.float64]
 
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
-        START: {"all": 0.3, "kind": 5, "family": 10, "op": 10, "vendor": 4, "device": 8},
+        START: {"all": 0.3, "kind": 5, "family": 10, "op": 10, "vendor": 10, "device": 10},
         COMPUTE: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
-        MEMORY: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
+        MEMORY: {"all": 1, "kind": 3, "family": 2, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
     },
     False: {
         START: {"all": 0.1, "kind": 1, "family": 1, "op": 3, "vendor": 6, "device": 3, "grid": 0.5},
@@ -74,7 +74,7 @@ class _Term:
         at = np.array(cells, np.float64).reshape(-1, 3)
         self.rows[at[:, 0].astype(np.int64), at[:, 1].astype(np.int64)] = at[:, 2]
         self.amount = np.array([work.amounts.get(term, 0.0) for work in works])
-        self.usual = np.array([work.usual(term) for work in works])
+        self.usual = np.array([work.usual[term] for work in works])
 
 
 def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
