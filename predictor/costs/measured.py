@@ -218,7 +218,7 @@ def absent_rank(times: npt.NDArray[np.float64], ranks: int | None = None) -> flo
     what they wait in addition. If none of the measured ranks took about the least time, an absent one was the last.
 
     Args:
-        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than measured.
+        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than those.
 
     Example:
         >>> absent_rank(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # all wait for the fourth in the second one

@@ -192,13 +192,16 @@ class Law(msgspec.Struct, frozen=True):
     Attributes:
         weights: term to label to weight; labels that are not there count 0.
         kernels: name of a kernel to the log of what its events take over what the rest of the law says.
+        smearing: mean of measured times over those so far, since sums follow means, and a regression of logs medians
+            (Duan, "Smearing estimate", 1983).
     """
 
     weights: dict[str, dict[str, float]]
     kernels: dict[str, float]
+    smearing: float = 1.0
 
     def terms(self, work: Work) -> dict[str, float]:
-        """Start in ns, and the time of each amount in ns, before the factor of the kernel's name."""
+        """Start in ns, and the time of each amount in ns, before the factors of the kernel's name and of smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
@@ -208,7 +211,8 @@ class Law(msgspec.Struct, frozen=True):
     def nanoseconds(self, work: Work) -> float:
         """The time of an event, not below its bound."""
         terms = self.terms(work)
-        return max((terms.pop(START) + max(terms.values())) * exp(self.kernels.get(work.kernel, 0.0)), work.bound)
+        ns = terms.pop(START) + max(terms.values())
+        return max(ns * exp(self.kernels.get(work.kernel, 0.0)) * self.smearing, work.bound)
 
 
 def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:

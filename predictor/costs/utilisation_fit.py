@@ -32,7 +32,7 @@ that many events that show no difference. Groups that are not listed have no wei
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
 _HUBER = 0.5
 """Log residuals above this count in proportion, not squared."""
-_NAME_PENALTY, _NAME_MOST = 1.5, 1.5
+_NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
@@ -95,12 +95,14 @@ def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
         if longest < _SETTLED:
             break
     split = np.split(weights, ends)
-    residual = log_ns - _predict(terms, split, known)[0]
+    residual = np.clip(log_ns - _predict(terms, split, known)[0], -_MOST_RESIDUAL, _MOST_RESIDUAL)
+    kernels = _by_kernel(works, residual)
+    residual -= [kernels[work.kernel] for work in works]
     learned = {
         name: {label: round(float(of[at]), 4) for label, at in term.labels.items()}
         for (name, term), of in zip(terms.items(), split, strict=True)
     }
-    return Law(learned, _by_kernel(works, residual))
+    return Law(learned, kernels, round(float(np.exp(residual).mean()), 4) if works else 1.0)
 
 
 def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool) -> tuple[Floats, Floats]:
@@ -121,6 +123,6 @@ def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool)
 def _by_kernel(works: Sequence[Work], residual: Floats) -> dict[str, float]:
     """Of each kernel's name the mean residual, drawn to 0 where there are few events."""
     found: dict[str, list[float]] = {}
-    for work, value in zip(works, np.clip(residual, -_NAME_MOST, _NAME_MOST).tolist(), strict=True):
+    for work, value in zip(works, residual.tolist(), strict=True):
         found.setdefault(work.kernel, []).append(value)
     return {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in found.items()}
