@@ -60,12 +60,12 @@ def events_of(trace: Trace) -> list[Measured]:
     return [one for one in medians(gpu_tasks(trace), trace.gpu.dur.tolist()) if one.ns > 0]
 
 
-def shared_events(pairs: Mapping[str, Trace]) -> dict[str, list[Measured]]:
-    """Distinct GPU events of the linked pairs and of the Kineto traces without an ET."""
-    found = {name: events_of(trace) for name, trace in pairs.items()}
-    for path in sorted((TRACES / "gpu-kineto").glob("*.json.gz")):
-        found[path.name.removesuffix(".json.gz")] = events_of(read_trace(path))
-    return found
+def shared_traces() -> dict[str, Trace]:
+    """The linked pairs and the Kineto traces without an ET."""
+    alone = sorted((TRACES / "gpu-kineto").glob("*.json.gz"))
+    return {name: linked(name) for name in PAIRS} | {
+        path.name.removesuffix(".json.gz"): read_trace(path) for path in alone
+    }
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def factor(predicted: Floats, ns: Floats) -> float:
     return float(np.exp(np.nanmean(np.abs(np.log(predicted / ns)))) - 1)
 
 
-def show_held(title: str, held: Held) -> None:
-    """Pooled errors, then those of each trace."""
+def show_held(title: str, held: Held, traces: Mapping[str, Trace]) -> None:
+    """Pooled errors, then those of each trace, with that of the sum over all its GPU events."""
     print(f"\n{title}\n{'':24}{'known FLOPs or bytes':>27}{'all':>28}")
     heads = f"{'events':>9}{'median':>9}{'factor':>9} "
     print(f"{'pooled':24}{heads}{heads}{'within 80%':>11}")
@@ -164,17 +164,19 @@ def show_held(title: str, held: Held) -> None:
     names = list(held.predicted)
     heads = "".join(f"{name:>11}" for name in names)
     print(f"\n{'factor by trace':24}{'events':>7}{heads}    total  within 80%")
-    better, close, traces = 0, 0, list(dict.fromkeys(held.trace.tolist()))
-    for trace in traces:
+    better, close, names_of_traces = 0, 0, list(dict.fromkeys(held.trace.tolist()))
+    for trace in names_of_traces:
         mine = held.trace == trace
         factors = {name: factor(of[mine], held.ns[mine]) for name, of in held.predicted.items()}
-        total = float((held.predicted[OURS] * held.count)[mine].sum() / (held.ns * held.count)[mine].sum() - 1)
+        total = float((held.predicted[OURS] * held.count)[mine].sum() / traces[trace].gpu.dur.sum() - 1)
         better += factors[OURS] < min(factors["name mean"], factors["roofline"])
         close += abs(total) <= 0.25
         cells = "".join(f"{factors[name]:>11.0%}" for name in names)
         print(f"{trace:24}{mine.sum():>7}{cells}{total:>+9.0%}{within[mine].mean():>12.0%}")
     below = int((held.predicted[OURS] < held.bound * (1 - 1e-9)).sum())
-    print(f"better than name mean and roofline in {better} of {len(traces)} traces; total within 25% in {close};")
+    print(
+        f"better than name mean and roofline in {better} of {len(names_of_traces)} traces; total within 25% in {close};"
+    )
     print(f"{below} predictions below their bound")
 
 
@@ -207,27 +209,27 @@ HEAD = f"{'fitted':6}{' others':8}{'engine':10}" + "".join(
 def show_more(events: Mapping[str, list[Measured]], files: Sequence[str]) -> None:
     """Errors on further traces, predicted from all shared ones."""
     paths = [path for file in files for path in (sorted(Path(file).iterdir()) if Path(file).is_dir() else [Path(file)])]
-    more = {path.name: events_of(read_trace(path)) for path in paths}
-    for name, of in more.items():
-        one = hold_out({**events, name: of}, lambda trace: trace, only=[name])
-        show_held(f"{name}: fitted on the shared traces", one)
+    for path in paths:
+        trace = read_trace(path)
+        one = hold_out({**events, path.name: events_of(trace)}, lambda trace: trace, only=[path.name])
+        show_held(f"{path.name}: fitted on the shared traces", one, {path.name: trace})
 
 
 def main(files: Sequence[str] = ()) -> None:
     """Print everything."""
-    pairs = {name: linked(name) for name in PAIRS}
-    events = shared_events(pairs)
+    traces = shared_traces()
+    events = {name: events_of(trace) for name, trace in traces.items()}
     if files:
         show_more(events, files)
         return
     device_of = {name: of[0].task.device.partition(" or ")[0] for name, of in events.items()}
-    show_held("each trace from the others", hold_out(events, lambda name: name))
+    show_held("each trace from the others", hold_out(events, lambda name: name), traces)
     jobs = hold_out(events, lambda name: name.partition(".rank")[0])
-    show_held("each job from the others (the ranks of DLRM together)", jobs)
-    show_held("each device from the others", hold_out(events, device_of.__getitem__))
+    show_held("each job from the others (the ranks of DLRM together)", jobs, traces)
+    show_held("each device from the others", hold_out(events, device_of.__getitem__), traces)
     found = cross_validate(pooled(one for of in events.values() for one in of), DEVICES)
     print("\n" + "\n".join(crossval_lines("GPU events", found)))
-    ranks = [pairs[f"dlrm.rank{rank}"] for rank in range(4)]
+    ranks = [traces[f"dlrm.rank{rank}"] for rank in range(4)]
     print("dlrm: errors of the two other ranks coupled, of all four coupled, of each other one alone with and without")
     print(f"what ranks wait for others\n{HEAD}")
     for known, engine in itertools.product(itertools.combinations(range(4), 2), ENGINES):

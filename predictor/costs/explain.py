@@ -51,7 +51,7 @@ def _terms(one: Measured, model: Utilisation, devices: Mapping[str, Device]) -> 
     longest = max(work.amounts, key=lambda term: terms[term])
     kernel = exp(law.kernels.get(work.kernel, 0.0))
     rest = " (FLOPs and bytes are not known)" if not work.known else ""
-    lines.append(f"  time = (start + {' or '.join(work.amounts)}) × kernel{rest}")
+    lines.append(f"  time = (start + {' or '.join(work.amounts)}) × kernel × smearing{rest}")
     lines.append(f"    {START:8} {terms[START] / 1000:11,.2f} µs  {_weights(law, work, START)}")
     for term, amount in work.amounts.items():
         if amount:
@@ -63,6 +63,7 @@ def _terms(one: Measured, model: Utilisation, devices: Mapping[str, Device]) -> 
             lines.append(f"    {'':23}{_weights(law, work, term)}")
     lines.append(f"    {'kernel':8} {kernel:11.3f} ×   what events of this name take over the rest of the law")
     bound = f", bound {work.bound / 1000:,.2f} µs" if work.known else ""
+    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   the mean over the median of such events")
     lines.append(f"  predicted {law.nanoseconds(work) / 1000:,.2f} µs, measured {one.ns / 1000:,.2f} µs{bound}")
     return lines
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
@@ -19,10 +20,12 @@ from ...trace.tensors import Signature
 from ...trace.trace import Trace
 from .task import Bag, Task
 
-__all__ = ["CPU_OP", "Measured", "cpu_tasks", "gpu_tasks", "medians", "pooled"]
+__all__ = ["CPU_OP", "Measured", "absent_rank", "cpu_tasks", "gpu_tasks", "medians", "pooled"]
 
 CPU_OP = "cpu_op"
 _LOOKUP = "embedding_codegen_lookup"
+_ABOUT = 2.0
+"""Equal collectives whose times differ by less than this factor count as not waiting."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -31,6 +34,7 @@ class Measured(msgspec.Struct, frozen=True):
     Attributes:
         ns: the median over `count` equal ones.
         low_ns, high_ns: their tenth and ninetieth percentiles, between neighbours in order of length.
+        times: of a collective of one rank, what each took, in the order of the trace; () for other work.
     """
 
     task: Task
@@ -38,6 +42,7 @@ class Measured(msgspec.Struct, frozen=True):
     count: int
     low_ns: float = 0.0
     high_ns: float = 0.0
+    times: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,13 +177,17 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
     return [
-        Measured(task, float(np.median(times)), len(times), *np.percentile(times, (10, 90)).tolist())
+        Measured(
+            task, float(np.median(times)), len(times), *np.percentile(times, (10, 90)).tolist(),
+            tuple(times) if task.collective else (),
+        )
         for task, times in found.items()
-    ]
+    ]  # fmt: skip
 
 
 def pooled(measured: Iterable[Measured]) -> list[Measured]:
-    """Equal tasks of several traces as one: the median over the traces, each counted once.
+    """Equal tasks of several traces as one: the median over the traces, each counted once; of collectives what an
+    absent rank takes (`absent_rank`).
 
     Example:
         >>> pooled([Measured(Task("a"), 4.0, 9, 3.0, 5.0), Measured(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
@@ -189,8 +198,39 @@ def pooled(measured: Iterable[Measured]) -> list[Measured]:
         found.setdefault(one.task, []).append(one)
     return [
         of[0] if len(of) == 1 else Measured(
-            task, float(np.median([one.ns for one in of])), sum(one.count for one in of),
+            task, _together(task, of), sum(one.count for one in of),
             min(one.low_ns for one in of), max(one.high_ns for one in of),
         )
         for task, of in found.items()
     ]  # fmt: skip
+
+
+def _together(task: Task, of: Sequence[Measured]) -> float:
+    if of[0].times and len({len(one.times) for one in of}) == 1:
+        return absent_rank(np.array([one.times for one in of]), task.group_size)
+    return float(np.median([one.ns for one in of]))
+
+
+def absent_rank(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
+    """The mean time of equal collectives in a rank that was not measured.
+
+    All ranks leave a collective together, and the last one to arrive does not wait: it takes the least time, the others
+    what they wait in addition. If none of the measured ranks took about the least time, an absent one was the last.
+
+    Args:
+        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than those.
+
+    Example:
+        >>> absent_rank(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # all wait for the fourth in the second one
+        10.0
+        >>> absent_rank(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # all wait for the third one
+        405.0
+    """
+    known, mean, least = len(times), times.mean(axis=0), float(times.min())
+    absent = (ranks or known + 1) - known
+    if absent <= 0:
+        return float(mean.mean())
+    shortest = times.min(axis=0)
+    waiting = (times.sum(axis=0) - shortest) / (known - 1)
+    one_is_last = ((absent - 1) * mean + least) / absent
+    return float(np.where(shortest <= _ABOUT * least, waiting, one_is_last).mean())

@@ -46,10 +46,14 @@ __all__ = [
 
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
-START_NS = {True: 2000.0, False: 4000.0}
-"""Start-up time before anything is learned, where the work is known and where it is not."""
-USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
+_START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
+"""Start-up time before anything is learned, where the work is known and where it is not; of a collective, whose ranks
+must meet."""
+_USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 """u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread."""
+_SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
+"""u of element types that tensor cores do not compute: 75% of the peak. The fewer operations a second, the easier it is
+to bring their operands in time."""
 _BYTES_PER_THREAD = 16
 _USUAL_DEVICE = 100, 2e12
 """Multiprocessors and bandwidth of a device that is not known."""
@@ -60,7 +64,10 @@ _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 """Least and greatest log of a start-up time in ns; greatest u, v and w."""
 _TEMPLATE = re.compile(r"[<(]")
-_SIZES = re.compile(r"_?(?:MT)?\d+x\d+|_\d")
+_ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
+_SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
+_GENERATED = re.compile(r"triton_[a-z]+|Cijk")
+_MANGLED = re.compile(r"_ZN(?:K?)")
 
 
 @cache
@@ -73,9 +80,21 @@ def kernel_family(kernel: str) -> str:
         >>> kernel_family("volta_sgemm_128x64_nn")
         'volta_sgemm'
     """
+    generated = _GENERATED.match(kernel)
+    if generated:
+        return generated[0]
     plain = kernel.removeprefix("void ").replace("(anonymous namespace)", "anonymous")
-    name = _TEMPLATE.split(plain)[0]
-    return name.rpartition("::")[2] if "::" in name else _SIZES.split(name)[0]
+    name = _TEMPLATE.split(plain)[0] if not plain.startswith("_ZN") else _unmangled(plain)
+    return name.rpartition("::")[2] if "::" in name else _SIZES.split(_ARCHITECTURE.sub("", name))[0]
+
+
+def _unmangled(kernel: str) -> str:
+    at, name = len("_ZN"), kernel
+    while (length := re.match(r"\d+", kernel[at:])) is not None:
+        at += len(length[0])
+        name = kernel[at : at + int(length[0])]
+        at += int(length[0])
+    return name
 
 
 def kind_of(task: Task) -> str:
@@ -97,6 +116,7 @@ class Work(msgspec.Struct, frozen=True):
 
     Attributes:
         known: FLOPs or bytes are known. bound: ns, 0 if not.
+        usual: by term, log start in ns, u, v and w before anything is learned.
         amounts: by term (COMPUTE and MEMORY, or THREADS) the time at the peak, ns.
         labels: what weights are learned for, with its value.
         kernel: the name.
@@ -104,6 +124,7 @@ class Work(msgspec.Struct, frozen=True):
 
     known: bool
     bound: float
+    usual: dict[str, float]
     amounts: dict[str, float]
     labels: dict[str, float]
     kernel: str
@@ -124,14 +145,19 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
         many, bandwidth = device.multiprocessors or many, device.bytes_per_second
-    labels = _labels(task, device, many, bandwidth)
+    labels, usual = _labels(task, device, many, bandwidth), _usual(task, bound is not None)
     if bound is None:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
-        return Work(False, 0.0, {THREADS: threads}, labels, task.kernel)
+        return Work(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
     through = _through(task)
     memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
-    return Work(True, bound.ns, amounts, labels, task.kernel)
+    return Work(True, bound.ns, usual, amounts, labels, task.kernel)
+
+
+def _usual(task: Task, known: bool) -> dict[str, float]:
+    start = _COLLECTIVE_START_NS if task.collective else _START_NS[known]
+    return _USUAL | {START: log(start)} | ({COMPUTE: _SCALAR_USUAL} if task.dtype in _SCALAR_TYPES else {})
 
 
 def _through(task: Task) -> float | None:
@@ -166,25 +192,27 @@ class Law(msgspec.Struct, frozen=True):
     Attributes:
         weights: term to label to weight; labels that are not there count 0.
         kernels: name of a kernel to the log of what its events take over what the rest of the law says.
+        smearing: mean of measured times over those so far, since sums follow means, and a regression of logs medians
+            (Duan, "Smearing estimate", 1983).
     """
 
     weights: dict[str, dict[str, float]]
     kernels: dict[str, float]
+    smearing: float = 1.0
 
     def terms(self, work: Work) -> dict[str, float]:
-        """Start in ns, and the time of each amount in ns, before the factor of the kernel's name."""
-        sums = {term: _sum(weights, work.labels) for term, weights in self.weights.items()}
-        start = exp(min(max(log(START_NS[work.known]) + sums[START], LOG_START[0]), LOG_START[1]))
-        found = {START: start}
+        """Start in ns, and the time of each amount in ns, before the factors of the kernel's name and of smearing."""
+        sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
+        found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
-            loss = exp(min(USUAL[term] + sums[term], MOST_LOSS))
-            found[term] = amount * (loss + work.known)
+            found[term] = amount * (exp(min(sums[term], MOST_LOSS)) + work.known)
         return found
 
     def nanoseconds(self, work: Work) -> float:
         """The time of an event, not below its bound."""
         terms = self.terms(work)
-        return max((terms.pop(START) + max(terms.values())) * exp(self.kernels.get(work.kernel, 0.0)), work.bound)
+        ns = terms.pop(START) + max(terms.values())
+        return max(ns * exp(self.kernels.get(work.kernel, 0.0)) * self.smearing, work.bound)
 
 
 def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:

@@ -10,21 +10,7 @@ import numpy.typing as npt
 
 from ...analysis.devices import Device
 from .measured import Measured
-from .task import Task
-from .utilisation import (
-    COMPUTE,
-    LOG_START,
-    MEMORY,
-    MOST_LOSS,
-    START,
-    START_NS,
-    THREADS,
-    USUAL,
-    Law,
-    Utilisation,
-    Work,
-    work_of,
-)
+from .utilisation import COMPUTE, LOG_START, MEMORY, MOST_LOSS, START, THREADS, Law, Utilisation, Work, work_of
 
 __all__ = ["fit_utilisation"]
 
@@ -32,9 +18,9 @@ Floats = npt.NDArray[np.float64]
 
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
-        START: {"all": 0.3, "kind": 2, "family": 4, "op": 4, "vendor": 4, "device": 3},
+        START: {"all": 0.3, "kind": 5, "family": 10, "op": 10, "vendor": 10, "device": 10},
         COMPUTE: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
-        MEMORY: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
+        MEMORY: {"all": 1, "kind": 3, "family": 2, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
     },
     False: {
         START: {"all": 0.1, "kind": 1, "family": 1, "op": 3, "vendor": 6, "device": 3, "grid": 0.5},
@@ -46,12 +32,13 @@ that many events that show no difference. Groups that are not listed have no wei
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
 _HUBER = 0.5
 """Log residuals above this count in proportion, not squared."""
-_NAME_PENALTY, _NAME_MOST = 1.5, 1.5
+_NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
 def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device]) -> Utilisation:
-    """Fit both laws. That of unknown work learns from all events, as if nothing were known of any.
+    """Fit both laws. That of unknown work learns from all events, as if nothing were known of any but its grid, and
+    once more as if not even the grid were.
 
     Args:
         measured: GPU events with positive times. devices: records by name.
@@ -59,12 +46,13 @@ def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device])
     works = [work_of(one.task, devices) for one in measured]
     log_ns = np.log([max(one.ns, 1.0) for one in measured])
     known = [i for i, work in enumerate(works) if work.known]
-    blind = [work_of(_without_sizes(one), devices) for one in measured]
-    return Utilisation(_fit_law([works[i] for i in known], log_ns[known], True), _fit_law(blind, log_ns, False))
-
-
-def _without_sizes(one: Measured) -> Task:
-    return msgspec.structs.replace(one.task, main=False)
+    blind = [msgspec.structs.replace(one.task, main=False) for one in measured]
+    launched = [i for i, task in enumerate(blind) if task.blocks]
+    blind += [blind[i].unlaunched for i in launched]
+    return Utilisation(
+        _fit_law([works[i] for i in known], log_ns[known], True),
+        _fit_law([work_of(task, devices) for task in blind], np.append(log_ns, log_ns[launched]), False),
+    )
 
 
 class _Term:
@@ -86,6 +74,7 @@ class _Term:
         at = np.array(cells, np.float64).reshape(-1, 3)
         self.rows[at[:, 0].astype(np.int64), at[:, 1].astype(np.int64)] = at[:, 2]
         self.amount = np.array([work.amounts.get(term, 0.0) for work in works])
+        self.usual = np.array([work.usual[term] for work in works])
 
 
 def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
@@ -106,21 +95,21 @@ def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
         if longest < _SETTLED:
             break
     split = np.split(weights, ends)
-    residual = log_ns - _predict(terms, split, known)[0]
+    residual = np.clip(log_ns - _predict(terms, split, known)[0], -_MOST_RESIDUAL, _MOST_RESIDUAL)
+    kernels = _by_kernel(works, residual)
+    residual -= [kernels[work.kernel] for work in works]
     learned = {
         name: {label: round(float(of[at]), 4) for label, at in term.labels.items()}
         for (name, term), of in zip(terms.items(), split, strict=True)
     }
-    return Law(learned, _by_kernel(works, residual))
+    return Law(learned, kernels, round(float(np.exp(residual).mean()), 4) if works else 1.0)
 
 
 def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool) -> tuple[Floats, Floats]:
     """Log times, and their slopes by weight (events, weights)."""
-    sums = [term.rows @ of for term, of in zip(terms.values(), weights, strict=True)]
-    start = np.exp(np.clip(np.log(START_NS[known]) + sums[0], *LOG_START))
-    names, work = list(terms)[1:], []
-    for name, total in zip(names, sums[1:], strict=True):
-        work.append(np.exp(np.minimum(USUAL[name] + total, MOST_LOSS)))
+    sums = [term.usual + term.rows @ of for term, of in zip(terms.values(), weights, strict=True)]
+    start = np.exp(np.clip(sums[0], *LOG_START))
+    names, work = list(terms)[1:], [np.exp(np.minimum(of, MOST_LOSS)) for of in sums[1:]]
     times = [terms[name].amount * (loss + known) for name, loss in zip(names, work, strict=True)]
     longest = np.argmax(times, axis=0)
     total_ns = start + np.max(times, axis=0)
@@ -134,6 +123,6 @@ def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool)
 def _by_kernel(works: Sequence[Work], residual: Floats) -> dict[str, float]:
     """Of each kernel's name the mean residual, drawn to 0 where there are few events."""
     found: dict[str, list[float]] = {}
-    for work, value in zip(works, np.clip(residual, -_NAME_MOST, _NAME_MOST).tolist(), strict=True):
+    for work, value in zip(works, residual.tolist(), strict=True):
         found.setdefault(work.kernel, []).append(value)
     return {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in found.items()}

@@ -16,10 +16,10 @@ from etplus.predictor.costs.familiarity import LEVELS, NEW, Familiarity
 from etplus.predictor.costs.heldout import HeldOut, by_traces, chosen_order, errors_of
 from etplus.predictor.costs.intervals import Intervals, Spread, fit_intervals
 from etplus.predictor.costs.kernel_model import fit_kernels
-from etplus.predictor.costs.measured import Measured, gpu_tasks, medians, pooled
+from etplus.predictor.costs.measured import Measured, absent_rank, gpu_tasks, medians, pooled
 from etplus.predictor.costs.registry import CANDIDATES, ORDER, Costs, fit_model
 from etplus.predictor.costs.task import Estimate, Task
-from etplus.predictor.costs.utilisation import Utilisation
+from etplus.predictor.costs.utilisation import Utilisation, kernel_family
 from etplus.predictor.costs.utilisation_fit import fit_utilisation
 from etplus.trace.launch_args import launch_sizes
 from etplus.trace.tensors import Tensor
@@ -144,6 +144,78 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
     assert model.nanoseconds(tasks[-1], DEVICES) > 3 * model.nanoseconds(tasks[0], DEVICES)
 
 
+def test_work_without_a_grid_takes_what_its_family_takes_on_average() -> None:
+    """Graph replays record neither shapes nor grids; products recorded with both say what they take."""
+    tasks = [replace(product(1000 + 10 * k), blocks=64, block_threads=128) for k in range(20)]
+    fitted = fit_utilisation([Measured(task, true_ns(task), 1) for task in tasks], DEVICES)
+    nameless = Task("", "sgemm_32x32", main=False, device="small")
+    mean = float(np.mean([true_ns(task) for task in tasks]))
+    assert mean / 2 < fitted.nanoseconds(nameless, DEVICES) < mean * 2
+
+
+def test_before_anything_is_learned() -> None:
+    """Products reach more of the peak without tensor cores; ranks of a collective must meet."""
+    prior = fit_utilisation([], DEVICES)
+    for dtype, efficiency in (("float32", 0.75), ("float16", 0.55)):
+        task = product(20_000, dtype)
+        bound = bound_of(task, DEVICES)
+        assert bound is not None
+        assert prior.nanoseconds(task, DEVICES) == pytest.approx(bound.ns / efficiency, rel=0.01)
+    collective = Task("", "nccl", collective="allreduce", bytes=8, device="small")
+    assert prior.nanoseconds(collective, DEVICES) > 5 * prior.nanoseconds(moved("add", 2), DEVICES)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.8])
+def test_sums_of_noisy_times_are_met(noise: float) -> None:
+    """Their mean is above their median, which a regression of logs finds."""
+    rng = np.random.default_rng(3)
+
+    def drawn(count: int) -> list[Measured]:
+        tasks = [moved("add", int(size)) for size in np.exp(rng.uniform(7, 18, count))]
+        return [Measured(task, true_ns(task) * float(np.exp(noise * rng.normal())), 1) for task in tasks]
+
+    model, held = fit_utilisation(drawn(400), DEVICES), drawn(400)
+    predicted = sum(model.nanoseconds(one.task, DEVICES) for one in held)
+    assert predicted == pytest.approx(sum(one.ns for one in held), rel=0.1)
+
+
+def test_families_do_not_depend_on_the_generation() -> None:
+    same = [
+        ("volta_sgemm_128x64_nn", "ampere_sgemm_32x32_sliced1x4_tn"),
+        ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16",
+         "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize64x64x64"),
+        ("triton_poi_fused_add_cos_sin_0", "triton_poi_fused_mul_silu_2"),
+        ("Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16", "Cijk_Ailk_Bjlk_BBS_BH_Bias_MT256x192x64_MI16"),
+        ("_ZN19cutlass_cudnn_train6KernelINS_4conv6kernelEEEv", "void cutlass::Kernel<cutlass_80_simt_sgemm>(int)"),
+    ]  # fmt: skip
+    families = [kernel_family(one) for one, other in same if kernel_family(one) == kernel_family(other)]
+    assert families == ["sgemm", "xmma_fprop_implicit_gemm", "triton_poi", "Cijk", "Kernel"]
+
+
+def test_an_absent_rank_of_a_collective() -> None:
+    """Ranks arrive at random, leave together, and each is predicted from the others: closer than by their median."""
+    rng, off = np.random.default_rng(5), {"absent": 0.0, "median": 0.0}
+    for _ in range(200):
+        arrival = rng.exponential(1000, (4, 5)) * rng.integers(0, 2, 5)
+        times = 100 * rng.uniform(1, 1.2, (4, 5)) + arrival.max(axis=0) - arrival
+        for rank in range(4):
+            others, true = np.delete(times, rank, axis=0), times[rank].mean()
+            off["absent"] += abs(absent_rank(others, 4) - true)
+            off["median"] += abs(np.median(others.mean(axis=1)) - true)
+            assert absent_rank(others) == absent_rank(others, 4)
+        assert absent_rank(times, 4) == pytest.approx(times.mean())
+    assert off["absent"] < 0.9 * off["median"]
+
+
+def test_equal_collectives_are_pooled_as_those_of_an_absent_rank() -> None:
+    task = Task("", "nccl", collective="all_to_all", bytes=8, group_size=3, device="small")
+    ranks = [medians([task, task], times) for times in ([100.0, 900.0], [110.0, 700.0])]
+    assert all(one.times for (one,) in ranks)
+    assert pooled(one for rank in ranks for one in rank)[0].ns == pytest.approx((110 + 100) / 2)
+    uneven = medians([task], [50.0])
+    assert pooled([*ranks[0], *uneven])[0].ns == pytest.approx((500 + 50) / 2), "no telling which was which"
+
+
 def test_a_measured_equal_kernel_comes_first() -> None:
     """Also where the launch is not recorded: shapes decide it."""
     task = moved("add", 4096)
@@ -219,7 +291,8 @@ def shared_events() -> dict[str, list[Measured]]:
 
 @pytest.mark.slow
 def test_real_traces_held_out() -> None:
-    """The bars: of events whose FLOPs or bytes are known median 30% and factor 65%, of all factor 90%."""
+    """The bars: of events whose FLOPs or bytes are known median 30% and factor 65%, of all factor 90%; the total within
+    25% in most traces."""
     shared_trace("gpu-kineto/h100_bert.json.gz")
     events, devices = shared_events(), {device.name: device for device in known_devices()}
     held = by_traces(list(events.values()), devices, CANDIDATES[:1])
@@ -234,6 +307,7 @@ def test_real_traces_held_out() -> None:
     factor = np.abs(np.log(ratio))
     assert np.median(np.abs(ratio[has_work] - 1)) <= 0.30 and exp(factor[has_work].mean()) - 1 <= 0.65
     assert exp(factor.mean()) - 1 <= 0.90
+    assert sum(abs(errors_of(one, ORDER)[1]) <= 0.25 for one in held) >= 9
     assert len(held) == len(events) == 16 and all(abs(log(1 + errors_of(one, ORDER)[0])) < 2 for one in held)
 
 
