@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "IntColumn", "StringTable", "distinct", "distinct_rows", "exact_ns", "grouped", "int_column", "joined_columns",
-    "matching", "positions",
+    "IntColumn", "StringTable", "begins", "distinct", "distinct_rows", "exact_ns", "grouped", "int_column",
+    "joined_columns", "matching", "positions",
 ]  # fmt: skip
 
 IntColumn = npt.NDArray[np.int64]
@@ -49,12 +49,22 @@ class StringTable:
         return self._codes.get(value, -1)
 
 
+def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where runs of equal rows begin in some columns of one length; bool, one entry a row.
+
+    Example:
+        >>> begins(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
+        [True, False, True, True]
+    """
+    first = np.ones(len(columns[0]), np.bool_)
+    first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return first
+
+
 def distinct(values: IntColumn) -> IntColumn:
     """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
     ordered: IntColumn = np.sort(values)
-    first = np.ones(len(ordered), np.bool_)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first]
+    return ordered[begins(ordered)]
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
