@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function, union
 from ..trace.trace import Trace
+from .totals import per_second
 
 __all__ = ["BandwidthRow", "BandwidthSeries", "bandwidth_series", "copy_bandwidth"]
 
@@ -39,7 +40,7 @@ class BandwidthRow:
     @property
     def bytes_per_second(self) -> float | None:
         """Bytes over the sum of durations, None without a duration."""
-        return self.bytes / self.total_ns * 1e9 if self.total_ns else None
+        return per_second(self.bytes, self.total_ns)
 
 
 @dataclass(frozen=True)

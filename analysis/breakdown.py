@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
 from ..trace.steps import enclosing
@@ -18,19 +18,9 @@ from ..trace.trace import Trace
 from .totals import Totals
 
 __all__ = [
-    "BreakdownRow",
-    "DeviceUse",
-    "HostUse",
-    "Iteration",
-    "StreamUse",
-    "breakdown",
-    "device_use",
-    "host_use",
-    "iterations",
-    "launched_in",
-    "shape_labels",
-    "stream_use",
-]
+    "BreakdownRow", "DeviceUse", "HostUse", "Iteration", "StreamUse", "breakdown", "device_use", "host_use",
+    "iterations", "launched_in", "shape_labels", "stream_use",
+]  # fmt: skip
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
@@ -185,21 +175,9 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     op = np.where(top >= 0, calls.name[top], -1) if len(calls) else top
     labels, label_of = shape_labels(trace)
     signature = np.where(top >= 0, calls.signature[top], -1) if len(calls) else top
-    keys = np.stack(
-        [
-            gpu.device,
-            gpu.stream,
-            path,
-            op,
-            label_of[signature],
-            gpu.name.astype(np.int64),
-            gpu.category.astype(np.int64),
-            gpu.reason.astype(np.int64),
-        ],
-        axis=1,
+    distinct, inverse = distinct_rows(
+        gpu.device, gpu.stream, path, op, label_of[signature], gpu.name, gpu.category, gpu.reason
     )
-    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
     modules = {
@@ -316,16 +294,9 @@ def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str,
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
     """Distinct labels of shapes, and the label of each signature; the last entry is for the signature −1."""
-    labels = [""]
-    codes = {"": 0}
-    label_of = np.zeros(len(trace.signatures) + 1, np.int64)
-    for number, signature in enumerate(trace.signatures):
-        label = signature.label
-        if label not in codes:
-            codes[label] = len(labels)
-            labels.append(label)
-        label_of[number] = codes[label]
-    return labels, label_of
+    labels = StringTable([""])
+    label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
+    return labels.values, label_of
 
 
 def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:

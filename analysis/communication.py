@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..trace.comm_kernels import Comm, collective_of
 from ..trace.trace import Trace
-from .totals import Totals
+from .totals import Totals, per_second
 
 __all__ = ["CommunicationRow", "communication"]
 
@@ -40,7 +40,7 @@ class CommunicationRow(Totals):
     @property
     def algorithm_bandwidth(self) -> float | None:
         """Bytes/s: message size over mean duration."""
-        return self.bytes * self.count / self.total_ns * 1e9 if self.bytes is not None and self.total_ns else None
+        return per_second(None if self.bytes is None else self.bytes * self.count, self.total_ns)
 
     @property
     def bus_bandwidth(self) -> float | None:

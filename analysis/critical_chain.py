@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, begins
 from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .relations import event_of_rows
@@ -58,9 +58,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColu
         kind with the largest part.
     """
     unit = _units(trace, chain.row)
-    begins = np.ones(len(unit), np.bool_)
-    begins[1:] = (unit[1:] != unit[:-1]) | (chain.kind[1:] != chain.kind[:-1])
-    starts = np.flatnonzero(begins)
+    starts = np.flatnonzero(begins(unit, chain.kind))
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..schemas.python_frames import PythonFrames
-from ..trace.call_tree import levels, nesting
-from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
+from ..trace.call_tree import levels, name_paths, nesting
+from ..trace.columns import IntColumn, StringTable, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.intervals import sums
-from ..trace.printable import shortened
+from ..trace.printable import shortened, thread_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
@@ -55,7 +55,9 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     steps = matching(name, names, PROFILER_STEP.fullmatch)
     name = np.where(steps, STEP, name)
     threads, of_thread = np.unique(thread, return_inverse=True)
-    node_of, above, key = _merged(parent, of_thread.reshape(-1), name, len(threads))
+    node_of, above, key = name_paths(parent, name, of_thread.reshape(-1) - len(threads))
+    node_of, above = node_of + len(threads), np.append(np.full(len(threads), -1), above + len(threads))
+    key = np.append(-1 - np.arange(len(threads)), key)
     count, total = np.bincount(node_of, minlength=len(key)), sums(node_of, dur, len(key))
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
@@ -134,31 +136,9 @@ def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
     return around
 
 
-def _merged(
-    parent: IntColumn, thread: IntColumn, name: IntColumn, threads: int
-) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Nodes of calls with the same names from their thread down.
-
-    Returns:
-        of each call its node; of each node its parent (−1 for a thread), and its name's code (of a thread −1 − its
-        place).
-    """
-    above, key = [np.full(threads, -1)], [-1 - np.arange(threads)]
-    node, known = np.zeros(len(parent), np.int64), threads
-    for rows in levels(parent):
-        caller = np.where(parent[rows] >= 0, node[parent[rows]], thread[rows])
-        distinct, inverse = distinct_rows(caller, name[rows])
-        node[rows] = known + inverse
-        above.append(distinct[:, 0])
-        key.append(distinct[:, 1])
-        known += len(distinct)
-    return node, np.concatenate(above), np.concatenate(key)
-
-
 def _text(names: list[str], threads: IntColumn, key: int) -> str:
     if key == STEP:
         return "ProfilerStep"
     if key >= 0:
         return names[key]
-    number = int(threads[-1 - key])
-    return f"CPU thread {number}" if number >= 0 else f"other thread {-number}"
+    return thread_label(int(threads[-1 - key]))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..trace.tensors import Signature, Tensor, total_bytes
 from .attention import ATTENTION
@@ -45,7 +45,7 @@ from .serving import (
 
 __all__ = ["Operator", "Product", "bytes_moved", "flops", "operator", "product", "register"]
 
-Shape = tuple[int, ...]
+_T = TypeVar("_T")
 _MAX = 2**62
 
 
@@ -117,10 +117,7 @@ def product(name: str, signature: Signature) -> Product | None:
         Product(batch=1, m=64, n=8, k=32)
     """
     entry = operator(name)
-    try:
-        return entry.product(signature) if entry is not None and entry.product is not None else None
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # arguments of another form than the schema's
-        return None
+    return _tried(entry.product, signature) if entry is not None else None
 
 
 def flops(name: str, signature: Signature) -> int | None:
@@ -130,13 +127,7 @@ def flops(name: str, signature: Signature) -> int | None:
         name: the operator's, such as "aten::addmm".
     """
     entry = operator(name)
-    if entry is None or entry.flops is None:
-        return None
-    try:
-        count = entry.flops(signature)
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # arguments of another form than the schema's
-        return None
-    return count if count is not None and 0 <= count < _MAX else None
+    return _number(entry.flops, signature) if entry is not None else None
 
 
 def bytes_moved(name: str, signature: Signature) -> int | None:
@@ -145,15 +136,27 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
     None where a tensor's type, or the outputs, are neither recorded nor known.
     """
     entry = operator(name)
+    if entry is not None and entry.moved is not None:
+        return _number(entry.moved, signature)
+    return _number(partial(_inputs_and_outputs, name, entry), signature)
+
+
+def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
+    """What is counted of a call; None also where its arguments are of another form than the schema's."""
     try:
-        if entry is not None and entry.moved is not None:
-            total = entry.moved(signature)
-        else:
-            outputs = _outputs(name, entry, signature)
-            total = None if outputs is None else total_bytes((*signature.tensors, *outputs))
+        return None if count is None else count(signature)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
-    return total if total is not None and 0 <= total < _MAX else None
+
+
+def _number(count: Callable[[Signature], int | None] | None, signature: Signature) -> int | None:
+    found = _tried(count, signature)
+    return found if found is not None and 0 <= found < _MAX else None
+
+
+def _inputs_and_outputs(name: str, entry: Operator | None, signature: Signature) -> int | None:
+    outputs = _outputs(name, entry, signature)
+    return None if outputs is None else total_bytes((*signature.tensors, *outputs))
 
 
 def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[Tensor, ...] | None:

@@ -13,7 +13,7 @@ from ..trace.trace import Trace
 from .devices import Device
 from .flops import Product, product
 from .roofline import Work, against_peaks, find_devices, work_of_events
-from .totals import Totals
+from .totals import Totals, per_second
 
 __all__ = ["GemmRow", "gemm_table"]
 
@@ -51,12 +51,12 @@ class GemmRow(Totals):
     @property
     def flops_per_second(self) -> float | None:
         """Achieved rate over the time of all the operator's kernels."""
-        return self.flops / self.total_ns * 1e9 if self.total_ns else None
+        return per_second(self.flops, self.total_ns)
 
     @property
     def bytes_per_second(self) -> float | None:
         """Achieved rate over the time of all the operator's kernels."""
-        return self.bytes / self.total_ns * 1e9 if self.bytes is not None and self.total_ns else None
+        return per_second(self.bytes, self.total_ns)
 
 
 def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> list[GemmRow]:

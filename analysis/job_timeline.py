@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.columns import IntColumn, StringTable
+from ..trace.columns import IntColumn, StringTable, distinct_rows
 from ..trace.kernel_names import kernel_label
+from ..trace.printable import stream_label, thread_label
 from ..trace.trace import Trace
 from .clocks import arrivals, clock_offsets, stragglers, synchronises, synchronising
 from .matching import Matched, match_collectives
@@ -56,31 +57,30 @@ def rank_lanes(trace: Trace, budget: int) -> RankLanes:
         budget: number of blocks to keep at most.
     """
     keys, ts, dur, code, kind = _events(trace)
-    distinct, lane = np.unique(keys, axis=0, return_inverse=True)
-    lane = lane.reshape(-1)
+    distinct, lane = distinct_rows(*keys)
     busy = np.bincount(lane, weights=dur, minlength=len(distinct))
     shown = np.sort(np.argsort(-busy, kind="stable")[:_LANES])
     kept = np.flatnonzero(np.isin(lane, shown))
     blocks = condense(np.searchsorted(shown, lane[kept]), np.zeros(len(kept), np.int64), ts[kept], dur[kept], budget)
     longest = kept[blocks.first]
     several = len(np.unique(trace.gpu.device)) > 1
+    lanes = [stream_label(*row, several=several) if len(row) > 1 else thread_label(*row) for row in distinct.tolist()]
     return RankLanes(
-        trace.base_time_ns, trace.span.start, trace.span.end,
-        tuple(_lane(row, several=several) for row in distinct[shown].tolist()),
+        trace.base_time_ns, trace.span.start, trace.span.end, tuple(lanes[row] for row in shown.tolist()),
         blocks.lane, blocks.ts, blocks.dur, kind[longest], blocks.count,
         tuple(kernel_label(trace.names[name]) for name in code[longest].tolist()), communications(trace),
     )  # fmt: skip
 
 
-def _events(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """What is drawn: device and stream (or thread) in columns, start and duration in ns, code of the name, kind."""
+def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, IntColumn, IntColumn]:
+    """What is drawn: device and stream (or thread), start and duration in ns, code of the name, kind."""
     gpu, calls = trace.gpu, trace.calls
     if len(gpu):
         kind = np.where(trace.is_comm, COMMUNICATION, np.where(trace.is_copy, COPY, COMPUTE))
-        return np.stack([gpu.device, gpu.stream], axis=1), gpu.ts, gpu.dur, gpu.name.astype(np.int64), kind
+        return (gpu.device, gpu.stream), gpu.ts, gpu.dur, gpu.name.astype(np.int64), kind
     outer = np.flatnonzero((calls.parent < 0) | (np.append(calls.thread, 0)[calls.parent] != calls.thread))
     dur, name = calls.end[outer] - calls.ts[outer], calls.name[outer].astype(np.int64)
-    return np.stack([calls.thread[outer]], axis=1), calls.ts[outer], dur, name, np.full(len(outer), HOST)
+    return (calls.thread[outer],), calls.ts[outer], dur, name, np.full(len(outer), HOST)
 
 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
@@ -158,9 +158,3 @@ def _collectives(
                 "last": place[one.ranks[int(np.argmax(come[at]))]] if joint[at] else None,
                 "weight": int(wait[at].sum()) if joint[at] else 0,
             }  # fmt: skip
-
-
-def _lane(key: list[int], *, several: bool) -> str:
-    if len(key) == 1:
-        return f"CPU thread {key[0]}" if key[0] >= 0 else f"other thread {-key[0]}"
-    return f"GPU {key[0]} · stream {key[1]}" if several else f"stream {key[1]}"

@@ -1,7 +1,7 @@
 """One rank's collectives of a group beside those that most ranks have: which are the same, which differ, and how.
 
 What is compared is what must be alike on all ranks: the kind, and the size where it must agree. Where several alike
-follow each other and one is missing, the times tell which: a collective ends at about the same time everywhere.
+follow each other and one is missing, the times show which: a collective ends at about the same time everywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, begins
 from .shortest_edit import Calls, shortest_edit
 
 __all__ = ["LineUp", "Sequence", "line_up"]
@@ -108,8 +108,8 @@ def _by_order(a: IntColumn, b: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
     """Of runs of equal collectives that are longer on one side, take those that end together."""
-    begins = np.flatnonzero(np.append(True, a[1:] != a[:-1])) if len(a) else a
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(a)], strict=True):
+    runs = np.flatnonzero(begins(a)).tolist()
+    for begin, end in zip(runs, [*runs[1:], len(a)], strict=True):
         matched = at[begin:end][at[begin:end] >= 0]
         if not len(matched):
             continue
@@ -130,10 +130,8 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
             ahead = [int(np.median(b_end[at[elsewhere]] - a_end[elsewhere]))]
         else:  # by how much the clocks differ is not known: as much as the first or the last ones do, or not at all
             short = min(n, m)
-            ahead = [
-                0,
-                *(int(np.median(times[1][part] - times[0][part])) for part in (slice(short), slice(-short, None))),
-            ]
+            ends = (slice(short), slice(-short, None))
+            ahead = [0, *(int(np.median(times[1][part] - times[0][part])) for part in ends)]
         tried = [(abs(one), *_nearest(times[0] + one, times[1])) for one in ahead]
         _, _, left, right = min(tried, key=lambda one: one[0] + one[1])
         at[begin:end] = -1

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct_rows
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
 from ..trace.memory_events import device_label
@@ -258,9 +258,7 @@ def _device(
 
 def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
     path = np.where(blocks.call >= 0, trace.hierarchy.path[blocks.call], 0)
-    keys = np.stack([_operators(trace, blocks), path, blocks.category.astype(np.int64)], axis=1)
-    distinct, group = np.unique(keys, axis=0, return_inverse=True)
-    group = group.reshape(-1)
+    distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category)
     count, total = np.bincount(group, minlength=len(distinct)), sums(group, blocks.bytes, len(distinct))
     return [
         MemoryHolder(
@@ -294,9 +292,8 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
     late = (step >= 0) & (freed > steps.end[step])
     blocks, step, freed = blocks.take(late), step[late], freed[late]
     following = np.append(steps.end, -1)[step + 1]
-    keys = np.stack([_operators(trace, blocks), blocks.category.astype(np.int64)], axis=1)
-    distinct, group = np.unique(keys, axis=0, return_inverse=True)
-    group, size = group.reshape(-1), len(distinct)
+    distinct, group = distinct_rows(_operators(trace, blocks), blocks.category)
+    size = len(distinct)
     never = blocks.last == len(ts)
     count, total = np.bincount(group, minlength=size), sums(group, blocks.bytes, size)
     soon = sums(group, np.where(freed <= following, blocks.bytes, 0), size)

@@ -24,20 +24,14 @@ import numpy.typing as npt
 
 from ..schemas.files import Source, read_struct
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, StringTable
+from ..trace.columns import IntColumn, StringTable, begins, grouped
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
 __all__ = [
-    "DEFAULT_EVENT_NS",
-    "OverheadRows",
-    "Overheads",
-    "Statistic",
-    "overhead_rows",
-    "pool",
-    "read_overheads",
+    "DEFAULT_EVENT_NS", "OverheadRows", "Overheads", "Statistic", "overhead_rows", "pool", "read_overheads",
     "summarise",
-]
+]  # fmt: skip
 
 DEFAULT_EVENT_NS = 2000
 """The host's cost of one profiler event."""
@@ -138,25 +132,17 @@ def overhead_rows(
         launches, owner = launches[of], owner[of]
     gaps = _gaps(trace, ops) - event_ns
     short = gaps[gaps < _T1_BELOW_NS]
-    table = StringTable()
-    table.codes([""])
+    table = StringTable([""])
     labels = _labels(trace, ops, by_shape)
-    parts = [
-        (1, np.zeros(len(short), np.int32), short),
-        (
-            4,
-            table.codes([trace.names[code] for code in runtime.name[every].tolist()]),
-            (runtime.end - runtime.ts)[every],
-        ),
-        *(
-            (kind, table.codes([labels[op] for op in of.tolist()]), value)
-            for kind, of, value in _of_operators(trace, ops, launches, owner, event_ns)
-        ),
-    ]
+    called = table.codes([trace.names[code] for code in runtime.name[every].tolist()])
+    parts = [(1, np.zeros(len(short), np.int32), short), (4, called, (runtime.end - runtime.ts)[every])]
+    for kind, of_ops, value in _of_operators(trace, ops, launches, owner, event_ns):
+        parts.append((kind, table.codes([labels[op] for op in of_ops.tolist()]), value))
+    kinds, keys, values = zip(*parts, strict=True)
     return OverheadRows(
-        type=np.repeat(np.array([kind for kind, _, _ in parts], np.int8), [len(value) for _, _, value in parts]),
-        key=np.concatenate([key for _, key, _ in parts]),
-        value=np.concatenate([value for _, _, value in parts]),
+        type=np.repeat(np.array(kinds, np.int8), [*map(len, values)]),
+        key=np.concatenate(keys),
+        value=np.concatenate(values),
         keys=table.values,
         sequences=_sequences(trace, labels, launches, owner),
         too_long=len(gaps) - len(short),
@@ -182,8 +168,7 @@ def _of_operators(
     start, end = trace.runtime.ts[launches], trace.runtime.end[launches]
     before = _counts_before(top[inside], calls.ts[inside], owner, start)
     total = np.bincount(top[inside], minlength=len(calls))
-    first, last = np.ones(len(launches), np.bool_), np.ones(len(launches), np.bool_)
-    first[1:] = last[:-1] = owner[1:] != owner[:-1]
+    first, last = begins(owner), begins(owner[::-1])[::-1]
     later, bare = np.flatnonzero(~first), ops[~np.isin(ops, owner)]
     return [
         (2, owner[first], start[first] - calls.ts[owner[first]] - before[first] * event_ns),
@@ -215,9 +200,7 @@ def summarise(rows: OverheadRows, event_ns: int = DEFAULT_EVENT_NS, files: Seque
     by_key: dict[int, dict[str, Statistic]] = {}
     for kind in (2, 3, 4, 5):
         mine = np.flatnonzero(rows.type == kind)
-        mine = mine[np.argsort(rows.key[mine], kind="stable")]
-        groups = np.split(mine, np.flatnonzero(np.diff(rows.key[mine])) + 1) if len(mine) else []
-        named = {rows.keys[rows.key[group[0]]]: _statistic(rows.value[group]) for group in groups}
+        named = {rows.keys[key]: _statistic(rows.value[mine[at]]) for (key,), at in grouped(rows.key[mine])}
         by_key[kind] = dict(sorted(named.items()))
     gaps = rows.value[rows.type == 1]
     launches: dict[str, list[str]] = {}

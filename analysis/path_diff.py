@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.call_tree import levels
+from ..trace.call_tree import name_paths
 from ..trace.columns import IntColumn, StringTable
 from ..trace.index import as_column
 from ..trace.intervals import sums
@@ -70,7 +70,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
     names = StringTable()
     codes = [_names(one, names) for one in (a, b)]
     parent = np.concatenate([a.trace.calls.parent, _shifted(b.trace.calls.parent, len(a.trace.calls))])
-    node, above, name = _paths(parent, np.concatenate(codes))
+    node, above, name = name_paths(parent, np.concatenate(codes), np.full(len(parent), -1))
     split = len(a.trace.calls)
     one, other = _sides(a, node[:split], len(above), per_iteration), _sides(b, node[split:], len(above), per_iteration)
     key = "device_ns" if len(a.trace.gpu) or len(b.trace.gpu) else "host_ns"
@@ -111,21 +111,6 @@ def _names(analysis: Analysis, names: StringTable) -> IntColumn:
 
 def _shifted(parent: IntColumn, by: int) -> IntColumn:
     return np.where(parent >= 0, parent + by, -1)
-
-
-def _paths(parent: IntColumn, name: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Of each call the number of its path; of each path the one above it, −1 for none, and its name."""
-    node = np.full(len(parent), -1, np.int64)
-    above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    known = 0
-    for rows in levels(parent):
-        callers = np.where(parent[rows] >= 0, node[parent[rows]], -1)
-        distinct, code = np.unique(np.stack([callers, name[rows]], axis=1), axis=0, return_inverse=True)
-        node[rows] = known + code.reshape(-1)
-        above.append(distinct[:, 0])
-        names.append(distinct[:, 1])
-        known += len(distinct)
-    return node, np.concatenate(above), np.concatenate(names)
 
 
 def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool) -> dict[str, Any]:

@@ -10,19 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, matching
+from ..trace.columns import IntColumn, begins, distinct, distinct_rows, matching
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
-from .totals import Totals
+from .totals import Totals, per_second
 
 __all__ = ["KernelRow", "Work", "against_peaks", "find_devices", "kernel_table", "work_of_events"]
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
-
 
 Mask = npt.NDArray[np.bool_]
 
@@ -87,17 +86,17 @@ class KernelRow(Totals):
     @property
     def flops_per_second(self) -> float | None:
         """Achieved rate."""
-        return self.flops / self.flops_ns * 1e9 if self.flops is not None and self.flops_ns else None
+        return per_second(self.flops, self.flops_ns)
 
     @property
     def operator_flops_per_second(self) -> float | None:
         """Rate of the operators as a whole: their FLOPs over the time of all their kernels, not this one's alone."""
-        return self.flops / self.operator_ns * 1e9 if self.flops is not None and self.operator_ns else None
+        return per_second(self.flops, self.operator_ns)
 
     @property
     def bytes_per_second(self) -> float | None:
         """Achieved rate."""
-        return self.bytes / self.bytes_ns * 1e9 if self.bytes is not None and self.bytes_ns else None
+        return per_second(self.bytes, self.bytes_ns)
 
     @property
     def intensity(self) -> float | None:
@@ -181,8 +180,8 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> li
         return []
     replay = trace.gpu.graph_replay[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
-    events, replay = events[order], replay[order]
-    return np.split(events, np.flatnonzero(np.diff(call[events]) | np.diff(replay)) + 1)
+    events = events[order]
+    return np.split(events, np.flatnonzero(begins(call[events], replay[order]))[1:])
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
@@ -235,24 +234,22 @@ def kernel_table(
     gpu = trace.gpu
     if not len(gpu):
         return []
-    keys = np.stack([gpu.device, gpu.name, gpu.category, work.dtype], axis=1).astype(np.int64)
-    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    ops = _ops_by_row(trace, inverse, len(distinct))
-    count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
-    operator_ns = sums(inverse, work.operator_ns, len(distinct))
-    done, moved = (_known_sums(inverse, column, gpu.dur, len(distinct)) for column in (work.flops, work.bytes))
+    keys, inverse = distinct_rows(gpu.device, gpu.name, gpu.category, work.dtype)
+    ops = _ops_by_row(trace, inverse, len(keys))
+    count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
+    operator_ns = sums(inverse, work.operator_ns, len(keys))
+    done, moved = (_known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes))
     rows = []
-    for row in np.lexsort((np.arange(len(distinct)), -total)).tolist():
-        number, name, category, dtype = distinct[row].tolist()
-        (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
+    for row in np.argsort(-total, kind="stable").tolist():
+        number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        rates = against_peaks(device, peak, done[row], moved[row])
+        (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
         rows.append(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
-                int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak, *rates,
+                int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak,
+                *against_peaks(device, peak, done[row], moved[row]),
             )
         )  # fmt: skip
     return rows
@@ -281,11 +278,10 @@ def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...
         return [()] * count
     op = nearest(trace.attribution.call, calls.parent, calls.kind == OP)
     has = op >= 0
-    pairs = np.stack([row[has], calls.name[op[has]].astype(np.int64)], axis=1)
-    distinct, often = np.unique(pairs, axis=0, return_counts=True)
+    pairs, of = distinct_rows(row[has], calls.name[op[has]])
     ops: list[tuple[str, ...]] = [()] * count
-    for at in np.argsort(-often, kind="stable").tolist():
-        ops[distinct[at, 0]] += (trace.names[distinct[at, 1]],)
+    for at, name in pairs[np.argsort(-np.bincount(of), kind="stable")].tolist():
+        ops[at] += (trace.names[name],)
     return ops
 
 

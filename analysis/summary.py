@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
+from ..trace.columns import distinct_rows
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .bandwidth import BandwidthRow, copy_bandwidth
+from .bandwidth import copy_bandwidth
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -25,25 +26,30 @@ from .breakdown import (
     device_use,
     host_use,
     iterations,
+    shape_labels,
     stream_use,
 )
-from .communication import CommunicationRow, communication
+from .communication import communication
 from .devices import Device, why_unknown
 from .gemms import GemmRow, gemm_table
-from .launches import IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
+from .launches import idle_causes, launch_statistics, queue_use
 from .memory import DeviceMemory, device_memory
-from .modules import ModuleRow, module_table
+from .modules import module_table
 from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
-from .sequences import KernelSequence, kernel_sequences
-from .totals import Totals
+from .sequences import kernel_sequences
+from .totals import Totals, per_second
 
 __all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
 
+_T = TypeVar("_T")
+
 _UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
-_NOT_TOLD = ("flops_ns", "bytes_ns", "operator_ns")
+_LEFT_OUT = ("flops_ns", "bytes_ns", "operator_ns")
+_SHARES = ("busy_share", "busy_share_of_gpu_span")
+_JOINED = {"modules": " / ", "path": " / ", "kernels": " | "}
 _RATES = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
 
 
@@ -57,6 +63,11 @@ class HostOp(Totals):
     total_ns: int
 
 
+def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
+    """What a function finds in the trace of an `Analysis`, when it is first asked for."""
+    return cached_property(lambda analysis: find(analysis.trace))
+
+
 @dataclass(frozen=True)
 class Analysis:
     """The analysis of one trace.
@@ -68,6 +79,9 @@ class Analysis:
         overhead_rows: of this trace; event_ns: what was taken off for a profiler event.
         batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
+        idle_causes, launches, queues, copies, communication, memory, sequences, modules, gemms: see the functions
+            `idle_causes`, `launch_statistics`, `queue_use`, `copy_bandwidth`, `communication`, `device_memory`,
+            `kernel_sequences`, `module_table` and `gemm_table`.
     """
 
     trace: Trace
@@ -91,49 +105,17 @@ class Analysis:
         """Statistics of the trace's overheads."""
         return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
 
-    @cached_property
-    def idle_causes(self) -> list[IdleCauses]:
-        """See `launches.idle_causes`."""
-        return idle_causes(self.trace)
-
-    @cached_property
-    def launches(self) -> list[LaunchRow]:
-        """See `launches.launch_statistics`."""
-        return launch_statistics(self.trace)
-
-    @cached_property
-    def queues(self) -> list[QueueUse]:
-        """See `launches.queue_use`."""
-        return queue_use(self.trace)
-
-    @cached_property
-    def copies(self) -> list[BandwidthRow]:
-        """See `bandwidth.copy_bandwidth`."""
-        return copy_bandwidth(self.trace)
-
-    @cached_property
-    def communication(self) -> list[CommunicationRow]:
-        """See `communication.communication`."""
-        return communication(self.trace)
-
-    @cached_property
-    def memory(self) -> list[DeviceMemory]:
-        """See `memory.device_memory`."""
-        return device_memory(self.trace)
-
-    @cached_property
-    def sequences(self) -> list[KernelSequence]:
-        """See `sequences.kernel_sequences`."""
-        return kernel_sequences(self.trace)
-
-    @cached_property
-    def modules(self) -> list[ModuleRow]:
-        """See `modules.module_table`."""
-        return module_table(self.trace)
+    idle_causes = _of_trace(idle_causes)
+    launches = _of_trace(launch_statistics)
+    queues = _of_trace(queue_use)
+    copies = _of_trace(copy_bandwidth)
+    communication = _of_trace(communication)
+    memory = _of_trace(device_memory)
+    sequences = _of_trace(kernel_sequences)
+    modules = _of_trace(module_table)
 
     @cached_property
     def gemms(self) -> list[GemmRow]:
-        """See `gemms.gemm_table`."""
         return gemm_table(self.trace, self.work, self.devices)
 
     @property
@@ -144,8 +126,7 @@ class Analysis:
     @property
     def samples_per_second(self) -> float | None:
         """Throughput, None without iterations or batch size."""
-        mean = self.mean_latency_ns
-        return self.batch_size / mean * 1e9 if self.batch_size is not None and mean else None
+        return per_second(self.batch_size, self.mean_latency_ns)
 
 
 def analyse(
@@ -202,15 +183,13 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> list[HostOp]:
     if not len(ops):
         return []
     signature = calls.signature[ops] if by_shape else np.full(len(ops), -1, np.int32)
-    distinct, inverse = np.unique(np.stack([calls.name[ops], signature], axis=1), axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    labels, label_of = shape_labels(trace)
+    distinct, inverse = distinct_rows(calls.name[ops], label_of[signature])
     count, total = np.bincount(inverse), sums(inverse, calls.end[ops] - calls.ts[ops], len(distinct))
-    merged: dict[tuple[str, str], tuple[int, int]] = {}
-    for row, (name, code) in enumerate(distinct.tolist()):
-        key = trace.names[name], trace.signatures[code].label if code >= 0 else ""
-        before = merged.get(key, (0, 0))
-        merged[key] = before[0] + int(count[row]), before[1] + int(total[row])
-    found = [HostOp(*key, *value) for key, value in merged.items()]
+    found = [
+        HostOp(trace.names[name], labels[label], *values)
+        for (name, label), *values in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True)
+    ]
     return sorted(found, key=lambda one: (-one.total_ns, one.op, one.shapes))
 
 
@@ -222,16 +201,7 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
         "rank": trace.rank,
         "damage": list(trace.damage),
         "notes": list(analysis.notes),
-        "devices": {
-            str(number): {
-                "name": trace.properties.get(number, {}).get("name"),
-                "known_as": analysis.devices[number].name if number in analysis.devices else None,
-                "tflops": analysis.devices[number].tflops if number in analysis.devices else None,
-                "peaks": _peaks(analysis, number),
-                "memory_gb_s": analysis.devices[number].memory_gb_s if number in analysis.devices else None,
-            }
-            for number in np.unique(trace.gpu.device).tolist()
-        },
+        "devices": {str(number): _device_row(analysis, number) for number in np.unique(trace.gpu.device).tolist()},
         "host": asdict(analysis.host),
         "iterations": {
             "mean_latency_ns": analysis.mean_latency_ns,
@@ -250,37 +220,54 @@ def _labels(trace: Trace) -> dict[str, str]:
     return {name: label for name, label in named if label != name}
 
 
-def _peaks(analysis: Analysis, number: int) -> dict[str, float]:
-    """FLOP/s that the shares in `Analysis.kernels` are of, by element type of the kernels whose FLOPs are known."""
+def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
+    """`peaks`: FLOP/s that the shares of kernels are of, by element type of the kernels whose FLOPs are known."""
+    device = analysis.devices.get(number)
     rows = [row for row in analysis.kernels if row.device == number and row.flops is not None]
-    return {row.dtype: row.peak_flops_per_second for row in rows if row.peak_flops_per_second is not None}
+    return {
+        "name": analysis.trace.properties.get(number, {}).get("name"),
+        "known_as": device and device.name,
+        "tflops": device and device.tflops,
+        "peaks": {row.dtype: row.peak_flops_per_second for row in rows if row.peak_flops_per_second is not None},
+        "memory_gb_s": device and device.memory_gb_s,
+    }
 
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     """Its tables as rows of plain values."""
     return {
-        "streams": [_use_row(row) for row in analysis.streams],
-        "device_use": [_use_row(row) for row in analysis.device_use],
-        "iteration_list": [asdict(row) | {"latency_ns": row.latency_ns} for row in analysis.iterations],
-        "breakdown": [_breakdown_row(row) for row in analysis.breakdown],
+        "streams": _plain(analysis.streams, *_SHARES),
+        "device_use": _plain(analysis.device_use, *_SHARES),
+        "iteration_list": _plain(analysis.iterations, "latency_ns"),
+        "breakdown": _plain(analysis.breakdown, "mean_ns"),
         "kernels": [_kernel_row(row) for row in analysis.kernels],
-        "gemms": [_gemm_row(row) for row in analysis.gemms],
-        "host_ops": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.host_ops],
-        "operators": [asdict(row) | {"mean_ns": row.mean_ns} for row in analysis.operators],
-        "modules": [_module_row(row) for row in analysis.modules],
-        "idle_causes": [asdict(row) | {"idle_ns": row.idle_ns} for row in analysis.idle_causes],
-        "launches": [asdict(row) for row in analysis.launches],
-        "queues": [asdict(row) for row in analysis.queues],
-        "copies": [asdict(row) | {"bytes_per_second": row.bytes_per_second} for row in analysis.copies],
-        "communication": [_communication_row(row) for row in analysis.communication],
-        "sequences": [asdict(row) | {"kernels": " | ".join(row.kernels)} for row in analysis.sequences],
-        "memory": [_memory_row(one) for one in analysis.memory],
-        "memory_holders": [
-            asdict(row) | {"modules": " / ".join(row.modules)} for one in analysis.memory for row in one.holders
+        "gemms": _plain(analysis.gemms, "mean_ns", "flops_per_second", "bytes_per_second"),
+        "host_ops": _plain(analysis.host_ops, "mean_ns"),
+        "operators": _plain(analysis.operators, "mean_ns"),
+        "modules": [
+            row | {"module": one.label, "depth": len(one.path) - 1, "mean_ns": one.mean_ns}
+            for row, one in zip(_plain(analysis.modules), analysis.modules, strict=True)
         ],
-        "memory_outliving": [asdict(row) for one in analysis.memory for row in one.outliving],
+        "idle_causes": _plain(analysis.idle_causes, "idle_ns"),
+        "launches": _plain(analysis.launches),
+        "queues": _plain(analysis.queues),
+        "copies": _plain(analysis.copies, "bytes_per_second"),
+        "communication": _plain(analysis.communication, "mean_ns", "algorithm_bandwidth", "bus_bandwidth"),
+        "sequences": _plain(analysis.sequences),
+        "memory": [_memory_row(one) for one in analysis.memory],
+        "memory_holders": _plain([row for one in analysis.memory for row in one.holders]),
+        "memory_outliving": _plain([row for one in analysis.memory for row in one.outliving]),
         "memory_curve": [row for one in analysis.memory for row in _memory_curve(one)],
     }
+
+
+def _plain(rows: Sequence[Any], *derived: str) -> list[dict[str, Any]]:
+    """Fields of rows, lists of names as one text, and some of their properties."""
+    return [
+        {key: _JOINED[key].join(value) if key in _JOINED else value for key, value in asdict(row).items()}
+        | {name: getattr(row, name) for name in derived}
+        for row in rows
+    ]
 
 
 def _memory_row(one: DeviceMemory) -> dict[str, Any]:
@@ -301,31 +288,7 @@ def _memory_curve(one: DeviceMemory) -> list[dict[str, Any]]:
     ]
 
 
-def _use_row(row: StreamUse | DeviceUse) -> dict[str, Any]:
-    return asdict(row) | {"busy_share": row.busy_share, "busy_share_of_gpu_span": row.busy_share_of_gpu_span}
-
-
-def _breakdown_row(row: BreakdownRow) -> dict[str, Any]:
-    return asdict(row) | {"modules": " / ".join(row.modules), "mean_ns": row.mean_ns}
-
-
-def _communication_row(row: CommunicationRow) -> dict[str, Any]:
-    rates = {name: getattr(row, name) for name in ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")}
-    return asdict(row) | rates
-
-
-def _gemm_row(row: GemmRow) -> dict[str, Any]:
-    rates = {name: getattr(row, name) for name in ("mean_ns", "flops_per_second", "bytes_per_second")}
-    return asdict(row) | rates | {"kernels": " | ".join(row.kernels)}
-
-
-def _module_row(row: ModuleRow) -> dict[str, Any]:
-    return asdict(row) | {
-        "path": " / ".join(row.path), "module": row.label, "depth": len(row.path) - 1, "mean_ns": row.mean_ns,
-    }  # fmt: skip
-
-
 def _kernel_row(row: KernelRow) -> dict[str, Any]:
-    values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _NOT_TOLD}
+    values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _LEFT_OUT}
     rates = {name: getattr(row, name) for name in _RATES}
     return values | rates | {"ops": " ".join(row.ops)}

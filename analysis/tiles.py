@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, begins
 from .packed import fields_of, pack
 
 __all__ = ["Layout", "tiles_of"]
@@ -102,10 +102,6 @@ def tiles_of(layout: Layout, columns: Mapping[str, npt.NDArray[np.integer]]) -> 
 
 def _tile_starts(lane: IntColumn, depth: IntColumn) -> IntColumn:
     """Positions at which tiles begin: where a row begins, and after every `_TILE` events of it."""
-    if not len(lane):
-        return np.zeros(0, np.int64)
-    new_row = np.ones(len(lane), np.bool_)
-    new_row[1:] = (lane[1:] != lane[:-1]) | (depth[1:] != depth[:-1])
-    rows = np.flatnonzero(new_row)
+    rows = np.flatnonzero(begins(lane, depth))
     within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
     return np.flatnonzero(within % _TILE == 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, begins
 
 __all__ = ["Blocks", "condense", "nest"]
 
@@ -95,7 +95,6 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     """Bool, the calls (in order of lane, depth, start) that begin a block."""
     long = dur >= resolution
     bucket = (ts - ts.min()) // (_BUCKET * resolution)
-    starts = np.ones(len(ts), bool)
-    same = (lane[1:] == lane[:-1]) & (depth[1:] == depth[:-1]) & (bucket[1:] == bucket[:-1])
-    starts[1:] = ~same | long[1:] | long[:-1]
+    starts = begins(lane, depth, bucket) | long
+    starts[1:] |= long[:-1]
     return starts

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct_rows
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
-from ..trace.printable import shortened
+from ..trace.printable import shortened, stream_label, thread_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .critical_chain import CriticalChain, chain_of
@@ -137,9 +137,9 @@ def timeline_of(
 def _rows(trace: Trace) -> tuple[_Rows, list[dict[str, Any]]]:
     """Every row, and what is known of each lane: name, note, side (device or not), device and stream or thread."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
-    pairs, stream = np.unique(np.stack([gpu.device, gpu.stream], axis=1), axis=0, return_inverse=True)
+    pairs, stream = distinct_rows(gpu.device, gpu.stream)
     threads, thread = np.unique(np.concatenate([calls.thread, runtime.thread]), return_inverse=True)
-    lane = np.concatenate([stream.reshape(-1), len(pairs) + thread.reshape(-1)])
+    lane = np.concatenate([stream, len(pairs) + thread.reshape(-1)])
     ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
     end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
     owner = trace.attribution
@@ -152,34 +152,28 @@ def _rows(trace: Trace) -> tuple[_Rows, list[dict[str, Any]]]:
     count = np.bincount(lane, minlength=len(pairs) + len(threads)).tolist()
     several = len(np.unique(pairs[:, 0])) > 1
     labels: list[dict[str, Any]] = []
-    for place, (device, number) in enumerate(pairs.tolist()):
-        prefix = f"GPU {device} · " if several else ""
-        note = f"{count[place]:,} events"
-        labels.append(
-            {"name": f"{prefix}stream {number}", "note": note, "gpu": True, "device": device, "stream": number}
-        )
-    for place, number in enumerate(threads.tolist()):
-        label = f"CPU thread {number}" if number >= 0 else f"other thread {-number}"
-        labels.append({"name": label, "note": f"{count[len(pairs) + place]:,} calls", "gpu": False, "thread": number})
+    for events, (device, number) in zip(count, pairs.tolist(), strict=False):
+        label = {"name": stream_label(device, number, several=several), "note": f"{events:,} events", "gpu": True}
+        labels.append(label | {"device": device, "stream": number})
+    for events, number in zip(count[len(pairs) :], threads.tolist(), strict=True):
+        labels.append({"name": thread_label(number), "note": f"{events:,} calls", "gpu": False, "thread": number})
     return _Rows(lane, ts, np.maximum(end - ts, 0), name, kind, op), labels
 
 
 def _gpu_kinds(trace: Trace) -> IntColumn:
     gpu = trace.gpu
-    keys = np.stack([gpu.name, gpu.category, trace.is_comm], axis=1).astype(np.int64)
-    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    distinct, inverse = distinct_rows(gpu.name, gpu.category, trace.is_comm.astype(np.int64))
     kinds = [gpu_kind(trace.names[name], trace.categories[of], bool(comm)) for name, of, comm in distinct.tolist()]
-    return np.array(kinds, np.int64)[inverse.reshape(-1)]
+    return np.array(kinds, np.int64)[inverse]
 
 
 def _found(rows: _Rows) -> list[dict[str, int]]:
     """By name and kind: number, total and longest call; the longest in total first."""
-    keys, inverse = np.unique(np.stack([rows.name, rows.kind], axis=1), axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    keys, inverse = distinct_rows(rows.name, rows.kind)
     total = sums(inverse, rows.dur, len(keys))
     count = np.bincount(inverse)
     longest = np.lexsort((-rows.dur, inverse))[np.cumsum(count) - count]
-    listed = np.lexsort((np.arange(len(keys)), -total))[:_NAMES_LISTED]
+    listed = np.argsort(-total, kind="stable")[:_NAMES_LISTED]
     return [
         {
             "name": int(keys[key, 0]), "kind": int(keys[key, 1]), "count": int(count[key]), "total": int(total[key]),

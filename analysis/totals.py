@@ -1,8 +1,8 @@
-"""What rows of tables have in common: a number of events and their total duration."""
+"""What rows of tables have in common: a number of events and their total duration, and rates."""
 
 from __future__ import annotations
 
-__all__ = ["Totals"]
+__all__ = ["Totals", "per_second"]
 
 
 class Totals:
@@ -19,3 +19,13 @@ class Totals:
     def mean_ns(self) -> float:
         """Mean duration, ns."""
         return self.total_ns / self.count
+
+
+def per_second(amount: float | None, ns: float | None) -> float | None:
+    """An amount in a time as a rate; None where either is unknown or there is no time.
+
+    Example:
+        >>> per_second(30, 2_000)
+        15000000.0
+    """
+    return amount / ns * 1e9 if amount is not None and ns else None

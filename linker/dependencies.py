@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, changes, marked, positions, spread
+from ..trace.columns import IntColumn, begins, marked, positions, spread
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
@@ -89,7 +89,7 @@ class _Edges:
         source, target, kind = (np.concatenate(column) for column in (self.source, self.target, self.kind))
         order = np.lexsort((kind, target, source))
         table: IntColumn = np.stack([source, target, kind], axis=1)[order]
-        return table[changes(*table.T)]
+        return table[begins(*table.T)]
 
 
 def find_dependencies(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.columns import IntColumn, changes
+from ..trace.columns import IntColumn, begins
 from .linked import LinkedTrace
 
 __all__ = ["GpuOrder", "Submissions"]
@@ -78,7 +78,7 @@ class Submissions:
         order = np.lexsort((launch[at], thread))
         self._thread, at = thread[order], at[order]
         self._ts, self._stream = launch[at], stream[at]
-        changed = changes(self._stream, self._thread)
+        changed = begins(self._stream, self._thread)
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:

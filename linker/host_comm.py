@@ -11,7 +11,7 @@ import numpy as np
 from ..schemas.comm_types import HOST_COLLECTIVE
 from ..schemas.host_calls import outermost_calls, pair_with_calls
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, changes, matching, places
+from ..trace.columns import IntColumn, begins, matching, places
 from .linked import LinkedTrace
 
 __all__ = ["find_host_readers"]
@@ -39,7 +39,7 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
     k, reader = k[outside], reader[outside]
     order = np.lexsort((reader, start[reader], thread[reader], k))
     k, reader = k[order], reader[order]
-    first = changes(k, thread[reader])
+    first = begins(k, thread[reader])
     return runs[k[first]], reader[first]
 
 

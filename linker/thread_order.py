@@ -6,7 +6,7 @@ import numpy as np
 
 from ..schemas.thread_activity import BusyTime, recently_finished, running_max
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, changes
+from ..trace.columns import IntColumn, begins
 from .calls import CpuCalls
 from .linked import LinkedTrace
 
@@ -37,7 +37,7 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
     first op of the trace on. Sorting and one sweep: n log n in the number of ops, however many threads there are.
     """
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
-    first = changes(thread)
+    first = begins(thread)
     if np.count_nonzero(first) < 2:
         return top[:0], top[:0]
     before = np.concatenate((end[:1], running_max(end, first)[:-1]))

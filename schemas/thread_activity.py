@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, changes
+from ..trace.columns import IntColumn, begins
 
 __all__ = ["MOST_RECENT", "BusyTime", "recently_finished", "running_max"]
 
@@ -85,7 +85,7 @@ class BusyTime:
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:
         """Of work given as int64 columns, sorted by thread and start."""
-        first = changes(thread)
+        first = begins(thread)
         end = running_max(end, first)
         since = np.maximum(start, np.where(first, start, np.concatenate((start[:1], end[:-1]))))
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))

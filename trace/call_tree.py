@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, changes, distinct_rows
+from .columns import IntColumn, begins, distinct_rows
 from .index import CallIndex, Column, Positions, as_column, as_positions
 
-__all__ = ["CallTree", "Hierarchy", "levels", "nearest", "nesting", "outermost", "place_calls", "preorder"]
+__all__ = [
+    "CallTree", "Hierarchy", "levels", "name_paths", "nearest", "nesting", "outermost", "place_calls", "preorder",
+]  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]
 
@@ -125,6 +127,35 @@ def levels(parent: IntColumn) -> list[IntColumn]:
     return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
 
 
+def name_paths(
+    parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Calls with the same names from the outermost call down to them as one path.
+
+    Args:
+        parent: as in `preorder`. name: codes, one entry a call.
+        root: int64, below 0, one entry a call: what its outermost caller is below, such as a thread.
+
+    Returns:
+        int64: of each call its path; of each path the one above it (or the root) and the code of its last name.
+
+    Example:
+        >>> paths = name_paths(np.array([-1, 0, 0, -1]), np.array([7, 5, 5, 7]), np.full(4, -1))
+        >>> [column.tolist() for column in paths]
+        [[0, 1, 1, 0], [-1, 0], [7, 5]]
+    """
+    path, known = np.zeros(len(parent), np.int64), 0
+    above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for rows in levels(parent):
+        caller = np.where(parent[rows] >= 0, path[parent[rows]], root[rows])
+        distinct, inverse = distinct_rows(caller, name[rows])
+        path[rows] = known + inverse
+        above.append(distinct[:, 0])
+        names.append(distinct[:, 1])
+        known += len(distinct)
+    return path, np.concatenate(above), np.concatenate(names)
+
+
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
     """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts.
 
@@ -135,7 +166,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
         int64 positions, −1 for none.
     """
     parent = np.arange(-1, len(ts) - 1)
-    parent[changes(thread)] = -1
+    parent[begins(thread)] = -1
     active = np.flatnonzero(parent >= 0)
     while len(active):
         active = active[end[parent[active]] <= ts[active]]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "IntColumn", "StringTable", "changes", "decimal_ns", "distinct", "distinct_rows", "exact_ns", "grouped",
+    "IntColumn", "StringTable", "begins", "decimal_ns", "distinct", "distinct_rows", "exact_ns", "grouped",
     "int_column", "joined_columns", "lists_by", "marked", "matching", "places", "positions", "spread",
 ]  # fmt: skip
 
@@ -50,24 +50,22 @@ class StringTable:
         return self._codes.get(value, -1)
 
 
+def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where runs of equal rows begin in some columns of one length; bool, one entry a row.
+
+    Example:
+        >>> begins(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
+        [True, False, True, True]
+    """
+    first = np.ones(len(columns[0]), np.bool_)
+    first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return first
+
+
 def distinct(values: IntColumn) -> IntColumn:
     """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
     ordered: IntColumn = np.sort(values)
-    return ordered[changes(ordered)]
-
-
-def changes(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where a row of some columns of one length differs from the row before it; the first one does.
-
-    Example:
-        >>> changes(np.array([1, 1, 2, 2]), np.array([5, 5, 5, 6])).tolist()
-        [True, False, True, True]
-    """
-    changed = np.zeros(len(columns[0]), np.bool_)
-    changed[:1] = True
-    for column in columns:
-        changed[1:] |= column[1:] != column[:-1]
-    return changed
+    return ordered[begins(ordered)]
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:

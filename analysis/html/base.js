@@ -9,47 +9,17 @@ function el(tag, attributes = {}, ...children) {
     else if (key.startsWith("--")) node.style.setProperty(key, value);
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
+const metric = (unit, prefixes) => prefixes.map((prefix, i) => [prefix + unit, 1000 ** i]);
 const SCALES = {
-  ns: [
-    ["ns", 1],
-    ["µs", 1e3],
-    ["ms", 1e6],
-    ["s", 1e9],
-  ],
-  bytes: [
-    ["B", 1],
-    ["kB", 1e3],
-    ["MB", 1e6],
-    ["GB", 1e9],
-    ["TB", 1e12],
-  ],
-  flop: [
-    ["FLOP", 1],
-    ["kFLOP", 1e3],
-    ["MFLOP", 1e6],
-    ["GFLOP", 1e9],
-    ["TFLOP", 1e12],
-    ["PFLOP", 1e15],
-  ],
-  "flop/s": [
-    ["FLOP/s", 1],
-    ["kFLOP/s", 1e3],
-    ["MFLOP/s", 1e6],
-    ["GFLOP/s", 1e9],
-    ["TFLOP/s", 1e12],
-    ["PFLOP/s", 1e15],
-  ],
-  "bytes/s": [
-    ["B/s", 1],
-    ["kB/s", 1e3],
-    ["MB/s", 1e6],
-    ["GB/s", 1e9],
-    ["TB/s", 1e12],
-  ],
+  ns: [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]],
+  bytes: metric("B", ["", "k", "M", "G", "T"]),
+  flop: metric("FLOP", ["", "k", "M", "G", "T", "P"]),
+  "flop/s": metric("FLOP/s", ["", "k", "M", "G", "T", "P"]),
+  "bytes/s": metric("B/s", ["", "k", "M", "G", "T"]),
 };
 
 /** The unit in which a value of this size reads best: [name, factor]. */
@@ -120,30 +90,12 @@ function bare(name) {
 
 const PALETTE = {
   light: [
-    "#4269d0",
-    "#e8a417",
-    "#e4574c",
-    "#2fa39a",
-    "#3f9d4b",
-    "#d764a0",
-    "#9256d9",
-    "#6f9fe8",
-    "#946949",
-    "#8a93a0",
-    "#7183ad",
+    "#4269d0", "#e8a417", "#e4574c", "#2fa39a", "#3f9d4b", "#d764a0", "#9256d9", "#6f9fe8",
+    "#946949", "#8a93a0", "#7183ad",
   ],
   dark: [
-    "#6d8ff0",
-    "#f0b83c",
-    "#ff7f72",
-    "#5cc8bd",
-    "#63c06f",
-    "#f08cc0",
-    "#b58af5",
-    "#9cc1ff",
-    "#bd9374",
-    "#8792a0",
-    "#92a4d0",
+    "#6d8ff0", "#f0b83c", "#ff7f72", "#5cc8bd", "#63c06f", "#f08cc0", "#b58af5", "#9cc1ff",
+    "#bd9374", "#8792a0", "#92a4d0",
   ],
 };
 
@@ -155,9 +107,10 @@ const Theme = {
     if (this.paper) return "light";
     return this.choice === "auto" ? (this.system.matches ? "dark" : "light") : this.choice;
   },
-  colour(index) {
+  /** A colour by its place in the palette, or by its name in the style. */
+  colour(which) {
     const colours = PALETTE[this.name];
-    return colours[index % colours.length];
+    return typeof which === "string" ? this.value(which) : colours[which % colours.length];
   },
   value(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -180,14 +133,52 @@ function tip(heading, rows) {
   );
 }
 
-/** A patch of a colour of the palette; it follows the theme by itself. */
+/** A patch of a colour (see `Theme.colour`); it follows the theme by itself. */
 function swatch(colour) {
   const node = el("span", { class: "swatch" });
-  node.style.background = `var(--colour-${colour})`;
+  node.style.background = `var(--${typeof colour === "string" ? colour : `colour-${colour}`})`;
   return node;
 }
 
+/** Colours and what they mean, {name, colour}; null without any. */
+function legend(kinds, { side = null, more = null } = {}) {
+  const named = kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name));
+  return kinds.length ? el("div", { class: "legend" }, side ? el("b", {}, side) : null, named, more) : null;
+}
+
+/** What is said beside a heading or a number, if anything. */
+const small = (text) => (text ? el("small", {}, text) : null);
+
+/** A sentence in place of what the trace does not have. */
+const none = (text) => el("p", { class: "none" }, text);
+
+/** A list of texts; null without any. */
+function listed(kind, texts) {
+  return texts.length ? el("ul", { class: kind }, texts.map((text) => el("li", {}, text))) : null;
+}
+
+/** Labels and their values. */
+function factList(rows) {
+  return el("dl", { class: "facts" }, rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
+}
+
+/** Call `move` with each place of a pointer that is held down, and `up` with the last. */
+function dragged(move, up = () => {}) {
+  const end = (event) => {
+    removeEventListener("pointermove", move);
+    removeEventListener("pointerup", end);
+    up(event);
+  };
+  addEventListener("pointermove", move);
+  addEventListener("pointerup", end);
+}
+
 const charts = new Set();
+
+/** Draw something that is not a chart of the library when those are drawn: on another theme or size of the window. */
+function drawnWithCharts(one) {
+  charts.add({ draw: () => one.draw(), instance: { dispose() {}, resize: () => one.draw() } });
+}
 
 /** Start a chart in an element, with what all charts share; `options()` is asked again when the theme changes. */
 function chart(node, height, options, ready = () => {}) {
@@ -229,17 +220,18 @@ function tooltip(formatter, more = {}) {
   };
 }
 
-/** What an axis looks like. */
-function axis(more = {}) {
-  const line = { lineStyle: { color: Theme.value("line") } };
-  const { axisLabel, nameTextStyle, ...rest } = more;
+/** What an axis looks like; `unit` is that of its numbers. */
+function axis({ unit, axisLabel, ...more } = {}) {
+  const line = { lineStyle: { color: Theme.value("line") } },
+    text = { color: Theme.value("muted"), fontSize: 12 };
+  const formatter = unit === undefined ? undefined : (value) => neat(value, unit);
   return {
     axisLine: line,
     axisTick: { show: false },
     splitLine: line,
     minorSplitLine: { show: false },
-    axisLabel: { color: Theme.value("muted"), fontSize: 12, ...axisLabel },
-    nameTextStyle: { color: Theme.value("muted"), fontSize: 12, ...nameTextStyle },
-    ...rest,
+    axisLabel: { ...text, formatter, ...axisLabel },
+    nameTextStyle: text,
+    ...more,
   };
 }

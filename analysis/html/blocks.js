@@ -1,4 +1,4 @@
-/* What the timeline draws with: runs of blocks, the legend, colours of texts. */
+/* What the timeline draws with: runs of blocks, colours of texts. */
 
 /** Runs of blocks of one lane and depth; blocks come sorted by lane, depth, start. */
 function rowsOf({ lane, depth, ts }) {
@@ -58,17 +58,6 @@ function firstEnding(ts, dur, low, high, time) {
     else high = middle;
   }
   return low;
-}
-
-function legend(kinds, side) {
-  return kinds.length === 0
-    ? null
-    : el(
-        "div",
-        { class: "legend" },
-        el("b", {}, side),
-        kinds.map((kind) => el("span", {}, swatch(kind.colour), kind.name)),
-      );
 }
 
 const INKS = ["#10151c", "#ffffff"];

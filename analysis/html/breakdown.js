@@ -3,21 +3,9 @@
 function breakdownSection(report, rank) {
   const { tree, analysis } = rank;
   if (!tree.total_ns)
-    return section(
-      "breakdown",
-      "Device time",
-      null,
-      card(null, null, el("p", { class: "none" }, "The trace has no GPU events.")),
-    );
+    return section("breakdown", "Device time", null, card(null, null, none("The trace has no GPU events.")));
   const node = el("div"),
     kinds = report.gpu_kinds;
-  const present = [
-    ...new Set(
-      leaves(tree)
-        .map((leaf) => leaf.kind)
-        .filter((kind) => kind !== undefined),
-    ),
-  ].sort((a, b) => a - b);
   chart(node, 460, () => ({
     tooltip: tooltip((item) => {
       const path = item.treePathInfo.slice(1).map((one) => one.name),
@@ -90,34 +78,17 @@ function breakdownSection(report, rank) {
     "breakdown",
     "Device time",
     "By module, operator and kernel. A click goes into a part, the path above leads back.",
-    el(
-      "div",
-      { class: "card" },
-      el(
-        "div",
-        { class: "legend" },
-        present.map((kind) => el("span", {}, swatch(kinds[kind].colour), kinds[kind].name)),
-      ),
-      node,
-    ),
-    card(
+    card(null, null, legend(kindsOf(leaves(tree), kinds)), node),
+    tableCard(
       "By operator and kernel",
       leftOut(rank, "breakdown"),
-      table(
-        [
-          { key: "kernel", title: "Kernel", unit: "text", code: true },
-          { key: "count", title: "Count", unit: "count" },
-          { key: "total_ns", title: "Total", unit: "ns" },
-          { key: "mean_ns", title: "Mean", unit: "ns" },
-          { key: "share", title: "Share", unit: "share" },
-          { key: "op", title: "Operator", unit: "text", code: true },
-          { key: "modules", title: "In", unit: "text" },
-          { key: "shapes", title: "Shapes", unit: "text" },
-          { key: "stream", title: "Stream", unit: "count" },
-        ],
-        analysis.breakdown,
-        { sort: "total_ns", name: "breakdown" },
-      ),
+      [
+        col.code("kernel", "Kernel"), col.count("count", "Count"), col.ns("total_ns", "Total"),
+        col.ns("mean_ns", "Mean"), col.share("share", "Share"), col.code("op", "Operator"), col.text("modules", "In"),
+        col.text("shapes", "Shapes"), col.count("stream", "Stream"),
+      ],
+      analysis.breakdown,
+      { sort: "total_ns", name: "breakdown" },
     ),
   );
 }
@@ -135,6 +106,11 @@ function levelsToShow(tree) {
 
 function leaves(tree) {
   return tree.children ? tree.children.flatMap(leaves) : [tree];
+}
+
+/** The kinds that some rows are of, in the order of all. */
+function kindsOf(rows, kinds) {
+  return kinds.filter((_, kind) => rows.some((row) => row.kind === kind));
 }
 
 /** ECharts' form of a branch; a group has the colour of what takes most of its time. */

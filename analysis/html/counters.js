@@ -16,8 +16,8 @@ function curves(list, unit, { height = 230, mark = null } = {}) {
         ),
       { trigger: "axis" },
     ),
-    xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (value) => neat(value, "ns"), hideOverlap: true } }),
-    yAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (value) => neat(value, unit) } }),
+    xAxis: axis({ type: "value", min: 0, unit: "ns", axisLabel: { hideOverlap: true } }),
+    yAxis: axis({ type: "value", min: 0, unit }),
     dataZoom: [{ type: "inside", filterMode: "none" }],
     series: shown.map((one, i) => ({
       name: one.title,
@@ -28,41 +28,29 @@ function curves(list, unit, { height = 230, mark = null } = {}) {
       itemStyle: { color: Theme.colour(i) },
       areaStyle: shown.length === 1 ? { color: Theme.colour(i), opacity: 0.14 } : undefined,
       data: one.ts.map((ts, k) => [ts, one.values[k]]),
-      markPoint:
-        mark && i === 0
-          ? {
-              symbol: "circle",
-              symbolSize: 9,
-              data: [{ coord: [mark.ts, mark.value], name: mark.name }],
-              label: {
-                show: true,
-                position: "left",
-                distance: 8,
-                color: Theme.value("text"),
-                formatter: () => mark.name,
-              },
-            }
-          : undefined,
+      markPoint: mark && i === 0 ? marked(mark) : undefined,
     })),
   }));
   const more = list.length > shown.length ? ` (the first ${shown.length} of ${list.length})` : "";
-  return el(
-    "div",
-    {},
-    node,
-    el(
-      "div",
-      { class: "legend" },
-      shown.map((one, i) => el("span", {}, swatch(i), one.title)),
-      more,
-    ),
-  );
+  return el("div", {}, node, legend(shown.map((one, i) => ({ name: one.title, colour: i })), { more }));
+}
+
+function marked({ ts, value, name }) {
+  return {
+    symbol: "circle",
+    symbolSize: 9,
+    data: [{ coord: [ts, value], name }],
+    label: { show: true, position: "left", distance: 8, color: Theme.value("text"), formatter: () => name },
+  };
 }
 
 const MEMORY_SOURCES = {
   "allocator events": "what the allocators recorded (profile_memory)",
   "tensors of the ET": "the tensors of the Execution Trace, from the call that makes a storage to the last that uses it",
 };
+
+const ALLOCATED = [col.code("operator", "Allocated by"), col.text("category", "Category")],
+  SIZES = [col.count("blocks", "Blocks"), col.bytes("bytes", "Size")];
 
 function memorySection(report, rank) {
   const { memory, memory_holders, memory_outliving } = rank.analysis;
@@ -73,42 +61,29 @@ function memorySection(report, rank) {
     "Memory",
     `How much is allocated over time, who holds it at the peak, and what outlives its iteration; from ${MEMORY_SOURCES[memory[0].source]}.`,
     ...worth.map((one) => memoryCard(rank, one, memory_holders)),
-    card(
+    tableCard(
       "Devices",
       null,
-      table(
-        [
-          { key: "device", title: "Device", unit: "text" },
-          { key: "peak_bytes", title: "Peak", unit: "bytes" },
-          { key: "before_bytes", title: "Before the trace", unit: "bytes" },
-          { key: "end_bytes", title: "At the end", unit: "bytes" },
-          { key: "reserved_peak_bytes", title: "Reserved", unit: "bytes", hint: "By the allocator, at most" },
-          { key: "blocks", title: "Blocks", unit: "count" },
-          { key: "allocated_bytes", title: "Allocated in all", unit: "bytes" },
-        ],
-        memory,
-        { sort: "peak_bytes", filter: false, name: "memory" },
-      ),
+      [
+        col.text("device", "Device"), col.bytes("peak_bytes", "Peak"), col.bytes("before_bytes", "Before the trace"),
+        col.bytes("end_bytes", "At the end"),
+        col.bytes("reserved_peak_bytes", "Reserved", { hint: "By the allocator, at most" }),
+        col.count("blocks", "Blocks"), col.bytes("allocated_bytes", "Allocated in all"),
+      ],
+      memory,
+      { sort: "peak_bytes", filter: false, name: "memory" },
     ),
-    memory_outliving.length
-      ? card(
-          "What outlives its iteration",
-          "allocated in one iteration and held at its end, over all iterations",
-          table(
-            [
-              { key: "operator", title: "Allocated by", unit: "text", code: true },
-              { key: "category", title: "Category", unit: "text" },
-              { key: "device", title: "Device", unit: "text" },
-              { key: "blocks", title: "Blocks", unit: "count" },
-              { key: "bytes", title: "Size", unit: "bytes" },
-              { key: "next_bytes", title: "Freed in the next", unit: "bytes", like: "bytes" },
-              { key: "kept_bytes", title: "Never freed", unit: "bytes", like: "bytes" },
-            ],
-            memory_outliving,
-            { sort: "bytes", name: "memory_outliving" },
-          ),
-        )
-      : null,
+    tableCard(
+      "What outlives its iteration",
+      "allocated in one iteration and held at its end, over all iterations",
+      [
+        ...ALLOCATED, col.text("device", "Device"), ...SIZES,
+        col.bytes("next_bytes", "Freed in the next", { like: "bytes" }),
+        col.bytes("kept_bytes", "Never freed", { like: "bytes" }),
+      ],
+      memory_outliving,
+      { sort: "bytes", name: "memory_outliving" },
+    ),
   );
 }
 
@@ -118,33 +93,18 @@ function memoryCard(rank, one, holders) {
   for (const row of mine) kinds[row.category] = (kinds[row.category] ?? 0) + row.bytes;
   const names = Object.keys(kinds).sort((a, b) => kinds[b] - kinds[a]),
     peak = { ts: one.peak_ns - rank.start_ns, value: one.peak_bytes, name: `peak ${show(one.peak_bytes, "bytes")}` },
-    list = rank.counters.filter(
-      (counter) => counter.device === one.number && ["allocated", "reserved"].includes(counter.kind),
-    );
-  return el(
-    "div",
-    { class: "card" },
-    el(
-      "h3",
-      {},
-      `Allocated on ${one.device}`,
-      el("small", {}, `peak ${show(one.peak_bytes, "bytes")} at ${show(peak.ts, "ns")}`),
-    ),
-    curves(list, "bytes", { mark: peak.ts >= 0 ? peak : null }),
+    curve = (counter) => counter.device === one.number && ["allocated", "reserved"].includes(counter.kind);
+  return card(
+    `Allocated on ${one.device}`,
+    `peak ${show(one.peak_bytes, "bytes")} at ${show(peak.ts, "ns")}`,
+    curves(rank.counters.filter(curve), "bytes", { mark: peak.ts >= 0 ? peak : null }),
     el("h3", {}, "Held at the peak"),
     stack(
       [{ name: "", whole: one.peak_bytes, parts: names.map((name, i) => ({ name, colour: i, ns: kinds[name] })) }],
       { unit: "bytes" },
     ),
     table(
-      [
-        { key: "operator", title: "Allocated by", unit: "text", code: true },
-        { key: "category", title: "Category", unit: "text" },
-        { key: "modules", title: "Module", unit: "text", code: true },
-        { key: "blocks", title: "Blocks", unit: "count" },
-        { key: "bytes", title: "Size", unit: "bytes" },
-        { key: "share", title: "Share", unit: "share" },
-      ],
+      [...ALLOCATED, col.code("modules", "Module"), ...SIZES, col.share("share", "Share")],
       mine.map((row) => ({
         ...row,
         modules: row.modules.replaceAll("nn.Module: ", ""),
@@ -159,59 +119,38 @@ function launchesSection(report, rank) {
   const { idle_causes, launches, queues, copies, sequences } = rank.analysis;
   if (!launches.length && !idle_causes.length && !copies.length) return null;
   const several = new Set(idle_causes.map((row) => row.device)).size > 1,
-    stream = (row) => (several ? `GPU ${row.device} · stream ${row.stream}` : `stream ${row.stream}`),
-    used = new Map(queues.map((row) => [stream(row), row])),
-    often = sequences.filter((row) => row.count > 1),
+    queueOf = (row) => queues.find(({ device, stream }) => device === row.device && stream === row.stream),
     series = (kind) => rank.counters.filter((counter) => counter.kind === kind);
-  const lanes = idle_causes.map((row) => {
-    const queue = used.get(stream(row));
-    return { ...row, stream: stream(row), longest: queue?.longest, mean: queue?.mean, full_ns: queue?.full_ns };
-  });
+  const lanes = idle_causes.map((row) => ({ ...queueOf(row), ...row, stream: streamName(row, several) }));
   return section(
     "launches",
     "Launches, queues, copies",
     "Why streams wait, how long launches take and wait, how fast copies are, and which kernels operators launch in a row.",
-    lanes.length
-      ? card(
-          "Why streams wait, and their queues",
-          "host: launched late; kernel: under 30 ns behind the event before; a queue of 1,024 blocks the host",
-          table(
-            [
-              { key: "stream", title: "Stream", unit: "text" },
-              { key: "idle_ns", title: "Idle", unit: "ns" },
-              { key: "host_wait_ns", title: "Host", unit: "ns", like: "idle_ns" },
-              { key: "kernel_wait_ns", title: "Kernel", unit: "ns", like: "idle_ns" },
-              { key: "other_ns", title: "Other", unit: "ns", like: "idle_ns" },
-              { key: "longest", title: "Longest queue", unit: "count" },
-              { key: "mean", title: "Mean queue", unit: "launches" },
-              { key: "full_ns", title: "Queue full", unit: "ns" },
-            ],
-            lanes,
-            { sort: "idle_ns", name: "idle_causes" },
-          ),
-        )
-      : null,
+    tableCard(
+      "Why streams wait, and their queues",
+      "host: launched late; kernel: under 30 ns behind the event before; a queue of 1,024 blocks the host",
+      [
+        col.text("stream", "Stream"), col.ns("idle_ns", "Idle"), col.ns("host_wait_ns", "Host", { like: "idle_ns" }),
+        col.ns("kernel_wait_ns", "Kernel", { like: "idle_ns" }), col.ns("other_ns", "Other", { like: "idle_ns" }),
+        col.count("longest", "Longest queue"), col.other("mean", "Mean queue", "launches"),
+        col.ns("full_ns", "Queue full"),
+      ],
+      lanes,
+      { sort: "idle_ns", name: "idle_causes" },
+    ),
     series("queue").length ? card("Launches in the queue", "launched and not begun", curves(series("queue"), "")) : null,
-    launches.length
-      ? card(
-          "Launches",
-          null,
-          table(
-            [
-              { key: "call", title: "Call", unit: "text", code: true },
-              { key: "count", title: "Events", unit: "count" },
-              { key: "median_call_ns", title: "Call, median", unit: "ns" },
-              { key: "median_delay_ns", title: "Delay, median", unit: "ns" },
-              { key: "max_delay_ns", title: "Delay, longest", unit: "ns" },
-              { key: "short", title: "Shorter than their call", unit: "count" },
-              { key: "long_calls", title: "Calls over 50 µs", unit: "count" },
-              { key: "long_delays", title: "Delays over 100 µs", unit: "count" },
-            ],
-            launches,
-            { sort: "count", name: "launches" },
-          ),
-        )
-      : null,
+    tableCard(
+      "Launches",
+      null,
+      [
+        col.code("call", "Call"), col.count("count", "Events"), col.ns("median_call_ns", "Call, median"),
+        col.ns("median_delay_ns", "Delay, median"), col.ns("max_delay_ns", "Delay, longest"),
+        col.count("short", "Shorter than their call"), col.count("long_calls", "Calls over 50 µs"),
+        col.count("long_delays", "Delays over 100 µs"),
+      ],
+      launches,
+      { sort: "count", name: "launches" },
+    ),
     copies.length
       ? card(
           "Copies and memsets",
@@ -219,35 +158,24 @@ function launchesSection(report, rank) {
           series("bandwidth").length ? curves(series("bandwidth"), "bytes/s") : null,
           table(
             [
-              { key: "kind", title: "Kind", unit: "text" },
-              { key: "device", title: "Device", unit: "count" },
-              { key: "count", title: "Count", unit: "count" },
-              { key: "bytes", title: "Bytes", unit: "bytes" },
-              { key: "total_ns", title: "Sum of durations", unit: "ns" },
-              { key: "busy_ns", title: "At least one", unit: "ns" },
-              { key: "bytes_per_second", title: "Bandwidth", unit: "bytes/s" },
+              col.text("kind", "Kind"), col.count("device", "Device"), col.count("count", "Count"),
+              col.bytes("bytes", "Bytes"), col.ns("total_ns", "Sum of durations"), col.ns("busy_ns", "At least one"),
+              col.bandwidth("bytes_per_second", "Bandwidth"),
             ],
             copies,
             { sort: "bytes", name: "copies" },
           ),
         )
       : null,
-    often.length
-      ? card(
-          "Sequences of kernels",
-          "what one call of an operator launches, in order, where it recurs; candidates for fusion",
-          table(
-            [
-              { key: "op", title: "Operator", unit: "text", code: true },
-              { key: "count", title: "Calls", unit: "count" },
-              { key: "gpu_ns", title: "GPU time", unit: "ns" },
-              { key: "host_ns", title: "Host time", unit: "ns" },
-              { key: "kernels", title: "Kernels", unit: "text", code: true },
-            ],
-            often,
-            { sort: "gpu_ns", name: "sequences" },
-          ),
-        )
-      : null,
+    tableCard(
+      "Sequences of kernels",
+      "what one call of an operator launches, in order, where it recurs; candidates for fusion",
+      [
+        col.code("op", "Operator"), col.count("count", "Calls"), col.ns("gpu_ns", "GPU time"),
+        col.ns("host_ns", "Host time"), col.code("kernels", "Kernels"),
+      ],
+      sequences.filter((row) => row.count > 1),
+      { sort: "gpu_ns", name: "sequences" },
+    ),
   );
 }

@@ -12,13 +12,7 @@ function diffOverview(report) {
     found.per_iteration
       ? `Means of an iteration: ${found.iterations_a} of A, ${found.iterations_b} of B.`
       : "The whole traces are compared.",
-    found.damage.length
-      ? el(
-          "ul",
-          { class: "warnings" },
-          found.damage.map((sentence) => el("li", {}, sentence)),
-        )
-      : null,
+    listed("warnings", found.damage),
     el(
       "div",
       { class: "tiles" },
@@ -42,27 +36,11 @@ function changes(found) {
       .slice(0, 10)
       .map((name) => found.ops.find((row) => row.name === name))
       .filter((row) => row && row.change_ns * sign > 0);
-  const columns = [
-    { key: "name", title: "Operator", unit: "text", code: true },
-    { key: "size", title: "Change", unit: "ns" },
-    { key: "ratio", title: "B / A", unit: "×" },
-  ];
+  const columns = [col.code("name", "Operator"), col.ns("change_ns", "Change"), col.other("ratio", "B / A", "×")];
   const half = (heading, rows, name) =>
-    el(
-      "div",
-      { class: "card span-6" },
-      el("h3", {}, heading),
-      rows.length
-        ? table(
-            columns,
-            rows.map((row) => ({ ...row, size: row.change_ns })),
-            { sort: "", filter: false, name },
-          )
-        : el("p", { class: "none" }, "None."),
-    );
-  return el(
-    "div",
-    { class: "columns" },
+    card(heading, null, rows.length ? table(columns, rows, { sort: "", filter: false, name }) : none("None."));
+  return sideBySide(
+    [6, 6],
     half("Slower in B, the most first", moved(found.losses, 1), "slower"),
     half("Faster in B, the most first", moved(found.gains, -1), "faster"),
   );
@@ -89,7 +67,7 @@ function diffIterations(report) {
       { trigger: "axis" },
     ),
     xAxis: axis({ type: "category", data: Array.from({ length: count }, (_, k) => String(k)) }),
-    yAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (value) => neat(value, "ns") } }),
+    yAxis: axis({ type: "value", min: 0, unit: "ns" }),
     series: lists.map((list, i) => ({
       name: names[i],
       type: "bar",
@@ -102,16 +80,7 @@ function diffIterations(report) {
     "iterations",
     "Iterations",
     "Each trace's iterations in order, by their length.",
-    card(
-      null,
-      null,
-      node,
-      el(
-        "div",
-        { class: "legend" },
-        names.map((name, i) => el("span", {}, swatch(i), name)),
-      ),
-    ),
+    card(null, null, node, legend(names.map((name, i) => ({ name, colour: i })))),
   );
 }
 
@@ -122,9 +91,8 @@ function diffPaths(report) {
     key = onDevice ? "device_ns" : "host_ns",
     own = onDevice ? "change_launched_ns" : "change_self_ns",
     total = onDevice ? "change_device_ns" : "change_host_ns";
-  const rows = found.paths
-    .filter((row) => row[own])
-    .map((row) => ({ ...row, a: row.a?.[onDevice ? "launched_ns" : "self_ns"], b: row.b?.[onDevice ? "launched_ns" : "self_ns"] }));
+  const side = onDevice ? "launched_ns" : "self_ns",
+    rows = found.paths.filter((row) => row[own]).map((row) => ({ ...row, a: row.a?.[side], b: row.b?.[side] }));
   return section(
     "paths",
     "Call tree",
@@ -133,12 +101,7 @@ function diffPaths(report) {
       "Where it changes",
       onDevice ? "device time launched by the call itself" : "host time of the call itself",
       table(
-        [
-          { key: "path", title: "Call path", unit: "text", code: true },
-          { key: "a", title: "A", unit: "ns" },
-          { key: "b", title: "B", unit: "ns", like: "a" },
-          { key: own, title: "Change", unit: "ns" },
-        ],
+        [col.code("path", "Call path"), col.ns("a", "A"), col.ns("b", "B", { like: "a" }), col.ns(own, "Change")],
         rows,
         { sort: own, name: "paths" },
       ),
@@ -183,16 +146,11 @@ function diffTables(report) {
         a_ns: row.a?.total_ns,
         b_count: row.b?.count,
         b_ns: row.b?.total_ns,
-        size: Math.abs(row.change_ns),
       }));
   const columns = [
-    { key: "name", title: "Name", unit: "text", code: true },
-    { key: "a_count", title: "A count", unit: "number" },
-    { key: "a_ns", title: "A", unit: "ns" },
-    { key: "b_count", title: "B count", unit: "number" },
-    { key: "b_ns", title: "B", unit: "ns", like: "a_ns" },
-    { key: "change_ns", title: "Change", unit: "ns", like: "a_ns" },
-    { key: "ratio", title: "B / A", unit: "×" },
+    col.code("name", "Name"), col.other("a_count", "A count", "number"), col.ns("a_ns", "A"),
+    col.other("b_count", "B count", "number"), col.ns("b_ns", "B", { like: "a_ns" }),
+    col.ns("change_ns", "Change", { like: "a_ns" }), col.other("ratio", "B / A", "×"),
   ];
   const left = (key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
   return section(

@@ -13,16 +13,7 @@ const FLAME_ROW = 20,
 
 /** The nodes of a rank's flame graph as objects: {name, kind, count, total, own, parent, children, level, at}. */
 function flameNodes({ names, name, parent, kind, count, total }) {
-  const root = {
-    name: "All threads",
-    kind: FLAME_THREAD,
-    count: 0,
-    total: 0,
-    own: 0,
-    parent: null,
-    children: [],
-    level: 0,
-  };
+  const root = { name: "All threads", kind: FLAME_THREAD, count: 0, total: 0, parent: null, children: [], level: 0 };
   const nodes = name.map((code, at) => ({ name: names[code], kind: kind[at], count: count[at], total: total[at] }));
   nodes.forEach((node, at) => {
     node.parent = parent[at] < 0 ? root : nodes[parent[at]];
@@ -51,7 +42,7 @@ class Flame {
       placeholder: "Search names…",
       "aria-label": "Search the flame graph",
       oninput: () => this.search(this.input.value),
-      onkeydown: (event) => this.step(event),
+      onkeydown: (event) => stepped(event, this.at, this.hits.length, (at) => this.go(at)),
     });
     this.node = el(
       "div",
@@ -85,12 +76,9 @@ class Flame {
     this.draw();
   }
 
-  step(event) {
-    const step = { Enter: event.shiftKey ? -1 : 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || !this.hits.length) return;
-    event.preventDefault();
-    this.at = (this.at < 0 && step < 0 ? this.hits.length - 1 : this.at + step + this.hits.length) % this.hits.length;
-    this.current = this.hits[this.at];
+  go(at) {
+    this.at = at;
+    this.current = this.hits[at];
     this.zoom(this.current.children.length ? this.current : this.current.parent);
     this.said.textContent = `${this.at + 1} of ${integers.format(this.hits.length)} places`;
   }
@@ -204,24 +192,13 @@ class Flame {
 function flameSection(report, rank) {
   if (!rank.flame.name.length) return null;
   const flame = new Flame(rank.flame),
-    left = rank.flame.left_out;
-  charts.add({ draw: () => flame.draw(), instance: { dispose() {}, resize: () => flame.draw() } });
+    left = rank.flame.left_out,
+    more = left ? el("span", {}, `${integers.format(left)} smaller boxes are left out`) : null;
+  drawnWithCharts(flame);
   return section(
     "flame",
     "Host time",
     "The call tree of each thread, calls of one name below one caller together; the width is their time. A click fills the width with a box; arrow keys move, Enter zooms.",
-    card(
-      null,
-      null,
-      el(
-        "div",
-        { class: "legend" },
-        FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)).map((kind) =>
-          el("span", {}, swatch(kind.colour), kind.name),
-        ),
-        left ? el("span", {}, `${integers.format(left)} smaller boxes are left out`) : null,
-      ),
-      flame.node,
-    ),
+    card(null, null, legend(FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)), { more }), flame.node),
   );
 }

@@ -45,54 +45,38 @@ function overheadsSection(report, rank) {
     "overheads",
     "Launch overheads",
     `What the host spends around operators and launches, less ${overheads.cpu_event_overhead_us} µs for every event of the profiler; outliers left out.`,
-    el(
-      "div",
-      { class: "columns" },
-      el(
-        "div",
-        { class: "card span-5" },
-        el("h3", {}, "The five overheads", el("small", {}, "mean; whiskers: one standard deviation")),
-        bars.length ? overheadBars(bars) : el("p", { class: "none" }, "No operator of the trace launches anything."),
+    sideBySide(
+      [5, 7],
+      card(
+        "The five overheads",
+        "mean; whiskers: one standard deviation",
+        bars.length ? overheadBars(bars) : none("No operator of the trace launches anything."),
       ),
-      el(
-        "div",
-        { class: "card span-7" },
-        el("h3", {}, "T4 by runtime call"),
-        calls.length
-          ? table(
-              [
-                { key: "call", title: "Call", unit: "text", code: true },
-                { key: "n", title: "Rows", unit: "count" },
-                { key: "mean", title: "Mean", unit: "ns" },
-                { key: "std", title: "Deviation", unit: "ns", like: "mean" },
-                { key: "outliers", title: "Outliers", unit: "count" },
-                { key: "all", title: "Mean with them", unit: "ns" },
-                { key: "sum", title: "Sum", unit: "ns" },
-              ],
-              calls,
-              { sort: "sum", name: "t4" },
-            )
-          : el("p", { class: "none" }, "The trace has no launches."),
-      ),
+      card("T4 by runtime call", null, calls.length ? launchTable(calls) : none("The trace has no launches.")),
     ),
     card(
       "By operator",
       "topmost operators; host time holds everything they call",
       table(
         [
-          { key: "op", title: "Operator", unit: "text", code: true },
-          { key: "count", title: "Count", unit: "count" },
-          { key: "total", title: "Host time", unit: "ns" },
-          { key: "t2", title: "T2", unit: "ns", hint: OVERHEADS[1][3] },
-          { key: "t3", title: "T3", unit: "ns", like: "t2", hint: OVERHEADS[2][3] },
-          { key: "t5", title: "T5", unit: "ns", hint: OVERHEADS[4][3] },
-          { key: "launches", title: "Launches with", unit: "text", code: true },
+          col.code("op", "Operator"), col.count("count", "Count"), col.ns("total", "Host time"),
+          col.ns("t2", "T2", { hint: OVERHEADS[1][3] }), col.ns("t3", "T3", { like: "t2", hint: OVERHEADS[2][3] }),
+          col.ns("t5", "T5", { hint: OVERHEADS[4][3] }), col.code("launches", "Launches with"),
         ],
         ops,
         { sort: "total", name: "overheads" },
       ),
     ),
   );
+}
+
+function launchTable(calls) {
+  const columns = [
+    col.code("call", "Call"), col.count("n", "Rows"), col.ns("mean", "Mean"),
+    col.ns("std", "Deviation", { like: "mean" }), col.count("outliers", "Outliers"), col.ns("all", "Mean with them"),
+    col.ns("sum", "Sum"),
+  ];
+  return table(columns, calls, { sort: "sum", name: "t4" });
 }
 
 /** Names in order, runs of equal ones as one: "a ×3, b". */
@@ -184,14 +168,8 @@ function communicationSection(report, rank) {
           ["bus bandwidth", show(row.bus_bandwidth, "bytes/s")],
         ]);
       }),
-      xAxis: axis({
-        type: "log",
-        name: "message size",
-        nameLocation: "middle",
-        nameGap: 28,
-        axisLabel: { formatter: (value) => neat(value, "bytes") },
-      }),
-      yAxis: axis({ type: "log", axisLabel: { formatter: (value) => neat(value, "bytes/s") } }),
+      xAxis: axis({ type: "log", name: "message size", nameLocation: "middle", nameGap: 28, unit: "bytes" }),
+      yAxis: axis({ type: "log", unit: "bytes/s" }),
       series: names.map((name, i) => ({
         name,
         type: "scatter",
@@ -208,59 +186,30 @@ function communicationSection(report, rank) {
     "Communication",
     "Kernels of collectives; their durations hold the time that a rank waits in them for others, so bandwidths are what the job got, not what the links could give.",
     known.length
-      ? el(
-          "div",
-          { class: "card" },
-          el(
-            "h3",
-            {},
-            "Bus bandwidth by message size",
-            el("small", {}, "algorithm bandwidth where the number of ranks is unknown"),
-          ),
-          el(
-            "div",
-            { class: "legend" },
-            names.map((name, i) => el("span", {}, swatch(i), name)),
-          ),
+      ? card(
+          "Bus bandwidth by message size",
+          "algorithm bandwidth where the number of ranks is unknown",
+          legend(names.map((name, i) => ({ name, colour: i }))),
           node,
         )
       : null,
-    card(
+    tableCard(
       "Collectives",
       leftOut(rank, "communication"),
-      table(
-        [
-          { key: "collective", title: "Collective", unit: "text" },
-          { key: "dtype", title: "Type", unit: "text" },
-          { key: "group", title: "Group", unit: "text" },
-          { key: "group_size", title: "Ranks", unit: "count" },
-          { key: "bytes", title: "Message", unit: "bytes" },
-          { key: "count", title: "Count", unit: "count" },
-          { key: "total_ns", title: "Total", unit: "ns" },
-          { key: "mean_ns", title: "Mean", unit: "ns" },
-          { key: "min_ns", title: "Least", unit: "ns", like: "mean_ns" },
-          { key: "algorithm_bandwidth", title: "Algorithm", unit: "bytes/s" },
-          { key: "bus_bandwidth", title: "Bus", unit: "bytes/s", like: "algorithm_bandwidth" },
-        ],
-        rows,
-        { sort: "total_ns", name: "communication" },
-      ),
+      [
+        col.text("collective", "Collective"), col.text("dtype", "Type"), col.text("group", "Group"),
+        col.count("group_size", "Ranks"), col.bytes("bytes", "Message"), col.count("count", "Count"),
+        col.ns("total_ns", "Total"), col.ns("mean_ns", "Mean"), col.ns("min_ns", "Least", { like: "mean_ns" }),
+        col.bandwidth("algorithm_bandwidth", "Algorithm"),
+        col.bandwidth("bus_bandwidth", "Bus", { like: "algorithm_bandwidth" }),
+      ],
+      rows,
+      { sort: "total_ns", name: "communication" },
     ),
   );
 }
 
 const SECTIONS = [
-  jobSection,
-  ranksSection,
-  overviewSection,
-  timelineSection,
-  breakdownSection,
-  operatorsSection,
-  flameSection,
-  kernelsSection,
-  overheadsSection,
-  idleSection,
-  launchesSection,
-  memorySection,
-  communicationSection,
+  jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, flameSection,
+  kernelsSection, overheadsSection, idleSection, launchesSection, memorySection, communicationSection,
 ];

@@ -1,6 +1,7 @@
 /* The ranks of a job side by side, and the stacked bars that show parts of a time. */
 
 const LABEL_PX = 24;
+const WAITING_HINT = "Communication time beyond that of the rank with the least: time spent waiting for others";
 
 /** Stacked horizontal bars: rows of {name, whole, parts: [{name, colour, ns}]}; parts of a name share their colour. */
 function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18 : 30 } = {}) {
@@ -9,6 +10,7 @@ function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18
   ];
   const node = el("div"),
     shown = rows.slice().reverse(),
+    widest = Math.max(...rows.map((row) => row.whole)) || 1,
     labelled = rows.some((row) => row.name);
   chart(
     node,
@@ -32,11 +34,12 @@ function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18
       }),
       xAxis: axis({
         type: "value",
-        max: Math.max(...rows.map((row) => row.whole)) || 1,
+        max: widest,
         show: labelled,
         splitNumber: 6,
         splitLine: { show: labelled, lineStyle: { color: Theme.value("line") } },
-        axisLabel: { formatter: (value) => neat(value, unit), hideOverlap: true },
+        unit,
+        axisLabel: { hideOverlap: true },
       }),
       yAxis: axis({
         type: "category",
@@ -50,21 +53,15 @@ function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18
         stack: "all",
         barWidth: height < LABEL_PX ? height - 5 : height - 10,
         barMinHeight: 0,
-        itemStyle: {
-          color: name === "Idle" ? Theme.value("line") : Theme.colour(colour),
-          borderColor: Theme.value("card"),
-          borderWidth: 0.5,
-        },
+        itemStyle: { color: Theme.colour(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
         data: shown.map((row) => row.parts.find((part) => part.name === name)?.ns ?? 0),
         label: {
           show: height >= LABEL_PX,
-          color: name === "Idle" ? Theme.value("muted") : ink(Theme.colour(colour)),
+          color: colour === "line" ? Theme.value("muted") : ink(Theme.colour(colour)),
           fontSize: 11.5,
           overflow: "truncate",
-          formatter: (item) => {
-            const share = item.value / (Math.max(...rows.map((row) => row.whole)) || 1);
-            return share > 0.06 ? `${percent(item.value / (shown[item.dataIndex].whole || 1))} %` : "";
-          },
+          formatter: (item) =>
+            item.value / widest > 0.06 ? `${percent(item.value / (shown[item.dataIndex].whole || 1))} %` : "",
         },
       })),
     }),
@@ -72,13 +69,13 @@ function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18
       if (click) instance.on("click", (item) => click(shown.length - 1 - item.dataIndex));
     },
   );
-  const legend = names.map(([name, colour]) => {
-    const patch = swatch(colour),
-      sum = rows.length === 1 ? rows[0].parts.find((part) => part.name === name).ns : null;
-    if (name === "Idle") patch.style.background = "var(--line)";
-    return el("span", {}, patch, name, sum === null ? null : ` ${show(sum, unit)}`);
-  });
-  return el("div", {}, node, el("div", { class: "legend" }, legend));
+  const sum = (name) => ` ${show(rows[0].parts.find((part) => part.name === name).ns, unit)}`;
+  const kinds = names.map(([name, colour]) => ({ name: rows.length === 1 ? name + sum(name) : name, colour }));
+  return el("div", {}, node, legend(kinds));
+}
+
+function rankName(rank) {
+  return rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label;
 }
 
 function jobSection(report) {
@@ -86,7 +83,7 @@ function jobSection(report) {
   const uses = report.ranks.map((rank) => ({ rank, use: deviceParts(rank) }));
   const rows = uses.map(({ rank, use }, place) => ({
     place,
-    name: rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label,
+    name: rankName(rank),
     file: rank.file,
     span: rank.span_ns,
     latency: rank.analysis.iterations.mean_latency_ns,
@@ -106,7 +103,8 @@ function jobSection(report) {
     return values.length ? Math.max(...values) - Math.min(...values) : null;
   };
   const slowest = rows.reduce((a, b) => (b.communication < a.communication ? b : a));
-  const any = rows.some((row) => row.communication > 0);
+  const any = rows.some((row) => row.communication > 0),
+    events = rows.reduce((sum, row) => sum + row.events, 0);
   const choose = (place) => {
     $("rank").value = place;
     draw(report.ranks[place]);
@@ -118,14 +116,7 @@ function jobSection(report) {
     el(
       "div",
       { class: "tiles" },
-      tile(
-        "Ranks",
-        String(rows.length),
-        `${show(
-          rows.reduce((sum, row) => sum + row.events, 0),
-          "count",
-        )} GPU events`,
-      ),
+      tile("Ranks", String(rows.length), `${show(events, "count")} GPU events`),
       tile(
         "Longest trace",
         show(Math.max(...rows.map((row) => row.span)), "ns"),
@@ -142,32 +133,19 @@ function jobSection(report) {
         { click: choose },
       ),
     ),
-    card(
+    tableCard(
       "Numbers by rank",
       null,
-      table(
-        [
-          { key: "name", title: "Rank", unit: "text" },
-          { key: "file", title: "File", unit: "text" },
-          { key: "span", title: "Length", unit: "ns" },
-          { key: "latency", title: "Mean iteration", unit: "ns" },
-          { key: "busy", title: "GPU busy", unit: "share" },
-          { key: "computing", title: "Computing", unit: "ns" },
-          { key: "communication", title: "Communicating", unit: "ns" },
-          { key: "exposed", title: "Exposed", unit: "ns", hint: "Communication with no computing kernel beside it" },
-          {
-            key: "waiting",
-            title: "Beyond the least",
-            unit: "ns",
-            hint: "Communication time beyond that of the rank with the least: time spent waiting for others",
-          },
-          { key: "idle", title: "Idle", unit: "ns" },
-          { key: "events", title: "GPU events", unit: "count" },
-          { key: "linked", title: "Linked", unit: "share" },
-        ],
-        rows,
-        { sort: "name", name: "ranks" },
-      ),
+      [
+        col.text("name", "Rank"), col.text("file", "File"), col.ns("span", "Length"),
+        col.ns("latency", "Mean iteration"), col.share("busy", "GPU busy"), col.ns("computing", "Computing"),
+        col.ns("communication", "Communicating"),
+        col.ns("exposed", "Exposed", { hint: "Communication with no computing kernel beside it" }),
+        col.ns("waiting", "Beyond the least", { hint: WAITING_HINT }), col.ns("idle", "Idle"),
+        col.count("events", "GPU events"), col.share("linked", "Linked"),
+      ],
+      rows,
+      { sort: "name", name: "ranks" },
     ),
   );
 }

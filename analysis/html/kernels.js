@@ -1,5 +1,12 @@
 /* Kernels against what the device can do at best. */
 
+const OPERATOR_HINT = "The operators' FLOPs over the time of all their kernels, not of this one alone",
+  BANDWIDTH_HINT = "Against the device's memory bandwidth; above 100 % the data came from caches",
+  TIMES = [
+    col.count("count", "Count"), col.ns("total_ns", "Total"), col.ns("mean_ns", "Mean"),
+    col.rate("flops_per_second", "Rate"),
+  ];
+
 function kernelsSection(report, rank) {
   const rows = rank.analysis.kernels.map((row, i) => ({
     ...row,
@@ -8,7 +15,7 @@ function kernelsSection(report, rank) {
   }));
   if (!rows.length) return null;
   const points = rows.filter((row) => row.intensity && row.flops_per_second);
-  const several = Object.keys(rank.analysis.devices).length > 1;
+  const device = Object.keys(rank.analysis.devices).length > 1 ? col.count("device", "Device") : null;
   return section(
     "kernels",
     "Kernels and roofline",
@@ -18,81 +25,34 @@ function kernelsSection(report, rank) {
       : card(
           "Roofline",
           null,
-          el(
-            "p",
-            { class: "none" },
+          none(
             "No kernel's FLOPs and bytes are known: the trace has no shapes (record_shapes), or only operators that move data.",
           ),
         ),
-    card(
+    tableCard(
       "Kernels",
       leftOut(rank, "kernels"),
-      table(
-        [
-          { key: "kernel", title: "Kernel", unit: "text", code: true },
-          { key: "kindName", title: "Kind", unit: "text" },
-          { key: "dtype", title: "Type", unit: "text" },
-          several ? { key: "device", title: "Device", unit: "count" } : null,
-          { key: "count", title: "Count", unit: "count" },
-          { key: "total_ns", title: "Total", unit: "ns" },
-          { key: "mean_ns", title: "Mean", unit: "ns" },
-          { key: "flops_per_second", title: "Rate", unit: "flop/s" },
-          {
-            key: "operator_flops_per_second",
-            title: "of operator",
-            unit: "flop/s",
-            hint: "The operators' FLOPs over the time of all their kernels, not of this one alone",
-          },
-          {
-            key: "flops_share",
-            title: "of peak",
-            unit: "share",
-            hint: "FLOP/s against the device's peak for the element type",
-          },
-          { key: "bytes_per_second", title: "Memory", unit: "bytes/s", hint: "Bytes of inputs and outputs per second" },
-          {
-            key: "bytes_share",
-            title: "of bandwidth",
-            unit: "share",
-            hint: "Against the device's memory bandwidth; above 100 % the data came from caches",
-          },
-          { key: "intensity", title: "FLOP/byte" },
-          { key: "bound", title: "Bound by", unit: "text" },
-          { key: "ops", title: "Operators", unit: "text", code: true },
-        ].filter(Boolean),
-        rows,
-        { sort: "total_ns", name: "kernels" },
-      ),
-    ),
-    rank.analysis.gemms.length ? gemmsCard(rank, several) : null,
-  );
-}
-
-function gemmsCard(rank, several) {
-  return card(
-    "Matrix products",
-    leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n), over the time of all kernels of the operator",
-    table(
       [
-        { key: "op", title: "Operator", unit: "text", code: true },
-        { key: "dtype", title: "Type", unit: "text" },
-        several ? { key: "device", title: "Device", unit: "count" } : null,
-        ...["batch", "m", "n", "k"].map((key) => ({ key, title: key, unit: "count" })),
-        { key: "count", title: "Count", unit: "count" },
-        { key: "total_ns", title: "Total", unit: "ns" },
-        { key: "mean_ns", title: "Mean", unit: "ns" },
-        { key: "flops_per_second", title: "Rate", unit: "flop/s" },
-        {
-          key: "flops_share",
-          title: "of peak",
-          unit: "share",
-          hint: "The efficiency: FLOP/s against the device's peak",
-        },
-        { key: "bytes_per_second", title: "Memory", unit: "bytes/s", hint: "Inputs and outputs once" },
-        { key: "bytes_share", title: "of bandwidth", unit: "share" },
-        { key: "bound", title: "Bound by", unit: "text" },
-        { key: "kernels", title: "Kernels", unit: "text", code: true },
-      ].filter(Boolean),
+        col.code("kernel", "Kernel"), col.text("kindName", "Kind"), col.text("dtype", "Type"), device, ...TIMES,
+        col.rate("operator_flops_per_second", "of operator", { hint: OPERATOR_HINT }),
+        col.share("flops_share", "of peak", { hint: "FLOP/s against the device's peak for the element type" }),
+        col.bandwidth("bytes_per_second", "Memory", { hint: "Bytes of inputs and outputs per second" }),
+        col.share("bytes_share", "of bandwidth", { hint: BANDWIDTH_HINT }),
+        col.other("intensity", "FLOP/byte"), col.text("bound", "Bound by"), col.code("ops", "Operators"),
+      ],
+      rows,
+      { sort: "total_ns", name: "kernels" },
+    ),
+    tableCard(
+      "Matrix products",
+      leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n), over the time of all kernels of the operator",
+      [
+        col.code("op", "Operator"), col.text("dtype", "Type"), device,
+        ...["batch", "m", "n", "k"].map((key) => col.count(key, key)), ...TIMES,
+        col.share("flops_share", "of peak", { hint: "The efficiency: FLOP/s against the device's peak" }),
+        col.bandwidth("bytes_per_second", "Memory", { hint: "Inputs and outputs once" }),
+        col.share("bytes_share", "of bandwidth"), col.text("bound", "Bound by"), col.code("kernels", "Kernels"),
+      ],
       rank.analysis.gemms,
       { sort: "total_ns", name: "gemms" },
     ),
@@ -115,8 +75,9 @@ function rooflineCard(report, rank, points) {
   const bottom = 10 ** Math.floor(Math.log10(Math.min(...y))),
     top = 10 ** Math.ceil(Math.log10(Math.max(...y, highest) * 1.01));
   const most = Math.max(...shown.map((row) => row.total_ns)),
-    present = [...new Set(shown.map((row) => row.kind))].sort((a, b) => a - b);
-  const bend = (roof) => roof / bandwidth;
+    present = kindsOf(shown, kinds),
+    lineStyle = () => ({ color: Theme.value("muted"), width: 1.5 }),
+    line = () => ({ type: "line", symbol: "none", silent: true, lineStyle: lineStyle() });
   chart(node, 400, () => ({
     grid: { left: 84, right: 130, top: 16, bottom: 46 },
     tooltip: tooltip((item) => {
@@ -145,72 +106,35 @@ function rooflineCard(report, rank, points) {
       nameGap: 28,
       axisLabel: { formatter: power },
     }),
-    yAxis: axis({ type: "log", min: bottom, max: top, axisLabel: { formatter: (value) => neat(value, "flop/s") } }),
+    yAxis: axis({ type: "log", min: bottom, max: top, unit: "flop/s" }),
     series: [
       ...roofs.map(([type, roof]) => ({
-        type: "line",
-        symbol: "none",
-        silent: true,
+        ...line(),
         tooltip: { show: false },
-        lineStyle: { color: Theme.value("muted"), width: 1.5 },
         z: 1,
         data: [
           ...(bandwidth
-            ? [
-                [Math.max(low, bottom / bandwidth), Math.max(low * bandwidth, bottom)],
-                [bend(roof), roof],
-              ]
+            ? [[Math.max(low, bottom / bandwidth), Math.max(low * bandwidth, bottom)], [roof / bandwidth, roof]]
             : [[low, roof]]),
           [high, roof],
         ].filter((point) => point[0] >= low),
-        endLabel: {
-          show: true,
-          formatter: `${type} ${neat(roof, "flop/s")}`,
-          color: Theme.value("muted"),
-          fontSize: 11.5,
-        },
+        endLabel: { show: true, formatter: `${type} ${neat(roof, "flop/s")}`, color: lineStyle().color, fontSize: 11.5 },
       })),
-      roofs.length || !bandwidth
-        ? null
-        : {
-            type: "line",
-            symbol: "none",
-            silent: true,
-            lineStyle: { color: Theme.value("muted"), width: 1.5 },
-            data: [
-              [low, low * bandwidth],
-              [high, high * bandwidth],
-            ],
-          },
-      ...present.map((kind) => ({
-        name: kinds[kind].name,
+      ...(roofs.length || !bandwidth ? [] : [{ ...line(), data: [[low, low * bandwidth], [high, high * bandwidth]] }]),
+      ...present.map(({ name, colour }) => ({
+        name,
         type: "scatter",
         z: 3,
-        itemStyle: {
-          color: Theme.colour(kinds[kind].colour),
-          opacity: 0.78,
-          borderColor: Theme.value("card"),
-          borderWidth: 1,
-        },
+        itemStyle: { color: Theme.colour(colour), opacity: 0.78, borderColor: Theme.value("card"), borderWidth: 1 },
         symbolSize: (_, item) => 7 + 26 * Math.sqrt(item.data.row.total_ns / most),
         data: shown
-          .filter((row) => row.kind === kind)
+          .filter((row) => row.kindName === name)
           .map((row) => ({ value: [row.intensity, row.flops_per_second], row })),
       })),
-    ].filter(Boolean),
+    ],
   }));
   const note = `${device.known_as ?? device.name ?? "device"}${bandwidth ? `, memory ${show(bandwidth, "bytes/s")}` : ", peaks unknown"} · ${shown.length} of ${rank.analysis.kernels.length} kernels, those whose FLOPs and bytes are known`;
-  return el(
-    "div",
-    { class: "card" },
-    el("h3", {}, "Roofline", el("small", {}, note)),
-    el(
-      "div",
-      { class: "legend" },
-      present.map((kind) => el("span", {}, swatch(kinds[kind].colour), kinds[kind].name)),
-    ),
-    node,
-  );
+  return card("Roofline", note, legend(present), node);
 }
 
 function power(value) {

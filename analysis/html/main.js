@@ -4,12 +4,15 @@ const report = JSON.parse(document.getElementById("report").textContent);
 const $ = (id) => document.getElementById(id);
 
 function card(heading, note, ...content) {
-  return el(
-    "div",
-    { class: "card" },
-    heading ? el("h3", {}, heading, note ? el("small", {}, note) : null) : null,
-    content,
-  );
+  const head = heading ? el("h3", {}, heading, small(note)) : null;
+  return el("div", { class: "card" }, head, content);
+}
+
+/** Cards that take so many of twelve columns each; all of them where there is only one. */
+function sideBySide(spans, ...cards) {
+  const shown = cards.filter(Boolean);
+  shown.forEach((node, i) => node.style.setProperty("--span", shown.length > 1 ? spans[i] : 12));
+  return el("div", { class: "columns" }, shown);
 }
 
 function section(id, heading, lead, ...content) {

@@ -27,40 +27,29 @@ function overlayData(timeline) {
 
 const at = (api, time) => api.coord([time, 0])[0];
 
+/** A rectangle from one time to another, `out` px larger on all sides. */
+function boxed(from, to, y, height, style, out = 0) {
+  const draw = (api) => {
+    const x = at(api, from) - out,
+      width = Math.max(1 + 2 * out, at(api, to) - x + out);
+    return { type: "rect", shape: { x, y: y - out, width, height: height + 2 * out, r: 2 * out }, style };
+  };
+  return { from, to, draw };
+}
+
 function* selectedOf(timeline) {
   const event = timeline.inspector?.event;
   if (!event) return;
-  const { y, tall } = timeline.rowAt(event);
-  yield {
-    from: event.ts,
-    to: event.ts + event.dur,
-    draw: (api) => {
-      const x = at(api, event.ts) - 1,
-        width = Math.max(3, at(api, event.ts + event.dur) - x + 1);
-      return {
-        type: "rect",
-        shape: { x, y: y - 1, width, height: tall + 2, r: 2 },
-        style: { fill: "transparent", stroke: Theme.value("text"), lineWidth: 2 },
-      };
-    },
-  };
+  const { y, tall } = timeline.rowAt(event),
+    style = { fill: "transparent", stroke: Theme.value("text"), lineWidth: 2 };
+  yield boxed(event.ts, event.ts + event.dur, y, tall, style, 1);
 }
 
 function* spanOf(timeline) {
   const { from, to } = timeline.span ?? {};
   if (from === null || from === undefined) return;
-  yield {
-    from,
-    to,
-    draw: (api) => {
-      const x = at(api, from);
-      return {
-        type: "rect",
-        shape: { x, y: AXIS, width: Math.max(1, at(api, to) - x), height: timeline.height },
-        style: { fill: Theme.value("accent"), opacity: 0.14, stroke: Theme.value("accent"), lineWidth: 1 },
-      };
-    },
-  };
+  const colour = Theme.value("accent");
+  yield boxed(from, to, AXIS, timeline.height, { fill: colour, opacity: 0.14, stroke: colour, lineWidth: 1 });
 }
 
 /** Arrows from the end of what comes first to where what follows begins; from a caller, to where its callee begins. */
@@ -88,41 +77,29 @@ function* arrowsOf(timeline) {
 function drop(x, y0, y1, colour) {
   const back = y1 > y0 ? -ARROW_HEAD : ARROW_HEAD,
     half = ARROW_HEAD / 2 + 1;
-  return {
-    type: "group",
-    children: [
-      {
-        type: "line",
-        shape: { x1: x + 2, y1: y0, x2: x + 2, y2: y1 + back },
-        style: { stroke: colour, lineWidth: 1.6 },
-      },
-      {
-        type: "polygon",
-        shape: { points: [[x + 2, y1 + 2], [x + 2 - half, y1 + back], [x + 2 + half, y1 + back]] },
-        style: { fill: colour },
-      },
-    ],
+  const line = {
+    type: "line",
+    shape: { x1: x + 2, y1: y0, x2: x + 2, y2: y1 + back },
+    style: { stroke: colour, lineWidth: 1.6 },
   };
+  return withHead(line, [[x + 2, y1 + 2], [x + 2 - half, y1 + back], [x + 2 + half, y1 + back]], colour);
 }
 
 function arrow(x0, y0, x1, y1, colour) {
   const bend = Math.max(18, Math.min(90, Math.abs(x1 - x0) / 3)),
     head = ARROW_HEAD;
-  return {
-    type: "group",
-    children: [
-      {
-        type: "bezierCurve",
-        shape: { x1: x0, y1: y0, x2: x1 - head, y2: y1, cpx1: x0 + bend, cpy1: y0, cpx2: x1 - head - bend, cpy2: y1 },
-        style: { fill: "none", stroke: colour, lineWidth: 1.6, opacity: 0.9 },
-      },
-      {
-        type: "polygon",
-        shape: { points: [[x1, y1], [x1 - head - 1, y1 - head / 2 - 1], [x1 - head - 1, y1 + head / 2 + 1]] },
-        style: { fill: colour },
-      },
-    ],
+  const line = {
+    type: "bezierCurve",
+    shape: { x1: x0, y1: y0, x2: x1 - head, y2: y1, cpx1: x0 + bend, cpy1: y0, cpx2: x1 - head - bend, cpy2: y1 },
+    style: { fill: "none", stroke: colour, lineWidth: 1.6, opacity: 0.9 },
   };
+  const back = x1 - head - 1,
+    half = head / 2 + 1;
+  return withHead(line, [[x1, y1], [back, y1 - half], [back, y1 + half]], colour);
+}
+
+function withHead(line, points, colour) {
+  return { type: "group", children: [line, { type: "polygon", shape: { points }, style: { fill: colour } }] };
 }
 
 /** The strip, its elements as wide as a pixel at least, and the chain of those that can be seen. */
@@ -154,34 +131,12 @@ function* pathOf(timeline) {
 }
 
 function piece({ from, to, colour }) {
-  return {
-    from,
-    to,
-    draw: (api) => {
-      const x = at(api, from);
-      return {
-        type: "rect",
-        shape: { x, y: AXIS + 1, width: Math.max(1, at(api, to) - x), height: PATH_STRIP - 4 },
-        style: { fill: Theme.colour(colour) },
-      };
-    },
-  };
+  return boxed(from, to, AXIS + 1, PATH_STRIP - 4, { fill: Theme.colour(colour) });
 }
 
 function bar({ ts, dur, y, tall }, current) {
-  return {
-    from: ts,
-    to: ts + dur,
-    draw: (api) => {
-      const x = at(api, ts),
-        height = current ? 5 : 3;
-      return {
-        type: "rect",
-        shape: { x, y: y + tall - height, width: Math.max(1, at(api, ts + dur) - x), height },
-        style: { fill: Theme.value("path") },
-      };
-    },
-  };
+  const height = current ? 5 : 3;
+  return boxed(ts, ts + dur, y + tall - height, height, { fill: Theme.value("path") });
 }
 
 function joint(one, other) {

@@ -15,7 +15,7 @@ function deviceParts(rank) {
       { name: "Computing and communicating", colour: 3, ns: hidden },
       { name: "Exposed communication", colour: 2, ns: sum("exposed_communication_ns") },
       { name: "Copies alone", colour: 1, ns: sum("busy_ns") - sum("compute_ns") - sum("exposed_communication_ns") },
-      { name: "Idle", colour: 9, ns: sum("idle_ns") },
+      { name: "Idle", colour: "line", ns: sum("idle_ns") },
     ],
   };
 }
@@ -43,7 +43,7 @@ function tile(label, value, note) {
     "div",
     { class: "tile" },
     el("div", { class: "label" }, label),
-    el("div", { class: "value" }, number, unit.length ? el("small", {}, unit.join(" ")) : null),
+    el("div", { class: "value" }, number, small(unit.join(" "))),
     el("div", { class: "note" }, note ?? ""),
   );
 }
@@ -123,12 +123,7 @@ function overviewSection(report, rank) {
     warnings(report),
     el("div", { class: "tiles" }, tiles),
     bar,
-    el(
-      "div",
-      { class: "columns" },
-      el("div", { class: "card span-6" }, el("h3", {}, "Trace"), facts(rank)),
-      el("div", { class: "card span-6" }, el("h3", {}, "Links"), coverage(rank, attributed)),
-    ),
+    sideBySide([6, 6], card("Trace", null, facts(rank)), card("Links", null, coverage(rank, attributed))),
   );
 }
 
@@ -141,13 +136,7 @@ function warnings(report) {
       rank.analysis.damage.map((text) => (several ? `Rank ${rank.label}: ${text}` : text)),
     ),
   ];
-  return found.length
-    ? el(
-        "ul",
-        { class: "warnings" },
-        found.map((text) => el("li", {}, text)),
-      )
-    : null;
+  return listed("warnings", found);
 }
 
 function facts(rank) {
@@ -178,11 +167,7 @@ function facts(rank) {
     ],
   );
   if (analysis.host.loading_ns) rows.push(["Data loading", show(analysis.host.loading_ns, "ns")]);
-  return el(
-    "dl",
-    { class: "facts" },
-    rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
-  );
+  return factList(rows);
 }
 
 function coverage(rank, attributed) {
@@ -208,22 +193,7 @@ function coverage(rank, attributed) {
         ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
         rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
       ].filter(Boolean);
-  return el(
-    "div",
-    {},
-    el(
-      "dl",
-      { class: "facts" },
-      rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]),
-    ),
-    notes.length
-      ? el(
-          "ul",
-          { class: "notes" },
-          notes.map((note) => el("li", {}, note)),
-        )
-      : null,
-  );
+  return [factList(rows), listed("notes", notes)];
 }
 
 let timeline = null;

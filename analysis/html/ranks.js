@@ -27,17 +27,10 @@ class RankAxis {
       y += rank.lanes.length * RANK_LANE + RANK_BAR + RANK_GAP;
     }
     this.height = y;
-    this.canvas = el("canvas", {
-      tabindex: 0,
-      role: "img",
-      "aria-label":
-        "Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",
-    });
-    this.picked = el(
-      "div",
-      { class: "picked", role: "status" },
-      "n and p, or the buttons, go from collective to collective.",
-    );
+    const label = "Ranks on one clock; keys w and s zoom, a and d move, n and p go to the next and previous collective",
+      said = "n and p, or the buttons, go from collective to collective.";
+    this.canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": label });
+    this.picked = el("div", { class: "picked", role: "status" }, said);
     this.hover = el("div", { class: "hover", hidden: true });
     this.build();
     this.view(0, job.span);
@@ -54,22 +47,21 @@ class RankAxis {
         )
       : null;
     this.steps = steps;
-    const several = this.job.collectives.length > 0;
+    const collectives = [
+      button("‹ Collective", "The one before (p)", () => this.go(this.at - 1)),
+      button("Collective ›", "The next one (n)", () => this.go(this.at + 1)),
+      button("Longest wait", "The collective in which ranks wait longest together", () => this.go(this.worst())),
+    ];
+    const turns = [
+      button("‹", "The iteration before", () => this.turn(-1)),
+      steps,
+      button("›", "The next iteration", () => this.turn(1)),
+    ];
     const tools = el(
       "div",
       { class: "tools" },
-      several ? button("‹ Collective", "The one before (p)", () => this.go(this.at - 1)) : null,
-      several ? button("Collective ›", "The next one (n)", () => this.go(this.at + 1)) : null,
-      several
-        ? button("Longest wait", "The collective in which ranks wait longest together", () => this.go(this.worst()))
-        : null,
-      steps
-        ? [
-            button("‹", "The iteration before", () => this.turn(-1)),
-            steps,
-            button("›", "The next iteration", () => this.turn(1)),
-          ]
-        : null,
+      this.job.collectives.length ? collectives : null,
+      steps ? turns : null,
       el("span", { class: "push" }),
       button("+", "Zoom in (w)", () => this.zoom(0.4)),
       button("−", "Zoom out (s)", () => this.zoom(2.5)),
@@ -79,12 +71,8 @@ class RankAxis {
       "div",
       { class: "lanes ranks" },
       this.job.ranks.map((rank, at) => {
-        const node = el(
-          "div",
-          { class: "lane" },
-          el("b", {}, this.labels[at]),
-          rank.lanes.map((name) => el("i", {}, name)),
-        );
+        const streams = rank.lanes.map((name) => el("i", {}, name)),
+          node = el("div", { class: "lane" }, el("b", {}, this.labels[at]), streams);
         node.style.top = `${this.tops[at] - RANK_LANE}px`;
         return node;
       }),
@@ -149,32 +137,28 @@ class RankAxis {
   }
 
   describe(one) {
-    const last = one.last === null ? null : this.labels[one.last],
-      waits = one.wait?.map((wait, i) => [wait, this.labels[one.members[i]]]).filter(([wait]) => wait > 0) ?? [];
+    const waits = (one.wait ?? []).map((wait, i) => [wait, this.labels[one.members[i]]]).filter(([wait]) => wait > 0);
     waits.sort((a, b) => b[0] - a[0]);
+    const texts = waits.slice(0, 8).map(([wait, name]) => `${name} waits ${show(wait, "ns")}`),
+      waiting = texts.length ? `; ${texts.join(", ")}${waits.length > texts.length ? ", …" : ""}` : "";
+    const of = `${integers.format(this.at + 1)} of ${integers.format(this.job.collectives.length)}`;
     this.picked.dataset.at = this.at;
     this.picked.replaceChildren(
       el("code", {}, `${one.kind}${one.bytes >= 0 ? ` ${show(one.bytes, "bytes")}` : ""}`),
-      ` ${one.group ? `group ${one.group}, ` : ""}${one.members.length} ranks, ${integers.format(this.at + 1)} of ${integers.format(this.job.collectives.length)}`,
-      last === null
+      ` ${one.group ? `group ${one.group}, ` : ""}${one.members.length} ranks, ${of}`,
+      one.last === null
         ? " · its ranks do not have to wait for each other"
-        : ` · ${last} is the last to arrive${
-            waits.length
-              ? `; ${waits
-                  .slice(0, 8)
-                  .map(([wait, name]) => `${name} waits ${show(wait, "ns")}`)
-                  .join(", ")}${waits.length > 8 ? ", …" : ""}`
-              : ""
-          }`,
+        : ` · ${this.labels[one.last]} is the last to arrive${waiting}`,
     );
   }
 
   key(event) {
+    const by = (this.to - this.from) / 5;
     const act = {
       w: () => this.zoom(0.6),
       s: () => this.zoom(1 / 0.6),
-      a: () => this.view(this.from - (this.to - this.from) / 5, this.to - (this.to - this.from) / 5),
-      d: () => this.view(this.from + (this.to - this.from) / 5, this.to + (this.to - this.from) / 5),
+      a: () => this.view(this.from - by, this.to - by),
+      d: () => this.view(this.from + by, this.to + by),
       n: () => this.go(this.at + 1),
       p: () => this.go(this.at - 1),
       Escape: () => this.view(0, this.job.span),
@@ -191,19 +175,11 @@ class RankAxis {
   }
 
   grab(event) {
-    const from = this.from,
-      to = this.to,
-      begin = event.clientX,
-      move = (moved) => {
-        const by = ((begin - moved.clientX) / this.width) * (to - from);
-        this.view(from + by, to + by);
-      },
-      end = () => {
-        removeEventListener("pointermove", move);
-        removeEventListener("pointerup", end);
-      };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", end);
+    const { from, to } = this;
+    dragged((moved) => {
+      const by = ((event.clientX - moved.clientX) / this.width) * (to - from);
+      this.view(from + by, to + by);
+    });
   }
 
   time(x) {
@@ -223,15 +199,9 @@ class RankAxis {
   collectiveAt(x, y) {
     const time = this.time(x),
       slack = (2 * (this.to - this.from)) / this.width;
-    return this.job.collectives.findIndex((one) =>
-      one.members.some(
-        (rank, i) =>
-          y >= this.bar(rank) &&
-          y < this.bar(rank) + RANK_BAR &&
-          one.start[i] - slack <= time &&
-          time <= one.end[i] + slack,
-      ),
-    );
+    const hit = (one, top, i) =>
+      y >= top && y < top + RANK_BAR && one.start[i] - slack <= time && time <= one.end[i] + slack;
+    return this.job.collectives.findIndex((one) => one.members.some((rank, i) => hit(one, this.bar(rank), i)));
   }
 
   click(event) {
@@ -245,22 +215,18 @@ class RankAxis {
   point(event) {
     const { offsetX: x, offsetY: y } = event,
       at = this.collectiveAt(x, y);
-    let content = null;
-    if (at >= 0) {
-      const one = this.job.collectives[at];
-      content = [
-        one.kind,
-        one.members.map((rank, i) => [
-          this.labels[rank],
-          `${show(one.end[i] - one.start[i], "ns")}${one.wait ? `, waits ${show(one.wait[i], "ns")}` : ""}`,
-        ]),
-      ];
-    } else content = this.blockAt(x, y);
+    const content = at >= 0 ? this.collective(this.job.collectives[at]) : this.blockAt(x, y);
     this.hover.hidden = !content;
     if (!content) return;
     this.hover.replaceChildren(tip(content[0], content[1].slice(0, 16)));
     this.hover.style.left = `${Math.min(x + 14, Math.max(0, this.width - this.hover.offsetWidth - 4))}px`;
     this.hover.style.top = `${y + 14}px`;
+  }
+
+  collective(one) {
+    const waits = (i) => (one.wait ? `, waits ${show(one.wait[i], "ns")}` : "");
+    const text = (rank, i) => [this.labels[rank], show(one.end[i] - one.start[i], "ns") + waits(i)];
+    return [one.kind, one.members.map(text)];
   }
 
   blockAt(x, y) {
@@ -388,9 +354,7 @@ class RankAxis {
 function ranksSection(report) {
   const job = report.job;
   if (!job) return null;
-  const labels = report.ranks.map((rank) =>
-      rank.rank !== null && rank.label === String(rank.rank) ? `rank\u00a0${rank.rank}` : rank.label,
-    ),
+  const labels = report.ranks.map(rankName),
     place = job.ranks[0].begin - job.ranks[0].first,
     iterations = report.ranks[0].analysis.iteration_list.map((one) => ({
       name: one.name,
@@ -410,7 +374,12 @@ function ranksSection(report) {
       longest: one.wait ? Math.max(...one.wait) : null,
       last: one.last === null ? null : labels[one.last],
     }));
-  charts.add({ draw: () => axis.draw(), instance: { dispose() {}, resize: () => axis.draw() } });
+  drawnWithCharts(axis);
+  const kinds = RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at)));
+  const goTo = (row) => {
+    axis.node.scrollIntoView({ block: "nearest" });
+    axis.go(row.at);
+  };
   const clocks = rows.some((row) => row.offset !== null)
     ? "Clocks are set by the collectives that no rank can leave before all have come: these end at the same time."
     : "No collective joins the ranks, so their clocks are as recorded.";
@@ -422,71 +391,32 @@ function ranksSection(report) {
     "axis",
     "Ranks on one clock",
     `Streams of all ranks, and below them the collectives, joined from rank to rank; a triangle marks the rank that came last. ${clocks}`,
-    card(
-      null,
-      null,
-      el(
-        "div",
-        { class: "legend" },
-        [...RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at))), JOINED, WAIT].map((kind) =>
-          el("span", {}, swatch(kind.colour), kind.name),
-        ),
-      ),
-      axis.node,
+    card(null, null, legend([...kinds, JOINED, WAIT]), axis.node),
+    tableCard(
+      "Collectives",
+      missing.join("; ") || "a click on a row shows it above",
+      [
+        col.ns("start", "At"), col.text("kind", "Collective"), col.text("group", "Group"),
+        col.bytes("bytes", "Message"),
+        col.ns("length", "From first to last", { hint: "From the first rank's start to the last one's end" }),
+        col.ns("waited", "Waited", { hint: "By all ranks together, for the last to arrive" }),
+        col.ns("longest", "Longest wait"), col.text("last", "Last to arrive"),
+      ],
+      waits,
+      { sort: "waited", name: "collectives", click: goTo },
     ),
-    waits.length
-      ? card(
-          "Collectives",
-          missing.join("; ") || "a click on a row shows it above",
-          table(
-            [
-              { key: "start", title: "At", unit: "ns" },
-              { key: "kind", title: "Collective", unit: "text" },
-              { key: "group", title: "Group", unit: "text" },
-              { key: "bytes", title: "Message", unit: "bytes" },
-              {
-                key: "length",
-                title: "From first to last",
-                unit: "ns",
-                hint: "From the first rank's start to the last one's end",
-              },
-              { key: "waited", title: "Waited", unit: "ns", hint: "By all ranks together, for the last to arrive" },
-              { key: "longest", title: "Longest wait", unit: "ns" },
-              { key: "last", title: "Last to arrive", unit: "text" },
-            ],
-            waits,
-            {
-              sort: "waited",
-              name: "collectives",
-              click: (row) => {
-                axis.node.scrollIntoView({ block: "nearest" });
-                axis.go(row.at);
-              },
-            },
-          ),
-        )
-      : null,
-    card(
+    tableCard(
       "Who waits for whom",
       null,
-      table(
-        [
-          { key: "label", title: "Rank", unit: "text" },
-          {
-            key: "collectives",
-            title: "Collectives",
-            unit: "count",
-            hint: "Of those in which ranks wait for each other",
-          },
-          { key: "last", title: "Last to arrive", unit: "count" },
-          { key: "caused", title: "Others waited for it", unit: "ns" },
-          { key: "waited", title: "Waited itself", unit: "ns" },
-          { key: "offset", title: "Clock ahead", unit: "ns", hint: "Of the lowest rank's; taken off" },
-          { key: "spread", title: "Spread", unit: "ns", hint: "Median distance of single collectives from that" },
-        ],
-        rows,
-        { sort: "caused", filter: false, name: "waits" },
-      ),
+      [
+        col.text("label", "Rank"),
+        col.count("collectives", "Collectives", { hint: "Of those in which ranks wait for each other" }),
+        col.count("last", "Last to arrive"), col.ns("caused", "Others waited for it"),
+        col.ns("waited", "Waited itself"), col.ns("offset", "Clock ahead", { hint: "Of the lowest rank's; taken off" }),
+        col.ns("spread", "Spread", { hint: "Median distance of single collectives from that" }),
+      ],
+      rows,
+      { sort: "caused", filter: false, name: "waits" },
     ),
   );
 }

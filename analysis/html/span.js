@@ -20,20 +20,16 @@ class SelectedSpan {
     event.stopPropagation();
     if (kind !== "pointerdown") return event.preventDefault();
     const start = this.timeline.timeAt(event.clientX);
-    const move = (moved) => this.preview(start, this.timeline.timeAt(moved.clientX));
-    const up = (last) => {
-      removeEventListener("pointermove", move);
-      removeEventListener("pointerup", up);
-      this.set(start, this.timeline.timeAt(last.clientX));
-    };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", up);
+    dragged(
+      (moved) => this.preview(start, this.timeline.timeAt(moved.clientX)),
+      (last) => this.set(start, this.timeline.timeAt(last.clientX)),
+    );
   }
 
   preview(one, other) {
     const { span } = this.timeline.data;
-    this.from = Math.max(0, Math.min(one, other));
-    this.to = Math.min(span, Math.max(one, other));
+    this.from = Math.round(Math.max(0, Math.min(one, other)));
+    this.to = Math.round(Math.min(span, Math.max(one, other)));
     this.timeline.redraw();
   }
 
@@ -98,24 +94,13 @@ class SelectedSpan {
         total,
         share: total / length,
       }));
+    const columns = [
+      col.code("name", "Name"), col.text("kind", "Kind"), col.count("count", "Count"),
+      col.ns("total", "Time", { hint: "Within the span, callees included" }),
+      col.share("share", "Share", { hint: SHARE_HINT }),
+    ];
     const part = (heading, key, found) =>
-      found.length
-        ? [
-            el("h4", {}, heading),
-            table(
-              [
-                { key: "name", title: "Name", unit: "text", code: true },
-                { key: "kind", title: "Kind", unit: "text" },
-                { key: "count", title: "Count", unit: "count" },
-                { key: "total", title: "Time", unit: "ns", hint: "Within the span, callees included" },
-                { key: "share", title: "Share", unit: "share", hint: SHARE_HINT },
-              ],
-              rows(found),
-              { sort: "total", name: `span-${key}` },
-            ),
-          ]
-        : [];
-    const clear = el("button", { type: "button", onclick: () => this.clear() }, "Clear");
+      found.length ? [el("h4", {}, heading), table(columns, rows(found), { sort: "total", name: `span-${key}` })] : [];
     this.node.hidden = false;
     this.node.replaceChildren(
       el(
@@ -123,7 +108,7 @@ class SelectedSpan {
         {},
         el("h3", {}, `${show(length, "ns")} selected`),
         el("span", { class: "said" }, `${exactMs(this.from)} to ${exactMs(this.to)}`),
-        clear,
+        el("button", { type: "button", onclick: () => this.clear() }, "Clear"),
       ),
       ...part("Device work by operator", "op", byOp),
       ...part("Device work by name", "gpu", byName.filter((one) => one.gpu)),

@@ -2,14 +2,34 @@
 
 const ROWS_SHOWN = 100;
 
+/** Columns of a table by what is in them: key of the rows' values, heading, and `more` of what `table` knows. */
+const columnOf = (unit, code) => (key, title, more) => ({ key, title, unit, code, ...more });
+const col = {
+  text: columnOf("text"),
+  code: columnOf("text", true),
+  count: columnOf("count"),
+  share: columnOf("share"),
+  ns: columnOf("ns"),
+  bytes: columnOf("bytes"),
+  bandwidth: columnOf("bytes/s"),
+  rate: columnOf("flop/s"),
+  other: (key, title, unit) => ({ key, title, unit }),
+};
+
+/** A card with a table; null without rows. */
+function tableCard(heading, note, columns, rows, options) {
+  return rows.length ? card(heading, note, table(columns, rows, options)) : null;
+}
+
 /**
- * columns: {key, title, unit, hint, code, like, indent}; unit "text" for names, "share" for fractions of 1, else see
- * SCALES; `like` names a column whose unit this one takes, too; `indent` one that says how far a name is moved in.
+ * columns: {key, title, unit, hint, code, like, indent}, or null; unit "text" for names, "share" for fractions of 1,
+ * else see SCALES; `like` names a column whose unit this one takes, too; `indent` one that says how far a name is moved
+ * in.
  */
 function table(columns, rows, { sort = null, filter = true, name = "", click = null } = {}) {
-  columns = columns.filter((column) =>
-    rows.some((row) => row[column.key] !== null && row[column.key] !== undefined && row[column.key] !== ""),
-  );
+  columns = columns
+    .filter((column) => column && rows.some((row) => (row[column.key] ?? "") !== ""))
+    .map((column) => ({ ...column }));
   const first = sort === "" ? null : (sort ?? columns.find((column) => column.unit !== "text")?.key);
   const state = { key: first, text: "", most: ROWS_SHOWN, at: -1, found: rows };
   state.down = columns.find((column) => column.key === state.key)?.unit !== "text";
@@ -20,19 +40,14 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
     shown = el("table", { "data-table": name, "aria-label": name.replaceAll("_", " ") }, el("thead", {}, head), body);
   const input = el("input", { type: "search", placeholder: "Filter rows…", "aria-label": `Filter ${name}` });
   const more = el("button", { type: "button" }, "Show all"),
-    copy = el("button", { type: "button", class: "push", title: "The rows shown, with full names and whole numbers" });
-  copy.append("Copy as CSV");
+    title = "The rows shown, with full names and whole numbers",
+    copy = el("button", { type: "button", class: "push", title }, "Copy as CSV");
   input.addEventListener("input", () => {
     state.text = input.value.toLowerCase();
     state.at = -1;
     draw();
   });
-  input.addEventListener("keydown", (event) => {
-    const step = { Enter: event.shiftKey ? -1 : 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || !state.found.length) return;
-    event.preventDefault();
-    go(state.at < 0 && step < 0 ? state.found.length - 1 : state.at + step);
-  });
+  input.addEventListener("keydown", (event) => stepped(event, state.at, state.found.length, go));
   more.addEventListener("click", () => {
     state.most = Infinity;
     draw();
@@ -52,19 +67,14 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
     column.heading = el(
       "th",
       { class: column.unit === "text" ? "text" : null, scope: "col" },
-      el(
-        "button",
-        { type: "button", title: column.hint, onclick: turn },
-        column.title,
-        unit ? el("small", {}, unit) : null,
-      ),
+      el("button", { type: "button", title: column.hint, onclick: turn }, column.title, small(unit)),
     );
     head.append(column.heading);
   }
 
-  /** Mark a row of those found, the first after the last, and show it. */
+  /** Mark a row of those found and show it. */
   function go(at) {
-    state.at = (at + state.found.length) % state.found.length;
+    state.at = at;
     if (state.at >= state.most) state.most = Infinity;
     draw();
     body.children[state.at].scrollIntoView({ block: "nearest" });
@@ -87,9 +97,7 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
           "tr",
           {
             "aria-current": at === state.at ? "true" : null,
-            ...(click
-              ? { class: "go", tabindex: 0, onclick: () => click(row), onkeydown: entered(() => click(row)) }
-              : {}),
+            ...(click && { class: "go", tabindex: 0, onclick: () => click(row), onkeydown: entered(() => click(row)) }),
           },
           columns.map((column) => cell(column, row, units[column.key])),
         ),
@@ -122,6 +130,14 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
 function fits(name, text) {
   const full = String(name ?? "");
   return full.toLowerCase().includes(text) || bare(full).toLowerCase().includes(text);
+}
+
+/** Keys of a search field: `go` to the next of `count` hits or to the one before, the first after the last. */
+function stepped(event, at, count, go) {
+  const step = { Enter: event.shiftKey ? -1 : 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step || !count) return;
+  event.preventDefault();
+  go(at < 0 && step < 0 ? count - 1 : (at + step + count) % count);
 }
 
 /** What a click does, for the key Enter. */
@@ -179,11 +195,7 @@ function cell(column, row, [, factor]) {
     return el("td", { class: "share", "--share": `${Math.min(100, 100 * value)}%` }, percent(value));
   if (column.unit === "count" || value === 0) return el("td", {}, integers.format(value));
   if (!(column.unit in SCALES) || factor === 1) return el("td", {}, plain(value));
-  return el(
-    "td",
-    {},
-    value !== 0 && Math.abs(value / factor) < 0.005 ? show(value, column.unit) : fixed(value / factor),
-  );
+  return el("td", {}, Math.abs(value / factor) < 0.005 ? show(value, column.unit) : fixed(value / factor));
 }
 
 /** Three significant digits below 1000, but never more than three places: columns that line up. */

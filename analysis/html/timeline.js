@@ -82,13 +82,8 @@ class Timeline {
       "div",
       {},
       tools,
-      legend(
-        this.data.kinds.filter((kind) => kind.gpu),
-        "GPU",
-      ),
-      legend(
-        this.data.kinds.filter((kind) => !kind.gpu),
-        "CPU",
+      ...["GPU", "CPU"].map((side) =>
+        legend(this.data.kinds.filter((kind) => kind.gpu === (side === "GPU")), { side }),
       ),
       el("div", { class: "timeline" }, this.lanes, el("div", { class: "frame" }, this.canvas)),
       this.picked,
@@ -235,7 +230,7 @@ class Timeline {
 
   timeAt(clientX) {
     const left = this.canvas.getBoundingClientRect().left;
-    return Math.round(this.from + ((this.to - this.from) * (clientX - left)) / this.canvas.clientWidth);
+    return this.from + ((this.to - this.from) * (clientX - left)) / this.canvas.clientWidth;
   }
 
   /** What is drawn by an item of `visible()`: a call, or several merged into a block. */
@@ -413,9 +408,7 @@ class Timeline {
   wheel(event) {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    const left = this.canvas.getBoundingClientRect().left;
-    const at = this.from + ((this.to - this.from) * (event.clientX - left)) / this.canvas.clientWidth;
-    this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 350), at);
+    this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 350), this.timeAt(event.clientX));
   }
 
   key(event) {

@@ -179,7 +179,7 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
     return [
         Measured(
             task, float(np.median(times)), len(times), *np.percentile(times, (10, 90)).tolist(),
-            tuple(times) if task.collective else (),
+            times=tuple(times) if task.collective else (),
         )
         for task, times in found.items()
     ]  # fmt: skip

@@ -38,7 +38,8 @@ def test_a_table_is_filtered_walked_sorted_and_copied(browser: Page, tmp_path: P
         for n in range(12)
     ]
     names[3] = '=evil,"kernel"'
-    events = [op("aten::mm", 0, 100, [([8, 4], "float"), ([4, 2], "float")])]
+    events = [op("## step ##", 0, 150, cat="user_annotation")]
+    events += [op("aten::mm", 0, 100, [([8, 4], "float"), ([4, 2], "float")])]
     for n, name in enumerate(names):
         events += [launch(n + 1, 2 * n + 1), kernel(name, n + 1, 200 + 10 * n, 1 + n)]
     shown(browser, report_html([rank_report(analyse(read_trace(kineto_of(events))))]), tmp_path)
@@ -64,6 +65,9 @@ def test_a_table_is_filtered_walked_sorted_and_copied(browser: Page, tmp_path: P
     browser.evaluate(f"{count}.focus()")
     press(browser, "Enter")
     assert rows_of(browser, "breakdown")[1][0] == '=evil,"kernel"', "the heading sorts by key, too"
+    heads = "[...document.querySelectorAll('[data-table=operators] th')]"
+    browser.evaluate(f"{heads}.find((head) => head.textContent.startsWith('Calls')).firstChild.click()")
+    assert browser.evaluate(f"{heads}.filter((head) => head.ariaSort).map((head) => head.textContent)") == ["Calls"]
     copied = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
     browser.evaluate(f"{copied}; document.querySelector('#breakdown .tools button:last-child').click()")
     browser.wait_for("window.copied")
