@@ -176,13 +176,12 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
-    return [
-        Measured(
-            task, float(np.median(times)), len(times), *np.percentile(times, (10, 90)).tolist(),
-            times=tuple(times) if task.collective else (),
-        )
-        for task, times in found.items()
-    ]  # fmt: skip
+    return [_measured(task, times) for task, times in found.items()]
+
+
+def _measured(task: Task, times: Sequence[float]) -> Measured:
+    low, high = np.percentile(times, (10, 90)).tolist()
+    return Measured(task, float(np.median(times)), len(times), low, high, tuple(times) if task.collective else ())
 
 
 def pooled(measured: Iterable[Measured]) -> list[Measured]:
