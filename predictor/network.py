@@ -26,7 +26,7 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
-from ..trace.conventions import MAX_NS, MAX_RANKS
+from ..trace.conventions import MAX_NS, MAX_RANKS, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .graph import COMM, ReplayGraph
@@ -42,7 +42,6 @@ _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
 _BANDWIDTH = re.compile(_NUMBER + r"(?:GB/s)?", re.ASCII | re.IGNORECASE)
 _LATENCY = re.compile(_NUMBER + r"(ns|us|µs|ms)?")
-_NS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, None: 1000}
 _MOST = 1e9
 _EXAMPLE = "for example bandwidth=25,latency=5us: GB/s and latency of one rank, and algorithm=" + "|".join(
     get_args(Algorithm)
@@ -110,9 +109,10 @@ def parse_network(text: str) -> Network:
     if bandwidth is None or not 1 / _MOST <= float(bandwidth[1]) <= _MOST:
         raise UsageError(f"network {text!r}: give a bandwidth over 0; {_EXAMPLE}")
     latency = _LATENCY.fullmatch(given.get("latency", "0"))
-    if latency is None or float(latency[1]) * _NS[latency[2]] > _MOST:
+    latency_ns = np.inf if latency is None else float(latency[1]) * NS_PER_UNIT[latency[2] or "us"]
+    if latency_ns > _MOST:
         raise UsageError(f"network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
-    network = Network(float(bandwidth[1]), float(latency[1]) * _NS[latency[2]])
+    network = Network(float(bandwidth[1]), latency_ns)
     for algorithm in get_args(Algorithm):
         if given.get("algorithm", "ring") == algorithm:
             return replace(network, algorithm=algorithm)

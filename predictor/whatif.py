@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import comm_rows
-from ..trace.conventions import KERNEL_CATEGORIES
+from ..trace.conventions import KERNEL_CATEGORIES, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
@@ -39,7 +39,6 @@ _RANK = re.compile(r"rank=(\d{1,9})\s+(.+)", re.ASCII)
 _SCALE = re.compile(r"(.+)\*(\d+(?:\.\d*)?(?:e-?\d+)?|\.\d+)", re.ASCII)
 _REMOVE = re.compile(r"remove\s+(.+)")
 _TARGET = re.compile(r"(kernel|gpu|copy|memset|comm|cpu|op)(?::(?:(?:name)?([~=]))?(.+))?|(stream)=(-?\d{1,18})")
-_NS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000}
 _LATENCIES = {"launch_latency": LAUNCH, "gap": STREAM}
 _MOST = 1e6
 
@@ -80,7 +79,7 @@ def parse_what_if(text: str) -> WhatIf:
     if rest == "queue_limit=none":
         return WhatIf(text, rank, "queue")
     if (time := _TIME.fullmatch(rest)) is not None:
-        return WhatIf(text, rank, "latency", time[1], value=float(time[2]) * _NS[time[3]])
+        return WhatIf(text, rank, "latency", time[1], value=float(time[2]) * NS_PER_UNIT[time[3]])
     if (removed := _REMOVE.fullmatch(rest)) is not None:
         return _targeted(WhatIf(text, rank, "remove"), removed[1])
     if (scaled := _SCALE.fullmatch(rest)) is not None and float(scaled[2]) <= _MOST:

@@ -6,7 +6,7 @@ import re
 
 __all__ = [
     "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US", "GPU_CATEGORIES",
-    "KERNEL_CATEGORIES", "MAX_NS", "MAX_RANKS", "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL",
+    "KERNEL_CATEGORIES", "MAX_NS", "MAX_RANKS", "NS_PER_UNIT", "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL",
     "UNATTACHED_REASONS",
 ]  # fmt: skip
 
@@ -18,6 +18,8 @@ MAX_NS = 2**62
 """Times and their sums are below this, 146 years, so that int64 does not overflow."""
 MAX_RANKS = 2**31
 """Ranks are below this."""
+NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}
+"""Units of time, as a user gives them."""
 EPOCH_NS = 2**50 * 1000
 """Later times (2005) are since the epoch; between 2**50 and 2**51 µs a double holds multiples of 0.25 µs."""
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")

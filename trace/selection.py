@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn, marked
-from .conventions import MAX_NS
+from .conventions import MAX_NS, NS_PER_UNIT
 from .errors import UsageError
 from .index import as_column, as_positions
 from .intervals import Span
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["parse_window", "part_of", "step_range"]
 
 Mask = npt.NDArray[np.bool_]
-_NS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 
 
@@ -60,7 +59,7 @@ def parse_window(text: str) -> Span:
     if found is None:
         raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
     low, low_unit, high, high_unit = found.groups()
-    start, end = float(low) * _NS[low_unit or high_unit], float(high) * _NS[high_unit]
+    start, end = float(low) * NS_PER_UNIT[low_unit or high_unit], float(high) * NS_PER_UNIT[high_unit]
     if not start < end < MAX_NS:
         raise UsageError(f"window {text[:40]!r}: ends before it starts or later than 146 years; give START-END")
     return Span(round(start), round(end))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from math import prod
 from typing import NamedTuple
 
@@ -275,6 +275,30 @@ def _tensors(call: Call) -> list[_Given]:
 def _units(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Parameter], shapes: Shapes
            ) -> tuple[list[Unit], list[Call]]:  # fmt: skip
     """The units of the forward pass, and what follows the last one with parameters: the loss."""
+    units: list[Unit] = []
+    segment: list[Call] = []
+    for call, live in zip(forward, _alive(trace, forward, parameters), strict=True):
+        segment.append(call)
+        if live == 1 or call is forward[-1]:
+            owned = _used(segment, parameters)
+            if owned or (units and call is forward[-1]):
+                units.append(Unit(len(units), segment, parameters=owned))
+            elif units:  # a segment without parameters belongs to the unit before it
+                units[-1].forward += segment
+            segment = [] if units else segment
+    loss: list[Call] = []
+    while units and not units[-1].parameters:
+        loss = [*units.pop().forward, *loss]
+    if not units:
+        raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
+    loss = [*_trailing(units[-1], parameters), *loss]
+    for unit in units:
+        _describe(unit, shapes)
+    return units, loss
+
+
+def _alive(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Parameter]) -> Iterator[int]:
+    """How many activations are alive after each call of forward."""
     alias = _aliases(trace)
     produced: dict[int, int] = {}
     last_use: dict[int, int] = {}
@@ -292,34 +316,13 @@ def _units(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Param
     for number in next(entries, [])[:1]:  # what the model is given
         if number not in parameters:
             produced.setdefault(alias.get(number, number), 0)
-    alive = [0] * (len(forward) + 1)
+    change = [0] * len(forward)
     for number, begin in produced.items():
         end = last_use.get(number, begin)
         if end > begin:
-            alive[begin] += 1
-            alive[end] -= 1
-    units: list[Unit] = []
-    segment: list[Call] = []
-    live, last = 0, len(forward) - 1
-    for place, call in enumerate(forward):
-        segment.append(call)
-        live += alive[place]
-        if live == 1 or place == last:
-            owned = _used(segment, parameters)
-            if owned or (units and place == last):
-                units.append(Unit(len(units), segment, parameters=owned))
-            elif units:  # a segment without parameters belongs to the unit before it
-                units[-1].forward += segment
-            segment = [] if units else segment
-    loss: list[Call] = []
-    while units and not units[-1].parameters:
-        loss = [*units.pop().forward, *loss]
-    if not units:
-        raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
-    loss = [*_trailing(units[-1], parameters), *loss]
-    for unit in units:
-        _describe(unit, shapes)
-    return units, loss
+            change[begin] += 1
+            change[end] -= 1
+    return accumulate(change)
 
 
 def _trailing(unit: Unit, parameters: Mapping[int, Parameter]) -> list[Call]:

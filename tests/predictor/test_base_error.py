@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +165,6 @@ def test_the_summary_takes_the_base_from_the_replay_before() -> None:
     graph = noisy(100.0).graph()
     constants = fit_constants(graph)
     before = replay(graph, constants)
-    twice = replay(with_fields(graph, edges=graph.edges.with_lag(graph.edges.lag * 2)), constants)
+    twice = replay(graph.with_latencies(graph.edges.lag * 2), constants)
     assert summarize(twice, constants, before=before).base == BaseError.of(before) == summarize(before, constants).base
     assert np.array_equal(before.graph.measured, twice.graph.measured)
