@@ -23,7 +23,9 @@ import jsonschema_rs
 import orjson
 import pytest
 from etplus.cli.main import main
+from etplus.linker import link
 from etplus.trace.conventions import EDGE_KINDS
+from etplus.trace.trace import Trace
 from hypothesis import settings
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "fixture_pair",
     "gpu_traces",
     "kineto_document",
+    "linked",
     "ns",
     "plain",
     "read_json",
@@ -80,6 +83,12 @@ def read_json(path: Path) -> Any:
 def fixture_pair(name: str) -> tuple[Path, Path]:
     """ET and Kineto trace of one of `FIXTURE_PAIRS`."""
     return FIXTURES / f"{name}.et.json.gz", FIXTURES / f"{name}.kineto.json.gz"
+
+
+@cache
+def linked(name: str) -> Trace:
+    """A pair of `fixtures/`, or of shared/traces where it is at hand (else the test is skipped), linked once a run."""
+    return link(*(fixture_pair(name) if name.startswith(("demo/", "pairs/")) else shared_pair(name)))
 
 
 def truth_of(name: str) -> dict[str, list[int]]:

@@ -29,6 +29,7 @@ from support import (
     call,
     et_document,
     fixture_pair,
+    linked,
     ns,
     read_json,
     shared_pair,
@@ -136,7 +137,7 @@ def test_only_what_ran_beside_the_linked_operators_counts() -> None:
 
 
 def test_they_survive_conversion_to_chakra_and_back(tmp_path: Path) -> None:
-    link(*pair(GPU_SHAPED)).write(tmp_path / "a.json")
+    linked(GPU_SHAPED).write(tmp_path / "a.json")
     convert(tmp_path / "a.json", tmp_path / "a.et")
     convert(tmp_path / "a.et", tmp_path / "b.json", to="etplus")
     before, after = (read_json(tmp_path / name) for name in ("a.json", "b.json"))
@@ -144,7 +145,7 @@ def test_they_survive_conversion_to_chakra_and_back(tmp_path: Path) -> None:
 
 
 def test_files_of_format_1_0_say_what_they_lack() -> None:
-    document = link(*pair(GPU_SHAPED)).to_dict()
+    document = linked(GPU_SHAPED).to_dict()
     missing = len(document.pop("unattached"))
     trace = with_unattached(of_bytes(document))
     assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
@@ -156,7 +157,7 @@ def test_files_of_format_1_0_say_what_they_lack() -> None:
     ids=lambda change: str(*change),
 )
 def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
-    document = link(*pair(GPU_SHAPED)).to_dict()
+    document = linked(GPU_SHAPED).to_dict()
     document["unattached"][0] |= change
     with pytest.raises(TraceFormatError, match='"unattached"'):
         _ = of_bytes(document).unattached
@@ -167,7 +168,7 @@ def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
 
 def test_events_in_another_order() -> None:
     """The list of another writer need not be in order of start."""
-    document = link(*pair("gpu-pairs/dlrm.rank1")).to_dict()
+    document = linked("gpu-pairs/dlrm.rank1").to_dict()
     expected = with_unattached(of_bytes(document))
     document["unattached"].reverse()
     found = with_unattached(of_bytes(document))
@@ -178,11 +179,11 @@ def test_events_in_another_order() -> None:
 @pytest.mark.parametrize("name", [GPU_SHAPED, "gpu-pairs/dlrm.rank1"])
 def test_whoever_takes_rows_of_the_document_gets_nodes_alone(name: str, tmp_path: Path) -> None:
     """Replay, prediction and arrays join GPU events with rows; `augment` writes into them."""
-    document = link(*pair(name))
+    document = linked(name)
     rows = document.gpu.source
     assert sorted(rows.tolist()) == np.flatnonzero(document.kind == GPU).tolist()
     added = with_unattached(document).gpu
     assert (added.source < 0).sum() == len(added) - len(rows) > 0
-    link(*pair(name)).write(tmp_path / "a.json")
+    document.write(tmp_path / "a.json")
     augment(tmp_path / "a.json", tmp_path / "b.json")
     assert read_json(tmp_path / "a.json")["unattached"] == read_json(tmp_path / "b.json")["unattached"]

@@ -9,10 +9,9 @@ from typing import Any
 
 from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load as read_trace
-from etplus.linker import link
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from support import Document, fixture_pair, kineto_document, shared_pair, shared_trace
+from support import Document, kineto_document, linked, shared_trace
 
 __all__ = ["GPU_SHAPED", "REAL", "analysis_of", "kernel", "kineto_of", "launch", "op", "trace_of", "written"]
 
@@ -36,8 +35,7 @@ REAL = (
 @cache
 def written(name: str) -> bytes:
     """A pair's ET+ file."""
-    pair = fixture_pair(name) if name.startswith(("demo/", "pairs/")) else shared_pair(name)
-    return b"".join(link(*pair).chunks())
+    return b"".join(linked(name).chunks())
 
 
 @cache

@@ -10,10 +10,9 @@ from typing import Any
 
 from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
-from etplus.linker import link
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.trace import Trace
-from support import Document, fixture_pair, shared_pair
+from support import Document, linked
 
 __all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime", "write_alone"]
 
@@ -33,15 +32,8 @@ PAIRS = (
 
 
 @cache
-def linked(name: str) -> Trace:
-    """A pair linked; skips the test where the pair is not there."""
-    pair = fixture_pair(name) if name.startswith(("demo/", "pairs/")) else shared_pair(name)
-    return link(*pair)
-
-
-@cache
 def document_of(name: str) -> Trace:
-    """The same, as converters read it."""
+    """A linked pair, as converters read it."""
     return read_etplus(b"".join(linked(name).chunks()))
 
 

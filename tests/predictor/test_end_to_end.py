@@ -24,7 +24,7 @@ from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from msgspec.structs import replace
-from support import call, fixture_pair, run, shared_pair, shared_trace
+from support import call, linked, run, shared_trace
 from synthetic import Timeline
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
@@ -35,8 +35,7 @@ def document(name: str) -> Trace:
     """A linked pair; "…kineto" a Kineto trace linked alone."""
     if name.endswith(".kineto"):
         return read_etplus(b"".join(link(None, shared_trace(f"{name}.json.gz")).chunks()))
-    pair = fixture_pair(name) if name.startswith(("pairs/", "demo/")) else shared_pair(name)
-    return read_etplus(b"".join(link(*pair).chunks()))
+    return read_etplus(b"".join(linked(name).chunks()))
 
 
 @cache
@@ -199,7 +198,7 @@ def test_iterations_held_out() -> None:
 
 def test_commands(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
-    file.write_bytes(b"".join(link(*fixture_pair(GPU_SHAPED)).chunks()))
+    linked(GPU_SHAPED).write(file)
     fitted = run("etplus", "fit", file, "-o", model)
     assert fitted.returncode == 0 and b"similar" in fitted.stdout and b"best over all" in fitted.stdout
     assert max(map(len, fitted.stdout.decode().splitlines())) <= 80

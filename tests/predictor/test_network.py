@@ -17,7 +17,7 @@ from etplus.trace.errors import UsageError
 from made_jobs import JOBS
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, MESSAGE, REDUCE_SCATTER
 from simulator import Network as Told
-from support import shared_pair
+from support import linked
 from synthetic import Timeline, ends, starts
 
 BANDWIDTHS = (250.0, 25.0, 2.5, 0.25)
@@ -212,7 +212,7 @@ def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
 
 def test_ranks_of_dlrm() -> None:
     """Its communications are of 8 ranks, though 4 are given; sizes of its all-to-alls differ between ranks."""
-    graphs = [build_graph(link(*shared_pair(f"gpu-pairs/dlrm.rank{rank}"))) for rank in range(4)]
+    graphs = [build_graph(linked(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(4)]
     joint, constants = couple(graphs), [fit_constants(graph) for graph in graphs]
     spans = []
     for bandwidth in (1e6, *BANDWIDTHS):

@@ -13,7 +13,7 @@ from etplus.predictor.ranks import couple, find_meetings
 from etplus.predictor.replay import ReplayGraph, build_graph, fit_constants, replay
 from etplus.predictor.summary import Summary, summarize
 from etplus.predictor.whatif import apply_what_ifs, parse_what_if
-from support import gpu_traces, shared_pair, shared_trace
+from support import gpu_traces, linked, shared_trace
 from synthetic import after
 
 PAIRS = ("resnet103", "linear", "dlrm.rank0", "dlrm.rank1", "dlrm.rank2", "dlrm.rank3", "simple_add")
@@ -25,7 +25,7 @@ SHARE = 0.05
 
 @cache
 def paired(name: str) -> ReplayGraph:
-    return build_graph(link(*shared_pair(f"gpu-pairs/{name}")))
+    return build_graph(linked(f"gpu-pairs/{name}"))
 
 
 @cache

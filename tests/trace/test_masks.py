@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
-from etplus import Trace, link
 from etplus.schemas.communications import comm_rows
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.trace.columns import matching
@@ -15,14 +12,9 @@ from etplus.trace.conventions import COPY_CATEGORIES, KERNEL_CATEGORIES
 from etplus.trace.kinds import GPU
 from hypothesis import given
 from hypothesis import strategies as st
-from support import fixture_pair, shared_pair
+from support import linked
 
 PAIRS = ("pairs/gpu_shaped_from_cpu", "gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103")
-
-
-@cache
-def linked(name: str) -> Trace:
-    return link(*(fixture_pair(name) if name.startswith("pairs/") else shared_pair(name)))
 
 
 @given(st.lists(st.text("ab", max_size=2), unique=True), st.lists(st.integers(0, 50)))
