@@ -85,10 +85,10 @@ class Attention:
         None where the mask or the lengths of packed sequences are not recorded and change the count. An explicit mask
         (`attn_mask`) leaves all pairs: the kernels compute them.
         """
-        shapes = [signature.shape(self.query + i) for i in range(3)]
-        if any(shape is None or len(shape) < 2 for shape in shapes):
+        shapes = self._shapes(signature, 2)
+        if shapes is None:
             return None
-        query, key, value = (shape for shape in shapes if shape is not None)
+        query, key, value = shapes
         if any(_given(signature, at) for at in self.unknown):
             return None
         offsets = signature.shape(self.packed) if self.packed >= 0 else None
@@ -105,11 +105,16 @@ class Attention:
 
     def outputs(self, signature: Signature) -> list[Shape] | None:
         """Shapes of the output, or of the gradients of query, key and value."""
-        shapes = [signature.shape(self.query + i) for i in range(3)]
-        if any(not shape for shape in shapes):
+        shapes = self._shapes(signature, 1)
+        if shapes is None:
             return None
-        query, key, value = (shape for shape in shapes if shape is not None)
+        query, key, value = shapes
         return [query, key, value] if self.backward else [(*query[:-1], value[-1])]
+
+    def _shapes(self, signature: Signature, dimensions: int) -> list[Shape] | None:
+        """Shapes of query, key and value; None if one is not recorded or has fewer dimensions."""
+        shapes = [signature.shape(self.query + i) or () for i in range(3)]
+        return None if any(len(shape) < dimensions for shape in shapes) else shapes
 
     def _pairs(self, signature: Signature, queries: int, keys: int) -> int | None:
         """Pairs that one sequence computes; None where what the mask might be makes a difference."""
@@ -120,7 +125,7 @@ class Attention:
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
         """Pairs of all packed sequences.
 
-        Their lengths are not recorded, but sum and maximum: they tell the count if the sequences are equally long, and
+        Their lengths are not recorded, but sum and maximum: they give the count if the sequences are equally long, and
         without a mask if either the queries' or the keys' are.
         """
         longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]

@@ -19,7 +19,7 @@ from .totals import Totals
 
 __all__ = [
     "BreakdownRow", "DeviceUse", "HostUse", "Iteration", "StreamUse", "breakdown", "device_use", "host_use",
-    "iterations", "launched_in", "shape_labels", "stream_use",
+    "iteration_at", "iterations", "launched_in", "shape_labels", "stream_use",
 ]  # fmt: skip
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
@@ -166,15 +166,10 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     calls, tree = owner.calls, owner.hierarchy
     if not len(gpu):
         return []
-    top = np.full(len(gpu), -1, np.int64)
-    has = owner.call >= 0
-    top[has] = tree.top[owner.call[has]]
-    path = np.zeros(len(gpu), np.int64)
-    path[has] = tree.path[owner.call[has]]
-    path[top >= 0] = tree.path[top[top >= 0]]
-    op = np.where(top >= 0, calls.name[top], -1) if len(calls) else top
+    top = np.append(tree.top, -1)[owner.call]
+    path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)]
+    op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
     labels, label_of = shape_labels(trace)
-    signature = np.where(top >= 0, calls.signature[top], -1) if len(calls) else top
     distinct, inverse = distinct_rows(
         gpu.device, gpu.stream, path, op, label_of[signature], gpu.name, gpu.category, gpu.reason
     )
@@ -235,8 +230,7 @@ def _gpu_spans(trace: Trace) -> dict[int, int]:
 
 def host_use(trace: Trace) -> HostUse:
     """Span of the trace, and what of it the data loader takes."""
-    starts, ends = [], []
-    calls = trace.calls
+    calls, loaded = trace.calls, []
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]
     loads, forwards = _named(trace, rows, _LOADER), _named(trace, rows, _FORWARD)
@@ -246,9 +240,8 @@ def host_use(trace: Trace) -> HostUse:
         reach = int(calls.end[row])
         if len(later) and not (len(next_load) and calls.ts[next_load[0]] < calls.ts[later[0]]):
             reach = int(calls.ts[later[0]])
-        starts.append(int(calls.ts[row]))
-        ends.append(reach)
-    loading = union(np.array(starts, np.int64), np.array(ends, np.int64)).length
+        loaded.append((int(calls.ts[row]), reach))
+    loading = union(*np.array(loaded, np.int64).reshape(-1, 2).T).length
     span = trace.span.length
     runtime = int((trace.runtime.end - trace.runtime.ts).sum())
     return HostUse(span, loading, span - loading, runtime)
@@ -283,8 +276,13 @@ def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
     Args:
         iterations: in order of start.
     """
+    return iteration_at(iterations, trace.launched_ns)
+
+
+def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
+    """int64, for each time the ordinal of the iteration that it is in, −1 for none; iterations in order of start."""
     start, end = (np.array([getattr(one, name) for one in iterations], np.int64) for name in ("start", "end"))
-    return enclosing(start, end, trace.launched_ns)
+    return enclosing(start, end, ts)
 
 
 def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:

@@ -26,13 +26,9 @@ from .rank_communications import kind_name
 __all__ = ["arrivals", "clock_offsets", "stragglers", "synchronises", "synchronising"]
 
 _SYNCHRONISING = (
-    CollectiveCommType.ALL_REDUCE,
-    CollectiveCommType.ALL_GATHER,
-    CollectiveCommType.ALL_TO_ALL,
-    CollectiveCommType.REDUCE_SCATTER,
-    CollectiveCommType.REDUCE_SCATTER_BLOCK,
-    CollectiveCommType.BARRIER,
-)
+    CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
+    CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK, CollectiveCommType.BARRIER,
+)  # fmt: skip
 """Kinds of collectives that no rank can leave before all have come."""
 
 
@@ -155,10 +151,7 @@ def stragglers(
         matched: see `synchronising`. offsets: by rank, ns.
         longest: for how many of the longest waits details are given.
     """
-    count: defaultdict[int, int] = defaultdict(int)
-    last: defaultdict[int, int] = defaultdict(int)
-    caused: defaultdict[int, int] = defaultdict(int)
-    waited: defaultdict[int, int] = defaultdict(int)
+    numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # those of `Lateness`
     worst: list[tuple[int, int, int]] = []
     waits: list[IntColumn] = []
     for g, one in enumerate(matched):
@@ -166,13 +159,11 @@ def stragglers(
         latest = np.argmax(come, axis=1)
         total = wait.sum(axis=1)
         for i, rank in enumerate(one.ranks):
-            count[rank] += len(wait)
-            last[rank] += int(np.count_nonzero(latest == i))
-            caused[rank] += int(total[latest == i].sum())
-            waited[rank] += int(wait[:, i].sum())
+            last = latest == i
+            numbers[rank] += [len(wait), int(np.count_nonzero(last)), int(total[last].sum()), int(wait[:, i].sum())]
         worst += [(-int(total[i]), g, i) for i in np.argsort(-total, kind="stable")[:longest].tolist()]
         waits.append(wait)
-    table = [Lateness(rank, count[rank], last[rank], caused[rank], waited[rank]) for rank in sorted(count)]
+    table = [Lateness(rank, *row.tolist()) for rank, row in sorted(numbers.items())]
     details = []
     for _, g, i in sorted(worst)[:longest]:
         one, wait = matched[g], waits[g][i].tolist()

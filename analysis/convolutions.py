@@ -19,7 +19,7 @@ class Convolution:
 
     Attributes:
         arguments: their names in the order of the operator's schema, as far as they matter here.
-        transposed: it is one; None where an argument tells.
+        transposed: it is one; None where an argument says.
     """
 
     arguments: tuple[str, ...]
@@ -31,7 +31,7 @@ class Convolution:
         Raises:
             ValueError, IndexError, TypeError: the arguments are not those of a convolution.
         """
-        given = dict(zip(self.arguments, range(len(signature.inputs)), strict=False))
+        given, values = _arguments(self.arguments, signature)
         inputs, weight = signature.shape(given["input"]), signature.shape(given["weight"])
         if inputs is None or weight is None or len(weight) < 3:
             raise ValueError("no convolution")
@@ -39,7 +39,6 @@ class Convolution:
             inputs = (1, *inputs)
         if len(inputs) != len(weight):
             raise ValueError("no convolution")
-        values = {name: signature.inputs[at].value for name, at in given.items()}
         transposed = bool(values.get("transposed")) if self.transposed is None else self.transposed
         if signature.outputs and len(signature.outputs[0].shape) == len(weight):
             return inputs, signature.outputs[0].shape, weight, transposed
@@ -63,7 +62,7 @@ class Gradient:
 
     Attributes:
         arguments: as in `Convolution`; "gradient" is that of the output.
-        parts: how many gradients it computes where no mask among the arguments tells.
+        parts: how many gradients it computes where no mask among the arguments says.
         transposed: as in `Convolution`.
     """
 
@@ -73,9 +72,8 @@ class Gradient:
 
     def flops(self, signature: Signature) -> int | None:
         """As many for either gradient as for the output: the same pairs of numbers are multiplied."""
-        given = dict(zip(self.arguments, range(len(signature.inputs)), strict=False))
+        given, values = _arguments(self.arguments, signature)
         gradient = signature.shape(given["gradient"])
-        values = {name: signature.inputs[at].value for name, at in given.items()}
         weight = _shape(signature, given, values, "weight")
         inputs = _shape(signature, given, values, "input")
         transposed = bool(values.get("transposed")) if self.transposed is None else self.transposed
@@ -88,13 +86,18 @@ class Gradient:
 
     def outputs(self, signature: Signature) -> list[Shape] | None:
         """Shapes of the gradients."""
-        given = dict(zip(self.arguments, range(len(signature.inputs)), strict=False))
-        values = {name: signature.inputs[at].value for name, at in given.items()}
+        given, values = _arguments(self.arguments, signature)
         shapes = [_shape(signature, given, values, name) for name in ("input", "weight")]
         mask = values.get("mask")
         wanted = mask[:2] if isinstance(mask, list) else [True, True]
         found = [shape for shape, want in zip(shapes, wanted, strict=False) if want and shape is not None]
         return found or None
+
+
+def _arguments(names: tuple[str, ...], signature: Signature) -> tuple[dict[str, int], dict[str, Any]]:
+    """Positions of the arguments that are given, and their values, by name."""
+    given = dict(zip(names, range(len(signature.inputs)), strict=False))
+    return given, {name: signature.inputs[at].value for name, at in given.items()}
 
 
 def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], name: str) -> Shape | None:

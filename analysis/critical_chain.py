@@ -89,7 +89,6 @@ def _units(trace: Trace, row: IntColumn) -> IntColumn:
     top = np.where(trace.hierarchy.top >= 0, trace.hierarchy.top, np.arange(len(calls)))
     around = trace.runtime.call
     runtime = first + len(calls) + np.arange(len(trace.runtime))
-    if len(calls):
-        runtime = np.where(around >= 0, first + top[around], runtime)
+    runtime = np.where(around >= 0, first + np.append(top, -1)[around], runtime)
     units = np.concatenate([np.arange(first), first + top, runtime, [-1]])
     return units[event_of_rows(trace)[row]]

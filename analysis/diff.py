@@ -15,7 +15,7 @@ from .breakdown import BreakdownRow, breakdown, launched_in
 from .path_diff import PathRow, path_rows, plain_paths
 from .roofline import KernelRow, kernel_table
 from .summary import Analysis
-from .tables import number, render
+from .tables import number, render, titled
 from .totals import Totals
 
 __all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference", "regressions"]
@@ -173,14 +173,8 @@ class _Part:
             return cls(analysis.breakdown, analysis.kernels, 1, outside)
         rows = np.flatnonzero(inside)
         part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
-        done = replace(
-            work,
-            flops=work.flops[rows],
-            bytes=work.bytes[rows],
-            dtype=work.dtype[rows],
-            call=work.call[rows],
-            operator_ns=work.operator_ns[rows],
-        )
+        columns = ("flops", "bytes", "dtype", "call", "operator_ns")
+        done = replace(work, **{name: getattr(work, name)[rows] for name in columns})
         return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
 
     @property
@@ -270,17 +264,14 @@ def _latencies(found: Difference) -> str:
 
 def _compared(found: Difference) -> str:
     """What is compared, and what is left out."""
-    numbers = (
-        f"{found.iterations_a:,} iteration{'s' if found.iterations_a != 1 else ''} in A, {found.iterations_b:,} in B"
-    )
+    plural = "s" if found.iterations_a != 1 else ""
+    numbers = f"{found.iterations_a:,} iteration{plural} in A, {found.iterations_b:,} in B"
     if not found.per_iteration:
         return f"totals of the whole traces are compared: {numbers}"
-    sides = (("A", found.outside_a), ("B", found.outside_b))
     outside = [
         f"{ns / _MS:,.3f} ms ({count:,} event{'s' if count != 1 else ''}) of {side}"
-        for side, (count, ns) in sides
-        if count
-    ]
+        for side, (count, ns) in (("A", found.outside_a), ("B", found.outside_b)) if count
+    ]  # fmt: skip
     left = f"; launched outside iterations and left out: {', '.join(outside)}" if outside else ""
     return f"means of an iteration are compared: {numbers}{left} (--total compares the whole traces)"
 
@@ -294,17 +285,12 @@ def _table(title: str, rows: list[DiffRow], width: int, top: int, *, above: bool
     heads = ["" if above else "operator", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A"]
     shown = rows[:top]
     cells = [
-        [
-            "" if above else row.name,
-            *_cells(row.a),
-            *_cells(row.b),
-            f"{row.change_ns / _MS:+,.3f}",
-            number(row.ratio, 2),
-        ]
+        ["" if above else row.name, *_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}",
+         number(row.ratio, 2)]
         for row in shown
-    ]
-    more = f" (the first {top} of {len(rows)})" if len(rows) > top else ""
-    return render(title + more, heads, cells, width, above=[row.name for row in shown] if above else None)
+    ]  # fmt: skip
+    names = [row.name for row in shown] if above else None
+    return render(titled(title, len(rows), top), heads, cells, width, above=names)
 
 
 def _paths(rows: list[PathRow], width: int, top: int) -> str:
@@ -314,15 +300,11 @@ def _paths(rows: list[PathRow], width: int, top: int) -> str:
     if not changed:
         return ""
     shown = changed[:top]
-    cells = [
-        ["", *(number(cell, 1) for cell in _path_cells(row, what)), f"{row.change(what) / _MS:+,.3f}"] for row in shown
-    ]
+    cells = [["", *map(number, _path_cells(row, what)), f"{row.change(what) / _MS:+,.3f}"] for row in shown]
     time = "ms launched" if what == "launched_ns" else "self ms"
     heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
-    more = f" (the first {top} of {len(changed)})" if len(changed) > top else ""
-    return render(
-        f"call paths, by the change{more}", heads, cells, width, above=[" / ".join(row.path) for row in shown]
-    )
+    title = titled("call paths, by the change", len(changed), top)
+    return render(title, heads, cells, width, above=[" / ".join(row.path) for row in shown])
 
 
 def _path_cells(row: PathRow, what: str) -> Iterator[float | None]:
@@ -334,8 +316,5 @@ def _path_cells(row: PathRow, what: str) -> Iterator[float | None]:
 def _cells(side: Side | None) -> list[str | int | None]:
     if side is None:
         return ["-", "-", "-"]
-    return [
-        number(side.count, 0 if side.count == int(side.count) else 1),
-        number(side.total_ns / _MS, 3),
-        number(side.mean_ns / _US, 1),
-    ]
+    count = number(side.count, 0 if side.count == int(side.count) else 1)
+    return [count, number(side.total_ns, 3, _MS), number(side.mean_ns, 1, _US)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
 from .. import __version__
 from .diff import Difference, json_of_difference
 from .html_page import page
-from .summary import Analysis
+from .summary import Analysis, plain_rows
 
 __all__ = ["diff_html"]
 
@@ -18,19 +17,18 @@ _LEAST_SHARE = 0.0002
 """Call paths with no more of the device time (of the host time, without any) are left out of the page's tree."""
 
 
-def diff_html(found: Difference, a: Analysis, b: Analysis, title: str = "") -> bytes:
+def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
     """The page; the same traces give the same bytes.
 
     Args:
         a, b: what was compared, for the list of iterations.
-        title: by default the files' names.
     """
     difference = json_of_difference(found)
     key, whole = "device_ns", max(found.total_a, found.total_b)
     if not whole:
         key, whole = "host_ns", max(found.latency_a, found.latency_b)
     paths = [row for row in difference["paths"] if _size(row, key) > _LEAST_SHARE * whole]
-    name = title or f"{PurePath(found.a).name} → {PurePath(found.b).name}"
+    name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
     shown = {
         "title": name,
         "version": __version__,
@@ -38,7 +36,7 @@ def diff_html(found: Difference, a: Analysis, b: Analysis, title: str = "") -> b
             "ops": difference["ops"][:_ROWS], "kernels": difference["kernels"][:_ROWS], "paths": paths[:_ROWS],
             "left_out": {key: max(len(difference[key]) - _ROWS, 0) for key in ("ops", "kernels")},
             "paths_left_out": len(found.paths) - len(paths[:_ROWS]),
-            "iteration_list": {"a": _iterations(a), "b": _iterations(b)},
+            "iteration_list": {key: plain_rows(one.iterations, "latency_ns") for key, one in (("a", a), ("b", b))},
         },
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
     }  # fmt: skip
@@ -47,7 +45,3 @@ def diff_html(found: Difference, a: Analysis, b: Analysis, title: str = "") -> b
 
 def _size(row: dict[str, Any], key: str) -> float:
     return max(float(side[key]) for side in (row["a"], row["b"]) if side)
-
-
-def _iterations(analysis: Analysis) -> list[dict[str, Any]]:
-    return [asdict(one) | {"latency_ns": one.latency_ns} for one in analysis.iterations]

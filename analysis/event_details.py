@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable
@@ -84,18 +85,16 @@ def details_of(
 
 def _gpu_columns(trace: Trace, work: Work, texts: _Texts) -> Columns:
     gpu, row = trace.gpu, trace.gpu.source
-    launched = gpu.runtime >= 0
-    delay = np.full(len(gpu), -1, np.int64)
-    delay[launched] = np.maximum(gpu.ts[launched] - trace.runtime.end[gpu.runtime[launched]], 0)
+    delay = np.maximum(gpu.ts - np.append(trace.runtime.end, 0)[gpu.runtime], 0)
     unattached = _unattached_rows(trace)
-    correlation = _of_rows(trace.correlation, row)
+    correlation = np.append(trace.correlation, -1)[row]
     correlation[row < 0] = trace.unattached.correlation[unattached]
     return {
-        "id": _of_rows(trace.id, row),
-        "kineto_event": _of_rows(trace.kineto_event, row),
+        "id": np.append(trace.id, -1)[row],
+        "kineto_event": np.append(trace.kineto_event, -1)[row],
         "correlation": correlation,
         "category": gpu.category,
-        "delay": delay,
+        "delay": np.where(gpu.runtime >= 0, delay, -1),
         "flops": work.flops,
         "bytes": work.bytes,
         "dtype": work.dtype,
@@ -105,9 +104,7 @@ def _gpu_columns(trace: Trace, work: Work, texts: _Texts) -> Columns:
         "captured_link": gpu.captured_link,
         "replay": gpu.graph_replay,
         "reason": gpu.reason,
-        "link": np.where(gpu.call >= 0, trace.link[trace.calls.source[gpu.call]], 0)
-        if len(trace.calls)
-        else gpu.reason,
+        "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
     }
 
@@ -134,13 +131,6 @@ def _cpu_columns(trace: Trace, texts: _Texts) -> Columns:
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
         "step": trace.steps.of(np.concatenate([calls.ts, runtime.ts])),
     }
-
-
-def _of_rows(column: npt.NDArray[np.int64], row: IntColumn) -> IntColumn:
-    """Values of rows, −1 for row −1."""
-    found = np.full(len(row), -1, np.int64)
-    found[row >= 0] = column[row[row >= 0]]
-    return found
 
 
 def _unattached_rows(trace: Trace) -> IntColumn:
@@ -234,31 +224,23 @@ class _Texts:
         return np.where(by >= 0, np.searchsorted(ops, by), -1)
 
 
-class _Args(msgspec.Struct, rename=dict(zip("abcdefgh", LAUNCH_ARGS, strict=True)), gc=False):
-    a: msgspec.Raw = msgspec.Raw(b"")
-    b: msgspec.Raw = msgspec.Raw(b"")
-    c: msgspec.Raw = msgspec.Raw(b"")
-    d: msgspec.Raw = msgspec.Raw(b"")
-    e: msgspec.Raw = msgspec.Raw(b"")
-    f: msgspec.Raw = msgspec.Raw(b"")
-    g: msgspec.Raw = msgspec.Raw(b"")
-    h: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Node(msgspec.Struct, gc=False):
-    args: _Args = msgspec.field(default_factory=_Args)
-
-
-_decode = msgspec.json.Decoder(_Node).decode
+_NAMES = [f"value{at}" for at in range(len(LAUNCH_ARGS))]
+_Args = msgspec.defstruct(
+    "_Args", [(name, msgspec.Raw, msgspec.Raw(b"")) for name in _NAMES],
+    rename=dict(zip(_NAMES, LAUNCH_ARGS, strict=True)), gc=False,
+)  # fmt: skip
+_decode = msgspec.json.Decoder(
+    msgspec.defstruct("_Node", [("args", _Args, msgspec.field(default_factory=_Args))], gc=False)
+).decode
 
 
 def _launch_args(text: bytes) -> tuple[bytes, ...]:
     """The values of `LAUNCH_ARGS` in a record, undecoded; b"" for those that it lacks."""
     try:
-        args = _decode(text).args
+        (args,) = structs.astuple(_decode(text))
     except UNREADABLE:
         return (b"",) * len(LAUNCH_ARGS)
-    return tuple(map(bytes, (args.a, args.b, args.c, args.d, args.e, args.f, args.g, args.h)))
+    return tuple(map(bytes, structs.astuple(args)))
 
 
 def _value(text: bytes) -> Any:
@@ -266,12 +248,12 @@ def _value(text: bytes) -> Any:
 
 
 def _signature(signature: Signature) -> dict[str, Any]:
-    outputs = signature.outputs
+    inputs, outputs = signature.tensors, signature.outputs
     return {
-        "shapes": [tensor.shape for tensor in signature.tensors],
-        "dtypes": [tensor.dtype for tensor in signature.tensors],
-        "outputs": None if outputs is None else [tensor.shape for tensor in outputs],
-        "output_dtypes": None if outputs is None else [tensor.dtype for tensor in outputs],
+        "shapes": [tensor.shape for tensor in inputs],
+        "dtypes": [tensor.dtype for tensor in inputs],
+        "outputs": outputs and [tensor.shape for tensor in outputs],
+        "output_dtypes": outputs and [tensor.dtype for tensor in outputs],
     }
 
 

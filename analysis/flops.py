@@ -15,6 +15,7 @@ from math import prod
 from typing import NamedTuple, TypeVar
 
 from ..trace.tensors import Signature, Tensor, total_bytes
+from . import serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS
 from .outputs import (
@@ -29,18 +30,6 @@ from .outputs import (
     broadcast,
     concatenated,
     matmul_shape,
-)
-from .serving import (
-    DEPENDS_ON_DATA,
-    FUSED_EXPERTS,
-    IN_PLACE,
-    NORM_WITH_ADD,
-    OUT_FIRST,
-    experts_flops,
-    moved_cache,
-    moved_in_place,
-    moved_rotary,
-    norm_with_add,
 )
 
 __all__ = ["Operator", "Product", "bytes_moved", "flops", "operator", "product", "register"]
@@ -284,11 +273,11 @@ for _name, _gradients in SEVERAL_GRADIENTS.items():
 # Serving frameworks
 
 register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", _multiplies(_linear, _linear_outputs))
-register(OUT_FIRST, _BUFFERS)
-register(IN_PLACE, Operator(moved=moved_in_place))
-register(NORM_WITH_ADD, Operator(outputs=norm_with_add))
+register(serving.OUT_FIRST, _BUFFERS)
+register(serving.IN_PLACE, Operator(moved=serving.moved_in_place))
+register(serving.NORM_WITH_ADD, Operator(outputs=serving.norm_with_add))
 register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=lambda signature: [signature.shape(0) or ()]))
-register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=moved_rotary, values=True))
-register("sglang::store_cache", Operator(moved=moved_cache))
-register(FUSED_EXPERTS, Operator(experts_flops, moved=lambda signature: None))
-register(DEPENDS_ON_DATA, _UNCOUNTED)
+register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=serving.moved_rotary, values=True))
+register("sglang::store_cache", Operator(moved=serving.moved_cache))
+register(serving.FUSED_EXPERTS, Operator(serving.experts_flops, moved=lambda signature: None))
+register(serving.DEPENDS_ON_DATA, _UNCOUNTED)

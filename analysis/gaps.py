@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..trace.columns import IntColumn, grouped
 from ..trace.trace import Trace
 
 __all__ = ["Gap", "longest_gaps"]
+
+_MOST = 50
 
 
 @dataclass(frozen=True)
@@ -32,33 +35,32 @@ class Gap:
     launch_ns: int | None
 
 
-def longest_gaps(trace: Trace, most: int = 50) -> list[Gap]:
+def longest_gaps(trace: Trace) -> list[Gap]:
     """The longest gaps of all devices, the longest first."""
-    gaps = [gap for device in np.unique(trace.gpu.device).tolist() for gap in _of_device(trace, device, most)]
-    return sorted(gaps, key=lambda gap: (-gap.idle_ns, gap.start, gap.device))[:most]
+    gaps = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events)]
+    return sorted(gaps, key=lambda gap: (-gap.idle_ns, gap.start, gap.device))[:_MOST]
 
 
-def _of_device(trace: Trace, device: int, most: int) -> list[Gap]:
+def _of_device(trace: Trace, events: IntColumn) -> list[Gap]:
     gpu = trace.gpu
-    events = np.flatnonzero(gpu.device == device)
     events = events[np.argsort(gpu.ts[events], kind="stable")]
     end = gpu.end[events]
     reach = np.maximum.accumulate(end)
     last = np.maximum.accumulate(np.where(end == reach, np.arange(len(events)), 0))
     idle = gpu.ts[events[1:]] - reach[:-1]
-    longest = np.argsort(-idle, kind="stable")[:most]
+    longest = np.argsort(-idle, kind="stable")[:_MOST]
     return [
-        _gap(trace, device, int(events[last[at]]), int(events[at + 1]), int(reach[at]))
+        _gap(trace, int(events[last[at]]), int(events[at + 1]), int(reach[at]))
         for at in longest[idle[longest] > 0].tolist()
     ]
 
 
-def _gap(trace: Trace, device: int, before: int, after: int, start: int) -> Gap:
+def _gap(trace: Trace, before: int, after: int, start: int) -> Gap:
     gpu, calls = trace.gpu, trace.calls
     call, launch = int(gpu.call[after]), int(gpu.runtime[after])
     top = int(trace.hierarchy.top[call]) if call >= 0 else -1
     return Gap(
-        device, start - trace.span.start, int(gpu.ts[after]) - start,
+        int(gpu.device[after]), start - trace.span.start, int(gpu.ts[after]) - start,
         trace.names[gpu.name[before]], trace.names[gpu.name[after]],
         trace.names[calls.name[top]] if top >= 0 else "",
         int(trace.runtime.ts[launch]) - start if launch >= 0 else None,

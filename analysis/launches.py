@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function
 from ..trace.trace import Trace
 
@@ -154,9 +154,8 @@ def launch_statistics(trace: Trace) -> list[LaunchRow]:
     call_ns = runtime.end[calls] - runtime.ts[calls]
     delay = np.maximum(gpu.ts[events] - runtime.end[calls], 0)
     rows = []
-    for code in np.unique(runtime.name[calls]).tolist():
-        mine = runtime.name[calls] == code
-        call, late, work = call_ns[mine], delay[mine], gpu.dur[events[mine]]
+    for (code,), at in grouped(runtime.name[calls]):
+        call, late, work = call_ns[at], delay[at], gpu.dur[events[at]]
         rows.append(
             LaunchRow(
                 trace.names[code], len(call), int(call.sum()), int(late.sum()), int(work.sum()),

@@ -145,7 +145,7 @@ class _Case:
             for kind, of in deviating.items():
                 yield Mismatch(
                     kind, self.group, self.members, p, kind_name(int(common.kind[p])), int(common.bytes[p]),
-                    ranks=tuple(rank for rank, _ in of), found=tuple(self._told(*one) for one in of),
+                    ranks=tuple(rank for rank, _ in of), found=tuple(self._described(*one) for one in of),
                     nodes=tuple(self._node(rank, own) for rank, own in sorted([*having, *of]) if own >= 0),
                 )  # fmt: skip
 
@@ -171,7 +171,7 @@ class _Case:
     def _node(self, rank: int, own: int) -> tuple[int, int]:
         return rank, int(self.ranks[rank].node[self.sequences[rank].row[own]])
 
-    def _told(self, rank: int, own: int) -> str:
+    def _described(self, rank: int, own: int) -> str:
         if own < 0:
             return "nothing"
         one, size = self.sequences[rank], int(self.sequences[rank].bytes[own])

@@ -257,7 +257,7 @@ def _device(
 
 
 def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
-    path = np.where(blocks.call >= 0, trace.hierarchy.path[blocks.call], 0)
+    path = np.append(trace.hierarchy.path, 0)[blocks.call]
     distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category)
     count, total = np.bincount(group, minlength=len(distinct)), sums(group, blocks.bytes, len(distinct))
     return [
@@ -272,9 +272,8 @@ def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
     """Of each block the name code of the topmost operator that allocated it, else of the annotation; −1 for none, −2 if
     it was there before."""
-    top = np.where(blocks.call >= 0, trace.hierarchy.top[blocks.call], -1)
-    named = np.where(top >= 0, top, blocks.call)
-    name = np.where(named >= 0, trace.calls.name[named], -1) if len(trace.calls) else named
+    top = np.append(trace.hierarchy.top, -1)[blocks.call]
+    name = np.append(trace.calls.name, -1)[np.where(top >= 0, top, blocks.call)]
     return np.where(blocks.before, -2, name).astype(np.int64)
 
 

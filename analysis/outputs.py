@@ -9,20 +9,9 @@ from typing import Literal
 from ..trace.tensors import Signature, Tensor, total_bytes
 
 __all__ = [
-    "COMPARISONS",
-    "NORMALISATIONS",
-    "POINTWISE",
-    "READS_WHAT_IT_WRITES",
-    "REDUCTIONS",
-    "SEVERAL_GRADIENTS",
-    "WRITES_ONLY",
-    "Gradients",
-    "Reduction",
-    "Returned",
-    "broadcast",
-    "concatenated",
-    "matmul_shape",
-]
+    "COMPARISONS", "NORMALISATIONS", "POINTWISE", "READS_WHAT_IT_WRITES", "REDUCTIONS", "SEVERAL_GRADIENTS",
+    "WRITES_ONLY", "Gradients", "Reduction", "Returned", "broadcast", "concatenated", "matmul_shape",
+]  # fmt: skip
 
 Shape = tuple[int, ...]
 Returned = Sequence[Shape | Tensor]
@@ -111,7 +100,7 @@ _SCALAR_TYPES = {
 class Reduction:
     """An operator that reduces its first tensor over some dimensions, or over all of them.
 
-    Its overloads are told apart by what is recorded: `keepdim`, a bool, follows on the dimensions; without it, and with
+    Its overloads differ in what is recorded: `keepdim`, a bool, follows on the dimensions; without it, and with
     no more arguments than `whole`, all dimensions are reduced.
 
     Attributes:
@@ -137,10 +126,7 @@ class Reduction:
         if _is_binary(signature):
             broadcasted = broadcast([one.shape for one in signature.tensors])
             return None if broadcasted is None else [broadcasted]
-        if over_all:
-            shape: Shape | None = ()
-        else:
-            shape = _reduced(tensor.shape, inputs[self.dim].value, inputs[self.dim + 1].value)
+        shape = () if over_all else _reduced(tensor.shape, inputs[self.dim].value, inputs[self.dim + 1].value)
         at = (1 if over_all else self.dim + 1 + self.given) if self.given else len(inputs)
         wanted = inputs[at].value if at < len(inputs) else None
         dtype = _SCALAR_TYPES[wanted] if type(wanted) is int else self._dtype(tensor.dtype)

@@ -11,9 +11,9 @@ from ..trace.call_tree import name_paths
 from ..trace.columns import IntColumn, StringTable
 from ..trace.index import as_column
 from ..trace.intervals import sums
-from ..trace.steps import enclosing, family_of
+from ..trace.steps import family_of
 from ..trace.tables import ANNOTATION
-from .breakdown import launched_in
+from .breakdown import iteration_at, launched_in
 from .summary import Analysis
 
 __all__ = ["PathRow", "PathSide", "path_rows", "plain_paths"]
@@ -78,26 +78,16 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
     return _in_order(one, other, above, [names.values[code] for code in name.tolist()], change)
 
 
-def plain_paths(rows: list[PathRow], least_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Rows as plain objects: `name`, `depth`, `path`; and of each side and the change the numbers.
-
-    Args:
-        least_ns: rows below it in all of both sides' times, and in what is below them, are left out.
-    """
-    found = []
-    for row in rows:
-        sides = [side for side in (row.a, row.b) if side is not None]
-        if max(max(side.host_ns, side.device_ns) for side in sides) < least_ns:
-            continue
-        found.append(
-            {
-                "name": row.path[-1], "depth": len(row.path) - 1, "path": " / ".join(row.path),
-                "a": None if row.a is None else vars(row.a), "b": None if row.b is None else vars(row.b),
-                "change_device_ns": row.change("device_ns"), "change_host_ns": row.change("host_ns"),
-                "change_launched_ns": row.change("launched_ns"), "change_self_ns": row.change("self_ns"),
-            }
-        )  # fmt: skip
-    return found
+def plain_paths(rows: list[PathRow]) -> list[dict[str, Any]]:
+    """Rows as plain objects: `name`, `depth`, `path`; and of each side and the change the numbers."""
+    return [
+        {
+            "name": row.path[-1], "depth": len(row.path) - 1, "path": " / ".join(row.path),
+            "a": row.a and vars(row.a), "b": row.b and vars(row.b),
+            **{f"change_{key}": row.change(key) for key in ("device_ns", "host_ns", "launched_ns", "self_ns")},
+        }
+        for row in rows
+    ]  # fmt: skip
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:
@@ -119,8 +109,7 @@ def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool)
     calls, gpu = trace.calls, trace.gpu
     inside, counted = np.ones(len(calls), np.bool_), gpu.call >= 0
     if per_iteration:
-        start, end = (np.array([getattr(one, key) for one in iterations], np.int64) for key in ("start", "end"))
-        inside = enclosing(start, end, calls.ts) >= 0
+        inside = iteration_at(iterations, calls.ts) >= 0
         counted &= launched_in(trace, iterations) >= 0
     by = len(iterations) if per_iteration else 1
     launched = np.zeros(len(calls), np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,16 +99,15 @@ def _breakdown(analysis: Analysis) -> Figure | None:
 
 def _operators(analysis: Analysis) -> Figure | None:
     """A bar for each of the operators that take the most device time, stacked by kernel."""
-    by_op: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    by_kernel: dict[str, int] = defaultdict(int)
+    by_op: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in analysis.breakdown:
         by_op[row.label][row.kernel] += row.total_ns
-    ops = sorted(by_op, key=lambda op: (-sum(by_op[op].values()), op))[:_OPS]
+    ops = sorted(by_op, key=lambda op: (-by_op[op].total(), op))[:_OPS]
     if not ops:
         return None
+    by_kernel = Counter[str]()
     for op in ops:
-        for kernel, total in by_op[op].items():
-            by_kernel[kernel] += total
+        by_kernel.update(by_op[op])
     kernels = sorted(by_kernel, key=lambda kernel: (-by_kernel[kernel], kernel))
     figure = _figure(9, 2.4 + 0.3 * len(ops) + 0.17 * _KERNELS)
     axes = figure.subplots()
@@ -116,7 +115,7 @@ def _operators(analysis: Analysis) -> Figure | None:
     left = np.zeros(len(ops))
     rest = np.zeros(len(ops))
     for at, kernel in enumerate(kernels):
-        values = np.array([by_op[op].get(kernel, 0) for op in ops]) / _MS
+        values = np.array([by_op[op][kernel] for op in ops]) / _MS
         if at >= _KERNELS:
             rest += values
             continue

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
+from collections import Counter
 
 from ..trace.kernel_names import kernel_label
 from ..trace.printable import printable
 from .devices import Device
-from .overheads import Overheads, Statistic
+from .modules import ModuleRow
+from .operators import OperatorRow
+from .overheads import Overheads
 from .summary import Analysis
-from .tables import number, render, share
+from .tables import Cell, number, render, share, titled
 
 __all__ = ["overheads_text", "text_of"]
 
 _MS = 1e6
 _US = 1e3
 _MB = 1e6
+_GB = 1e9
+_TERA = 1e12
 _WORTH_A_TABLE = 0.01
 """Devices with less than this share of the greatest peak have no table of holders of their own."""
 _SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
@@ -52,24 +56,16 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
 def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
     """Statistics of the overheads: all of each type, and the runtime calls."""
     rows = [("T1 between operators", overheads.t1)]
-    names = {
-        "t2": "T2 to the first launch",
-        "t3": "T3 after the last launch",
-        "t5": "T5 between launches, or alone",
-    }
-    rows += [(text, overheads.all[key]) for key, text in names.items()]
+    rows += [(text, overheads.all[key]) for key, text in _TYPES.items()]
     calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
     rows += [(f"T4 {name}", statistic) for name, statistic in calls]
-    cells = [_statistic(name, one) for name, one in rows if one.n or one.clipped]
+    cells = [
+        [name, number(one.mean, 2), number(one.std, 2), one.n, one.clipped, one.outliers,
+         number(one.mean_with_outliers, 2)]
+        for name, one in rows if one.n or one.clipped
+    ]  # fmt: skip
     title = f"host overheads, µs (less {overheads.cpu_event_overhead_us:g} µs for each profiler event)"
     return render(title, ["overhead", "mean", "std", "n", "below 0", "outliers", "with them"], cells, width)
-
-
-def _statistic(name: str, one: Statistic) -> list[str | int | None]:
-    return [
-        name, number(one.mean, 2), number(one.std, 2), one.n, one.clipped, one.outliers,
-        number(one.mean_with_outliers, 2),
-    ]  # fmt: skip
 
 
 def _head(analysis: Analysis, width: int) -> str:
@@ -103,10 +99,14 @@ def _peaks(device: Device | None) -> str:
     return f": {device.name}, {rates} TFLOP/s, {device.memory_gb_s:g} GB/s"
 
 
+def _ms(*ns: float) -> list[str | None]:
+    return [number(one, 3, _MS) for one in ns]
+
+
 def _streams(analysis: Analysis, width: int) -> str:
     rows = [
-        [f"device {one.device} stream {one.stream}", one.events, number(one.busy_ns / _MS, 3),
-         number(one.idle_ns / _MS, 3), share(one.busy_share), share(one.busy_share_of_gpu_span)]
+        [f"device {one.device} stream {one.stream}", one.events, *_ms(one.busy_ns, one.idle_ns),
+         share(one.busy_share), share(one.busy_share_of_gpu_span)]
         for one in analysis.streams
     ]  # fmt: skip
     return render(f"streams{_SPANS}", ["stream", "events", "busy ms", "idle ms", "busy", "of GPU"], rows, width)
@@ -115,10 +115,9 @@ def _streams(analysis: Analysis, width: int) -> str:
 def _devices(analysis: Analysis, width: int) -> str:
     heads = ["device", "busy ms", "idle ms", "overlap", "compute", "copy", "comm", "exposed", "busy", "of GPU"]
     rows = [
-        [str(one.device), *(number(value / _MS, 3) for value in (
-            one.busy_ns, one.idle_ns, one.overlapped_ns, one.compute_ns, one.copy_ns, one.communication_ns,
-            one.exposed_communication_ns,
-        )), share(one.busy_share), share(one.busy_share_of_gpu_span)]
+        [str(one.device), *_ms(one.busy_ns, one.idle_ns, one.overlapped_ns, one.compute_ns, one.copy_ns,
+                               one.communication_ns, one.exposed_communication_ns),
+         share(one.busy_share), share(one.busy_share_of_gpu_span)]
         for one in analysis.device_use
     ]  # fmt: skip
     return render(f"devices{_SPANS}", heads, rows, width)
@@ -129,10 +128,9 @@ def _idle(analysis: Analysis, width: int) -> str:
     rows = []
     for one in analysis.idle_causes:
         queue = queues.get((one.device, one.stream))
-        causes = (one.host_wait_ns, one.kernel_wait_ns, one.other_ns)
-        used = (queue.longest, number(queue.mean), number(queue.full_ns / _MS, 3)) if queue else (None, None, None)
-        stream = f"device {one.device} stream {one.stream}"
-        rows.append([stream, *(number(ns / _MS, 3) for ns in causes), *used])
+        used = (queue.longest, number(queue.mean), *_ms(queue.full_ns)) if queue else (None, None, None)
+        causes = _ms(one.host_wait_ns, one.kernel_wait_ns, one.other_ns)
+        rows.append([f"device {one.device} stream {one.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "longest", "mean", "full ms"]
     return render("idle time by cause, and launches in the queue", heads, rows, width)
 
@@ -150,8 +148,8 @@ def _launches(analysis: Analysis, width: int, top: int) -> str:
 
 def _copies(analysis: Analysis, width: int) -> str:
     rows = [
-        [f"device {one.device} {one.kind}", one.count, number(one.bytes / 1e6, 3), number(one.total_ns / _MS, 3),
-         number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9, 2)]
+        [f"device {one.device} {one.kind}", one.count, number(one.bytes, 3, _MB), number(one.total_ns / _MS, 3),
+         number(one.bytes_per_second, 2, _GB)]
         for one in analysis.copies
     ]  # fmt: skip
     return render("copies and memsets", ["kind", "count", "MB", "total ms", "GB/s"], rows, width) if rows else ""
@@ -160,53 +158,47 @@ def _copies(analysis: Analysis, width: int) -> str:
 def _communication(analysis: Analysis, width: int, top: int) -> str:
     rows = [
         [" ".join(filter(None, (one.collective or "(unknown)", one.dtype, one.group))), one.group_size, one.count,
-         number(None if one.bytes is None else one.bytes / 1e6, 3), number(one.mean_ns / _US, 1),
-         *(number(None if rate is None else rate / 1e9, 2) for rate in (one.algorithm_bandwidth, one.bus_bandwidth))]
+         number(one.bytes, 3, _MB), number(one.mean_ns / _US, 1),
+         number(one.algorithm_bandwidth, 2, _GB), number(one.bus_bandwidth, 2, _GB)]
         for one in analysis.communication[:top]
     ]  # fmt: skip
     heads = ["collective", "ranks", "count", "MB", "mean µs", "GB/s", "bus GB/s"]
-    return render(_titled("communication", len(analysis.communication), top), heads, rows, width) if rows else ""
+    return render(titled("communication", len(analysis.communication), top), heads, rows, width) if rows else ""
 
 
 def _sequences(analysis: Analysis, width: int, top: int) -> str:
     """Of those that occur more than once."""
     often = [one for one in analysis.sequences if one.count > 1]
-    rows = [
-        ["", len(one.kernels), one.count, number(one.gpu_ns / _MS, 3), number(one.host_ns / _MS, 3)]
-        for one in often[:top]
-    ]
+    rows = [["", len(one.kernels), one.count, *_ms(one.gpu_ns, one.host_ns)] for one in often[:top]]
     names = [f"{one.op}: {', '.join(map(kernel_label, one.kernels))}" for one in often[:top]]
-    title = _titled("sequences of kernels that an operator launches", len(often), top)
+    title = titled("sequences of kernels that an operator launches", len(often), top)
     return render(title, ["", "kernels", "calls", "GPU ms", "host ms"], rows, width, above=names) if rows else ""
 
 
 def _modules(analysis: Analysis, width: int, top: int) -> str:
     """The tree of modules, those of one class folded."""
-    rows = [
-        ["  " * (len(one.path) - 1) + one.label, one.count,
-         *(number(ns / _MS, 3) for ns in (one.self_ns, one.total_ns, one.device_self_ns, one.device_total_ns))]
-        for one in analysis.modules[:top]
-    ]  # fmt: skip
-    title = _titled(f"modules by class, and annotations{_SELF}", len(analysis.modules), top)
+    rows = [["  " * (len(one.path) - 1) + one.label, *_self_cells(one)] for one in analysis.modules[:top]]
+    title = titled(f"modules by class, and annotations{_SELF}", len(analysis.modules), top)
     return render(title, ["module", *_SELF_HEADS], rows, width) if rows else ""
 
 
 def _operators(analysis: Analysis, width: int, top: int) -> str:
-    rows = [
-        [f"{one.op} {one.shapes}".rstrip(), one.count,
-         *(number(ns / _MS, 3) for ns in (one.self_ns, one.total_ns, one.device_self_ns, one.device_total_ns))]
-        for one in analysis.operators[:top]
-    ]  # fmt: skip
-    title = _titled(f"operators{_SELF}", len(analysis.operators), top)
+    rows = [[f"{one.op} {one.shapes}".rstrip(), *_self_cells(one)] for one in analysis.operators[:top]]
+    title = titled(f"operators{_SELF}", len(analysis.operators), top)
     return render(title, ["operator", *_SELF_HEADS], rows, width)
+
+
+def _self_cells(one: OperatorRow | ModuleRow) -> list[Cell]:
+    """What `_SELF_HEADS` head."""
+    return [one.count, *_ms(one.self_ns, one.total_ns, one.device_self_ns, one.device_total_ns)]
 
 
 def _gemms(analysis: Analysis, width: int, top: int) -> str:
     """Two lines a product: the operator with the extents, and below it the numbers."""
     rows = [
         [f"  {one.dtype or '-'}", one.count, number(one.mean_ns / _US, 2),
-         number(None if one.flops_per_second is None else one.flops_per_second / 1e12, 2), share(one.flops_share),
-         number(None if one.bytes_per_second is None else one.bytes_per_second / 1e9), share(one.bytes_share),
+         number(one.flops_per_second, 2, _TERA), share(one.flops_share),
+         number(one.bytes_per_second, 1, _GB), share(one.bytes_share),
          one.bound]
         for one in analysis.gemms[:top]
     ]  # fmt: skip
@@ -215,27 +207,24 @@ def _gemms(analysis: Analysis, width: int, top: int) -> str:
         for one in analysis.gemms[:top]
     ]
     heads = ["type", "count", "mean µs", "TFLOP/s", "of peak", "GB/s", "memory", "bound"]
-    title = _titled("matrix products, over the time of all their operator's kernels", len(analysis.gemms), top)
+    title = titled("matrix products, over the time of all their operator's kernels", len(analysis.gemms), top)
     return render(title, heads, rows, width, above=names) if rows else ""
 
 
 def _topmost(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
-    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    events, total = Counter[str](), Counter[str]()
     for row in analysis.breakdown:
-        shapes = f" {row.shapes}" if by_shape and row.shapes else ""
-        groups[row.label + shapes].append((row.count, row.total_ns))
-    return _grouped("device time by operator", "operator", groups, width, top)
-
-
-def _grouped(title: str, head: str, groups: dict[str, list[tuple[int, int]]], width: int, top: int) -> str:
-    whole = sum(total for members in groups.values() for _, total in members)
-    summed = [(name, sum(n for n, _ in members), sum(t for _, t in members)) for name, members in groups.items()]
-    summed.sort(key=lambda one: (-one[2], one[0]))
+        name = f"{row.label} {row.shapes}".rstrip() if by_shape else row.label
+        events[name] += row.count
+        total[name] += row.total_ns
+    whole = total.total()
     rows = [
-        [name, count, number(total / _MS, 3), number(total / count / _US, 2), share(total / whole if whole else None)]
-        for name, count, total in summed[:top]
-    ]
-    return render(_titled(title, len(summed), top), [head, "events", "total ms", "mean µs", "share"], rows, width)
+        [name, events[name], number(total[name] / _MS, 3), number(total[name] / events[name] / _US, 2),
+         share(total[name] / whole if whole else None)]
+        for name in sorted(total, key=lambda name: (-total[name], name))[:top]
+    ]  # fmt: skip
+    heads = ["operator", "events", "total ms", "mean µs", "share"]
+    return render(titled("device time by operator", len(total), top), heads, rows, width)
 
 
 def _kernels(analysis: Analysis, width: int, top: int) -> str:
@@ -248,26 +237,24 @@ def _kernels(analysis: Analysis, width: int, top: int) -> str:
     rows = [
         [
             f"  {row.dtype or '-'}", row.count, number(row.mean_ns / _US, 2),
-            *(number(None if rate is None else rate / 1e12, 2)
-              for rate in (row.flops_per_second, row.operator_flops_per_second)),
-            number(None if row.bytes_per_second is None else row.bytes_per_second / 1e9),
+            number(row.flops_per_second, 2, _TERA), number(row.operator_flops_per_second, 2, _TERA),
+            number(row.bytes_per_second, 1, _GB),
             share(row.flops_share), share(row.bytes_share), row.bound,
         ]
         for row in shown
     ]  # fmt: skip
     names = [" ".join(filter(None, [",".join(row.ops), kernel_label(row.kernel)])) for row in shown]
-    title = _titled("kernels, and what of the device's peaks they reach", len(analysis.kernels), top)
+    title = titled("kernels, and what of the device's peaks they reach", len(analysis.kernels), top)
     return render(title, heads, rows, width, above=names)
 
 
 def _iterations(analysis: Analysis, width: int, top: int) -> str:
     rows = [
-        [one.name, number(one.latency_ns / _MS, 3), number(one.gpu_ns / _MS, 3),
-         share(one.gpu_ns / one.latency_ns if one.latency_ns else None)]
+        [one.name, *_ms(one.latency_ns, one.gpu_ns), share(one.gpu_ns / one.latency_ns if one.latency_ns else None)]
         for one in analysis.iterations[:top]
-    ]  # fmt: skip
+    ]
     heads = ["iteration", "latency ms", "GPU busy ms", "busy"]
-    table = render(_titled("iterations", len(analysis.iterations), top), heads, rows, width)
+    table = render(titled("iterations", len(analysis.iterations), top), heads, rows, width)
     speed = analysis.samples_per_second
     lines = [f"mean    {number((analysis.mean_latency_ns or 0) / _MS, 3)} ms"]
     lines += [f"speed   {number(speed)} samples/s at batch size {analysis.batch_size}"] if speed is not None else []
@@ -276,10 +263,9 @@ def _iterations(analysis: Analysis, width: int, top: int) -> str:
 
 def _memory(analysis: Analysis, width: int) -> str:
     rows = [
-        [one.device, number(one.peak_bytes / _MB, 3), number((one.peak_ns - analysis.trace.span.start) / _MS, 3),
-         number(one.base / _MB, 3), number(int(one.allocated[-1]) / _MB, 3),
-         number(int(one.reserved.max()) / _MB, 3) if one.reserves else None,
-         len(one.blocks.bytes)]
+        [one.device, number(one.peak_bytes, 3, _MB), *_ms(one.peak_ns - analysis.trace.span.start),
+         number(one.base, 3, _MB), number(int(one.allocated[-1]), 3, _MB),
+         number(int(one.reserved.max()), 3, _MB) if one.reserves else None, len(one.blocks.bytes)]
         for one in analysis.memory
     ]  # fmt: skip
     if not rows:
@@ -294,17 +280,18 @@ def _holders(analysis: Analysis, width: int, top: int) -> str:
     for one in analysis.memory:
         if one.peak_bytes < _WORTH_A_TABLE * analysis.memory[0].peak_bytes:
             continue
-        groups: dict[tuple[str, str], tuple[int, int]] = {}
+        blocks, size = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for row in one.holders:
-            blocks, size = groups.get((row.category, row.operator), (0, 0))
-            groups[row.category, row.operator] = blocks + row.blocks, size + row.bytes
-        kinds = ", ".join(f"{kind} {size / _MB:,.3f}" for kind, size in one.by_category.items())
-        found = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
+            blocks[row.category, row.operator] += row.blocks
+            size[row.category, row.operator] += row.bytes
+        kinds = ", ".join(f"{kind} {held / _MB:,.3f}" for kind, held in one.by_category.items())
+        found = sorted(size, key=lambda key: (-size[key], key))
         rows = [
-            [operator, kind, blocks, number(size / _MB, 3), share(size / one.peak_bytes if one.peak_bytes else None)]
-            for (kind, operator), (blocks, size) in found[:top]
-        ]
-        title = _titled(f"memory held at the peak of {one.device}, MB: {kinds}", len(found), top)
+            [key[1], key[0], blocks[key], number(size[key] / _MB, 3),
+             share(size[key] / one.peak_bytes if one.peak_bytes else None)]
+            for key in found[:top]
+        ]  # fmt: skip
+        title = titled(f"memory held at the peak of {one.device}, MB: {kinds}", len(found), top)
         parts.append(render(title, ["allocated by", "category", "blocks", "MB", "share"], rows, width))
     return "\n\n".join(parts)
 
@@ -316,10 +303,6 @@ def _outliving(analysis: Analysis, width: int, top: int) -> str:
          *(number(size / _MB, 3) for size in (row.bytes, row.next_bytes, row.kept_bytes))]
         for row in found[:top]
     ]  # fmt: skip
-    title = _titled("memory that outlives the iteration it was allocated in", len(found), top)
+    title = titled("memory that outlives the iteration it was allocated in", len(found), top)
     heads = ["allocated by", "category", "blocks", "MB", "freed in next", "never freed"]
     return render(title, heads, rows, width) if rows else ""
-
-
-def _titled(title: str, count: int, top: int) -> str:
-    return f"{title} (the first {top} of {count})" if count > top else title

@@ -38,9 +38,7 @@ def kernel_sequences(trace: Trace, *, least: int = 3) -> list[KernelSequence]:
         ['aten::linear']
     """
     gpu, calls = trace.gpu, trace.calls
-    top = np.full(len(gpu), -1, np.int64)
-    known = gpu.call >= 0
-    top[known] = trace.hierarchy.top[gpu.call[known]]
+    top = np.append(trace.hierarchy.top, -1)[gpu.call]
     events = np.flatnonzero(top >= 0)
     events = events[np.lexsort((gpu.ts[events], top[events]))]
     starts = np.flatnonzero(np.diff(top[events], prepend=-1))

@@ -11,17 +11,9 @@ from math import prod
 from ..trace.tensors import Signature, Tensor, total_bytes
 
 __all__ = [
-    "DEPENDS_ON_DATA",
-    "FUSED_EXPERTS",
-    "IN_PLACE",
-    "NORM_WITH_ADD",
-    "OUT_FIRST",
-    "experts_flops",
-    "moved_cache",
-    "moved_in_place",
-    "moved_rotary",
-    "norm_with_add",
-]
+    "DEPENDS_ON_DATA", "FUSED_EXPERTS", "IN_PLACE", "NORM_WITH_ADD", "OUT_FIRST", "experts_flops", "moved_cache",
+    "moved_in_place", "moved_rotary", "norm_with_add",
+]  # fmt: skip
 
 OUT_FIRST = (
     "_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul _C::rms_norm sgl_kernel::silu_and_mul"

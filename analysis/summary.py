@@ -41,7 +41,7 @@ from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_event
 from .sequences import kernel_sequences
 from .totals import Totals, per_second
 
-__all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "tables_of"]
+__all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "plain_rows", "tables_of"]
 
 _T = TypeVar("_T")
 
@@ -236,32 +236,32 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     """Its tables as rows of plain values."""
     return {
-        "streams": _plain(analysis.streams, *_SHARES),
-        "device_use": _plain(analysis.device_use, *_SHARES),
-        "iteration_list": _plain(analysis.iterations, "latency_ns"),
-        "breakdown": _plain(analysis.breakdown, "mean_ns"),
+        "streams": plain_rows(analysis.streams, *_SHARES),
+        "device_use": plain_rows(analysis.device_use, *_SHARES),
+        "iteration_list": plain_rows(analysis.iterations, "latency_ns"),
+        "breakdown": plain_rows(analysis.breakdown, "mean_ns"),
         "kernels": [_kernel_row(row) for row in analysis.kernels],
-        "gemms": _plain(analysis.gemms, "mean_ns", "flops_per_second", "bytes_per_second"),
-        "host_ops": _plain(analysis.host_ops, "mean_ns"),
-        "operators": _plain(analysis.operators, "mean_ns"),
+        "gemms": plain_rows(analysis.gemms, "mean_ns", "flops_per_second", "bytes_per_second"),
+        "host_ops": plain_rows(analysis.host_ops, "mean_ns"),
+        "operators": plain_rows(analysis.operators, "mean_ns"),
         "modules": [
             row | {"module": one.label, "depth": len(one.path) - 1, "mean_ns": one.mean_ns}
-            for row, one in zip(_plain(analysis.modules), analysis.modules, strict=True)
+            for row, one in zip(plain_rows(analysis.modules), analysis.modules, strict=True)
         ],
-        "idle_causes": _plain(analysis.idle_causes, "idle_ns"),
-        "launches": _plain(analysis.launches),
-        "queues": _plain(analysis.queues),
-        "copies": _plain(analysis.copies, "bytes_per_second"),
-        "communication": _plain(analysis.communication, "mean_ns", "algorithm_bandwidth", "bus_bandwidth"),
-        "sequences": _plain(analysis.sequences),
+        "idle_causes": plain_rows(analysis.idle_causes, "idle_ns"),
+        "launches": plain_rows(analysis.launches),
+        "queues": plain_rows(analysis.queues),
+        "copies": plain_rows(analysis.copies, "bytes_per_second"),
+        "communication": plain_rows(analysis.communication, "mean_ns", "algorithm_bandwidth", "bus_bandwidth"),
+        "sequences": plain_rows(analysis.sequences),
         "memory": [_memory_row(one) for one in analysis.memory],
-        "memory_holders": _plain([row for one in analysis.memory for row in one.holders]),
-        "memory_outliving": _plain([row for one in analysis.memory for row in one.outliving]),
+        "memory_holders": plain_rows([row for one in analysis.memory for row in one.holders]),
+        "memory_outliving": plain_rows([row for one in analysis.memory for row in one.outliving]),
         "memory_curve": [row for one in analysis.memory for row in _memory_curve(one)],
     }
 
 
-def _plain(rows: Sequence[Any], *derived: str) -> list[dict[str, Any]]:
+def plain_rows(rows: Sequence[Any], *derived: str) -> list[dict[str, Any]]:
     """Fields of rows, lists of names as one text, and some of their properties."""
     return [
         {key: _JOINED[key].join(value) if key in _JOINED else value for key, value in asdict(row).items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..trace.printable import printable
 
-__all__ = ["Cell", "number", "render", "rewrap", "share", "shorten", "terminal_width"]
+__all__ = ["Cell", "number", "render", "rewrap", "share", "shorten", "terminal_width", "titled"]
 
 Cell = str | int | float | None
 _LEAST_NAME = 12
@@ -87,14 +87,19 @@ def shorten(name: str, room: int) -> str:
     return f"{name[: room - tail - 1]}…{name[len(name) - tail :]}"
 
 
-def number(value: float | None, digits: int = 1) -> str | None:
-    """A number with a fixed count of decimals, None for none."""
-    return None if value is None else f"{value:,.{digits}f}"
+def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
+    """A number in a unit, 1e6 for ms of ns, with a fixed count of decimals; None for none."""
+    return None if value is None else f"{value / unit:,.{digits}f}"
 
 
 def share(value: float | None) -> str | None:
     """A share as percent, None for none."""
     return None if value is None else f"{100 * value:.1f}%"
+
+
+def titled(title: str, count: int, top: int) -> str:
+    """The title of a table of at most `top` of so many rows."""
+    return f"{title} (the first {top} of {count})" if count > top else title
 
 
 def _text(cell: Cell) -> str:

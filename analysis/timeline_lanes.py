@@ -143,8 +143,7 @@ def _rows(trace: Trace) -> tuple[_Rows, list[dict[str, Any]]]:
     ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
     end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
     owner = trace.attribution
-    top = owner.hierarchy.top[owner.call] if len(owner.calls) else owner.call
-    launcher = np.where((owner.call >= 0) & (top >= 0), owner.calls.name[top], -1) if len(owner.calls) else owner.call
+    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[owner.call]]
     host = np.where(calls.kind == OP, 0, 1)
     kind = np.concatenate([_gpu_kinds(trace), len(GPU_KINDS) + host, np.full(len(runtime), len(GPU_KINDS) + 2)])
     name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)

@@ -32,12 +32,12 @@ function unitFor(unit, largest) {
 
 const integers = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
-function plain(value, digits = 3) {
+function plain(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1000) return integers.format(value);
   if (size < 0.001) return value.toExponential(1);
-  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+  const places = Math.max(0, 2 - Math.floor(Math.log10(size)));
   return value.toFixed(Math.min(places, 6));
 }
 

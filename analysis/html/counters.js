@@ -3,10 +3,10 @@
 const NAMED_CURVES = 8;
 
 /** Step lines over the trace's time; `mark` is {ts, value, name} of a point to point at. */
-function curves(list, unit, { height = 230, mark = null } = {}) {
+function curves(list, unit, { mark = null } = {}) {
   const node = el("div"),
     shown = list.slice(0, NAMED_CURVES);
-  chart(node, height, () => ({
+  chart(node, 230, () => ({
     grid: { left: 74, right: 24, top: 18, bottom: 26 },
     tooltip: tooltip(
       (items) =>

@@ -4,11 +4,12 @@ const LABEL_PX = 24;
 const WAITING_HINT = "Communication time beyond that of the rank with the least: time spent waiting for others";
 
 /** Stacked horizontal bars: rows of {name, whole, parts: [{name, colour, ns}]}; parts of a name share their colour. */
-function stack(rows, { unit = "ns", click = null, height = rows.length > 24 ? 18 : 30 } = {}) {
+function stack(rows, { unit = "ns", click = null } = {}) {
   const names = [
     ...new Map(rows.flatMap((row) => row.parts.filter((part) => part.ns > 0).map((part) => [part.name, part.colour]))),
   ];
   const node = el("div"),
+    height = rows.length > 24 ? 18 : 30,
     shown = rows.slice().reverse(),
     widest = Math.max(...rows.map((row) => row.whole)) || 1,
     labelled = rows.some((row) => row.name);
@@ -104,7 +105,8 @@ function jobSection(report) {
   };
   const slowest = rows.reduce((a, b) => (b.communication < a.communication ? b : a));
   const any = rows.some((row) => row.communication > 0),
-    events = rows.reduce((sum, row) => sum + row.events, 0);
+    events = rows.reduce((sum, row) => sum + row.events, 0),
+    longest = Math.max(...rows.map((row) => row.span));
   const choose = (place) => {
     $("rank").value = place;
     draw(report.ranks[place]);
@@ -117,11 +119,7 @@ function jobSection(report) {
       "div",
       { class: "tiles" },
       tile("Ranks", String(rows.length), `${show(events, "count")} GPU events`),
-      tile(
-        "Longest trace",
-        show(Math.max(...rows.map((row) => row.span)), "ns"),
-        `${show(spread("span"), "ns")} longer than the shortest`,
-      ),
+      tile("Longest trace", show(longest, "ns"), `${show(spread("span"), "ns")} longer than the shortest`),
       tile("Spread of computing", show(spread("computing"), "ns"), "most less least of all ranks"),
       any ? tile("Last to arrive", slowest.name, "shortest in communication: the others wait for it") : null,
     ),

@@ -55,56 +55,33 @@ function overviewSection(report, rank) {
     told = analysis.iterations;
   const part = (name) => use.parts.find((one) => one.name === name).ns / (use.window || 1);
   const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
+  const count = analysis.iteration_list.length,
+    iterations = `${count} iteration${count > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`,
+    computing = part("Computing") + part("Computing and communicating"),
+    exposed = use.parts[2].ns,
+    all = `of ${show(use.window, "ns")}`,
+    ofSpan = `${show(use.busy / (use.span || 1), "share")} from the first GPU event to the last`,
+    peak = ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`,
+    events = rank.gpu_events + rank.host_calls + rank.runtime_calls,
+    links = rank.coverage;
   const tiles = [
-    tile(
-      "Length",
-      show(rank.span_ns, "ns"),
-      analysis.iteration_list.length
-        ? `${analysis.iteration_list.length} iteration${analysis.iteration_list.length > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`
-        : "no iterations marked",
-    ),
-    use.window
-      ? tile(
-          "GPU busy",
-          show(use.busy / use.window, "share"),
-          `${show(use.busy, "ns")} of ${show(use.window, "ns")}; ${show(use.busy / (use.span || 1), "share")} from the first GPU event to the last`,
-        )
-      : null,
-    use.window
-      ? tile(
-          "GPU computing",
-          show(part("Computing") + part("Computing and communicating"), "share"),
-          "without communication",
-        )
-      : null,
+    tile("Length", show(rank.span_ns, "ns"), count ? iterations : "no iterations marked"),
+    use.window ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} ${all}; ${ofSpan}`) : null,
+    use.window ? tile("GPU computing", show(computing, "share"), "without communication") : null,
     analysis.device_use.some((one) => one.communication_ns)
       ? tile(
           "Exposed comm.",
           show(part("Exposed communication"), "share"),
-          `${show(use.parts[2].ns, "ns")} of ${show(use.hidden + use.parts[2].ns, "ns")}`,
+          `${show(exposed, "ns")} of ${show(use.hidden + exposed, "ns")}`,
         )
       : null,
-    rate !== null
-      ? tile(
-          "Achieved",
-          show(rate, "flop/s"),
-          ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`,
-        )
-      : null,
+    rate !== null ? tile("Achieved", show(rate, "flop/s"), peak) : null,
     told.samples_per_second
       ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
       : null,
-    tile(
-      "Events",
-      show(rank.gpu_events + rank.host_calls + rank.runtime_calls, "count"),
-      `${show(rank.gpu_events, "count")} on the GPU`,
-    ),
-    rank.coverage
-      ? tile(
-          "Linked",
-          show(rank.coverage.linked / (rank.coverage.total || 1), "share"),
-          `of ${show(rank.coverage.total, "count")} operators`,
-        )
+    tile("Events", show(events, "count"), `${show(rank.gpu_events, "count")} on the GPU`),
+    links
+      ? tile("Linked", show(links.linked / (links.total || 1), "share"), `of ${show(links.total, "count")} operators`)
       : rank.gpu_events
         ? tile("Attributed", show(attributed, "share"), "of GPU time to operators")
         : null,
@@ -112,7 +89,7 @@ function overviewSection(report, rank) {
   const bar = use.window
     ? card(
         "Device time",
-        `of ${show(use.window, "ns")}${analysis.device_use.length > 1 ? " on all devices" : ""}`,
+        all + (analysis.device_use.length > 1 ? " on all devices" : ""),
         stack([{ name: "", parts: use.parts, whole: use.window }]),
       )
     : null;

@@ -25,7 +25,7 @@ from etplus.trace.unattached import with_unattached
 from etplus.trace.views import DeviceEvent, Op
 from pages import unpacked, unpacked_json
 from support import shared_pair
-from traces import GPU_SHAPED, trace_of
+from traces import GPU_SHAPED, kernel, kineto_of, trace_of
 
 Event = dict[str, Any]
 
@@ -50,6 +50,12 @@ def events_of(trace: Trace) -> tuple[list[Event], Any]:
             for kind, at, other in zip(*listed.values(), strict=True):
                 found[first + at][side].append((details["relations"][kind], other))
     return found, unpacked_json(details["texts"])
+
+
+def test_device_events_without_any_call_have_a_reason_and_no_link() -> None:
+    events, texts = events_of(with_unattached(read_trace(kineto_of([kernel("gemm", 1, 0, 5), kernel("add", 2, 7, 1)]))))
+    assert [(texts["names"][one["name"]], one["link"]) for one in events] == [("gemm", 0), ("add", 0)]
+    assert all(texts["reasons"][one["reason"]] for one in events)
 
 
 @pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-kineto/mi300_bert", "linked gpu-pairs/dlrm.rank0"])
