@@ -172,7 +172,7 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
     named = {
         "kind": kind, "family": kernel_family(task.kernel), "op": task.op.rpartition("::")[2].strip("_"),
         "dtype": task.dtype + " product" * (kind in _PRODUCTS), "vendor": _vendor(task.device),
-        "device": task.device, "grid": "recorded" if task.blocks else "",
+        "device": task.device,
     }  # fmt: skip
     labels = {f"{group} {value}": 1.0 for group, value in named.items() if value}
     labels["all"] = 1.0
@@ -223,15 +223,19 @@ class Utilisation(msgspec.Struct, frozen=True):
     """The fitted model; JSON-ready.
 
     Attributes:
-        known, unknown: the laws of events whose FLOPs or bytes are known, and of the others.
+        known: the law of events whose FLOPs or bytes are known. unknown: of those whose grid is. named: of those of
+            which only the name is known; None in files of earlier versions, where `unknown` holds for them.
     """
 
     known: Law
     unknown: Law
+    named: Law | None = None
 
     def law(self, work: Work) -> Law:
         """The one that holds for an event."""
-        return self.known if work.known else self.unknown
+        if work.known:
+            return self.known
+        return self.unknown if work.size or self.named is None else self.named
 
     def nanoseconds(self, task: Task, devices: Mapping[str, Device]) -> float:
         """Predicted time of a GPU event."""
