@@ -38,8 +38,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
 def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device]) -> Utilisation:
-    """Fit the three laws: of what is known of some, more than is asked for counts as not known, so that events whose
-    sizes are known say what those with a grid, and those with a name only, take.
+    """Fit the three laws. Events of which more is known count in the laws for less, too, as if it were not known.
 
     Args:
         measured: GPU events with positive times. devices: records by name.
@@ -49,14 +48,15 @@ def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device])
     launched = [msgspec.structs.replace(task, main=False) for task in sized]
     named = [task.unlaunched for task in launched]
 
-    def law(tasks: Sequence[Task], serves: Callable[[Work], bool]) -> Law:
+    def law(tasks: Sequence[Task], serves: Callable[[Work], bool], known: bool = False) -> Law:
         works = [work_of(task, devices) for task in tasks]
-        chosen = [i for i, work in enumerate(works) if serves(work)]
-        return _fit_law([works[i] for i in chosen], log_ns[chosen], tasks is sized)
+        rows = [i for i, work in enumerate(works) if serves(work)]
+        return _fit_law([works[i] for i in rows], log_ns[rows], known)
 
     return Utilisation(
-        law(sized, lambda work: work.known), law(launched, lambda work: work.size > 0), law(named, lambda _: True)
-    )
+        law(sized, lambda work: work.known, known=True), law(launched, lambda work: work.size > 0),
+        law(named, lambda _: True),
+    )  # fmt: skip
 
 
 class _Term:
