@@ -15,7 +15,7 @@ import msgspec
 __all__ = ["COVERAGE", "Intervals", "Spread", "fit_intervals"]
 
 COVERAGE = 0.8
-_ENOUGH = 12
+_ENOUGH = 16
 """Events that a group needs; with fewer the wider group counts."""
 _UNKNOWN = 3.0
 """Factor up and down where nothing was held out that could say."""

@@ -176,12 +176,12 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
-    return [_measured(task, times) for task, times in found.items()]
+    return [_median(task, times) for task, times in found.items()]
 
 
-def _measured(task: Task, times: Sequence[float]) -> Measured:
-    low, high = np.percentile(times, (10, 90)).tolist()
-    return Measured(task, float(np.median(times)), len(times), low, high, tuple(times) if task.collective else ())
+def _median(task: Task, ns: Sequence[float]) -> Measured:
+    low, high = np.percentile(ns, (10, 90)).tolist()
+    return Measured(task, float(np.median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
 
 
 def pooled(measured: Iterable[Measured]) -> list[Measured]:

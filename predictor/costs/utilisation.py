@@ -3,15 +3,15 @@
     time = start + max(C (1 + e^u), M (1 + e^v)),   efficiencies 1/(1 + e^u) and 1/(1 + e^v)
 
 C is FLOPs over the peak, M bytes over the bandwidth (`bound_of`); log start, u and v are sums of weights, one for each
-label of the event: kind, family and name of the kernel, operator, element type, device, its vendor, and three numbers
-of device and grid. So the time grows with FLOPs and bytes, is never below the bound, and the share of the peak that is
-reached grows from 0 with size towards the efficiency: NeuSight's utilisation (Lee et al., ASPLOS 2025) with the
-start-up time of Hockney's r∞, n½ model (1982) as its law of size. Where neither FLOPs nor bytes are known,
+label of the event: kind, family and name of the kernel, operator, element type, vendor, and three numbers of device and
+grid. So the time grows with FLOPs and bytes, is never below the bound, and the share of the peak that is reached grows
+from 0 with size towards the efficiency: NeuSight's utilisation (Lee et al., ASPLOS 2025) with the start-up time of
+Hockney's r∞, n½ model (1982) as its law of size. Where neither FLOPs nor bytes are known,
 
     time = start + N e^w,
 
 N being the threads launched, at 16 bytes each and the bandwidth; without a grid it is the start alone: what kernels of
-that name and family take.
+that name and family take. All three are multiplied by what such events take on average over their median.
 """
 
 from __future__ import annotations
@@ -67,33 +67,37 @@ _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
-_MANGLED = re.compile(r"_ZN(?:K?)")
+"""What TorchInductor and Tensile (of rocBLAS and hipBLASLt) call kernels; what follows says what is fused, or which
+layouts, types and tiles."""
 
 
 @cache
 def kernel_family(kernel: str) -> str:
-    """A kernel's name without namespaces, template arguments and parameters; of a library's, without tile sizes.
+    """A kernel's name without namespaces, template arguments and parameters; of a library's, without architecture,
+    element types and tile sizes; of a generated one, what generates it.
 
     Example:
         >>> kernel_family("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)")
         'vectorized_elementwise_kernel'
-        >>> kernel_family("volta_sgemm_128x64_nn")
-        'volta_sgemm'
+        >>> kernel_family("volta_sgemm_128x64_nn"), kernel_family("triton_poi_fused_add_cos_sin_0")
+        ('sgemm', 'triton_poi')
     """
     generated = _GENERATED.match(kernel)
     if generated:
         return generated[0]
+    if kernel.startswith("_ZN"):
+        return _unmangled(kernel)
     plain = kernel.removeprefix("void ").replace("(anonymous namespace)", "anonymous")
-    name = _TEMPLATE.split(plain)[0] if not plain.startswith("_ZN") else _unmangled(plain)
+    name = _TEMPLATE.split(plain)[0]
     return name.rpartition("::")[2] if "::" in name else _SIZES.split(_ARCHITECTURE.sub("", name))[0]
 
 
 def _unmangled(kernel: str) -> str:
+    """The last part of a nested name of the Itanium C++ ABI: "_ZN5aiter7rmsnormIfEvv" is aiter::rmsnorm<float>."""
     at, name = len("_ZN"), kernel
-    while (length := re.match(r"\d+", kernel[at:])) is not None:
-        at += len(length[0])
-        name = kernel[at : at + int(length[0])]
-        at += int(length[0])
+    while length := re.match(r"\d+", kernel[at:]):
+        at += len(length[0]) + int(length[0])
+        name = kernel[at - int(length[0]) : at]
     return name
 
 
@@ -172,7 +176,7 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
     named = {
         "kind": kind, "family": kernel_family(task.kernel), "op": task.op.rpartition("::")[2].strip("_"),
         "dtype": task.dtype + " product" * (kind in _PRODUCTS), "vendor": _vendor(task.device),
-        "device": task.device, "grid": "recorded" if task.blocks else "",
+        "device": task.device,
     }  # fmt: skip
     labels = {f"{group} {value}": 1.0 for group, value in named.items() if value}
     labels["all"] = 1.0
@@ -223,15 +227,19 @@ class Utilisation(msgspec.Struct, frozen=True):
     """The fitted model; JSON-ready.
 
     Attributes:
-        known, unknown: the laws of events whose FLOPs or bytes are known, and of the others.
+        known: the law of events whose FLOPs or bytes are known. unknown: of those whose grid is. named: of those of
+            which only the name is known; None in files of earlier versions, where `unknown` holds for them.
     """
 
     known: Law
     unknown: Law
+    named: Law | None = None
 
     def law(self, work: Work) -> Law:
         """The one that holds for an event."""
-        return self.known if work.known else self.unknown
+        if work.known:
+            return self.known
+        return self.unknown if work.size or self.named is None else self.named
 
     def nanoseconds(self, task: Task, devices: Mapping[str, Device]) -> float:
         """Predicted time of a GPU event."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...analysis.devices import Device
 from .measured import Measured
+from .task import Task
 from .utilisation import COMPUTE, LOG_START, MEMORY, MOST_LOSS, START, THREADS, Law, Utilisation, Work, work_of
 
 __all__ = ["fit_utilisation"]
@@ -18,13 +19,13 @@ Floats = npt.NDArray[np.float64]
 
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
-        START: {"all": 0.3, "kind": 5, "family": 10, "op": 10, "vendor": 10, "device": 10},
-        COMPUTE: {"all": 1, "kind": 3, "family": 4, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
-        MEMORY: {"all": 1, "kind": 3, "family": 2, "op": 4, "dtype": 3, "vendor": 3, "device": 4, "": 3},
+        START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
+        COMPUTE: {"all": 1, "kind": 3, "dtype": 3, "": 3},
+        MEMORY: {"all": 1, "kind": 3, "family": 2, "op": 4, "": 3},
     },
     False: {
-        START: {"all": 0.1, "kind": 1, "family": 1, "op": 3, "vendor": 6, "device": 3, "grid": 0.5},
-        THREADS: {"all": 0.3, "kind": 1.5, "family": 2, "op": 4, "vendor": 3, "device": 4, "": 3},
+        START: {"all": 0.1, "kind": 1, "family": 1, "op": 3, "device": 3},
+        THREADS: {"all": 0.3, "kind": 1.5, "family": 2, "": 3},
     },
 }
 """By whether the work is known, term and group of labels ("" are numbers), how strongly a weight is drawn to 0: as by
@@ -37,22 +38,25 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
 def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device]) -> Utilisation:
-    """Fit both laws. That of unknown work learns from all events, as if nothing were known of any but its grid, and
-    once more as if not even the grid were.
+    """Fit the three laws. Events of which more is known count in the laws for less, too, as if it were not known.
 
     Args:
         measured: GPU events with positive times. devices: records by name.
     """
-    works = [work_of(one.task, devices) for one in measured]
     log_ns = np.log([max(one.ns, 1.0) for one in measured])
-    known = [i for i, work in enumerate(works) if work.known]
-    blind = [msgspec.structs.replace(one.task, main=False) for one in measured]
-    launched = [i for i, task in enumerate(blind) if task.blocks]
-    blind += [blind[i].unlaunched for i in launched]
+    sized = [one.task for one in measured]
+    launched = [msgspec.structs.replace(task, main=False) for task in sized]
+    named = [task.unlaunched for task in launched]
+
+    def law(tasks: Sequence[Task], serves: Callable[[Work], bool], known: bool = False) -> Law:
+        works = [work_of(task, devices) for task in tasks]
+        rows = [i for i, work in enumerate(works) if serves(work)]
+        return _fit_law([works[i] for i in rows], log_ns[rows], known)
+
     return Utilisation(
-        _fit_law([works[i] for i in known], log_ns[known], True),
-        _fit_law([work_of(task, devices) for task in blind], np.append(log_ns, log_ns[launched]), False),
-    )
+        law(sized, lambda work: work.known, known=True), law(launched, lambda work: work.size > 0),
+        law(named, lambda _: True),
+    )  # fmt: skip
 
 
 class _Term:
@@ -99,7 +103,7 @@ def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
     kernels = _by_kernel(works, residual)
     residual -= [kernels[work.kernel] for work in works]
     learned = {
-        name: {label: round(float(of[at]), 4) for label, at in term.labels.items()}
+        name: {label: round(float(of[at]), 4) for label, at in term.labels.items() if of[at]}
         for (name, term), of in zip(terms.items(), split, strict=True)
     }
     return Law(learned, kernels, round(float(np.exp(residual).mean()), 4) if works else 1.0)
