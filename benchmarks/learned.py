@@ -1,20 +1,25 @@
 """Learned predictors beside the baselines on a CPU sweep, with graphs, structures or families held out.
 
-    python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three, 25 minutes
+    python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three
     python benchmarks/learned.py OUT --by family --kinds sage
+    python benchmarks/learned.py OUT --time 200000      # what a training takes on so many nodes
 
-Folds: a fifth of the graphs; a fifth of the structures (MODEL of MODEL__VARIANT); one family (the first word of MODEL).
-A further part of the same kind is for early stopping. Errors are of all folds together, tau and pairs the means over
-the folds.
+Graphs are those of the dataset OUT/npz, which `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` makes of
+others. Folds: a fifth of the graphs; a fifth of the structures (MODEL of MODEL__VARIANT); one family (the first word
+of MODEL); one of the inner batch sizes (VARIANT begins with bBATCH). A further part of the same kind is for early
+stopping, of batch sizes a fifth of the graphs. Errors are of all folds together, tau and pairs the means over the
+folds.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that spin take the cores from each other
@@ -40,6 +45,14 @@ def folds(graphs: Sequence[GraphArrays], by: str) -> Iterator[tuple[str, Fold]]:
             rest = [name for name in structures if not name.startswith(f"{family}_")]
             yield family, _dealt(graphs, set(rest[2::FOLDS]), set(structures) - set(rest))
         return
+    if by == "batch":
+        sizes = sorted({_batch(graph) for graph in graphs})
+        for size in sizes[1:-1]:
+            rest = [graph for graph in graphs if _batch(graph) != size]
+            held = [graph for graph in graphs if _batch(graph) == size]
+            known = [graph for at, graph in enumerate(rest) if at % FOLDS]
+            yield f"batch {size}", (known, rest[::FOLDS], held)
+        return
     order = np.random.default_rng(0).permutation(len(graphs)).tolist()
     for k in range(FOLDS):
         if by == "structure":
@@ -48,6 +61,11 @@ def folds(graphs: Sequence[GraphArrays], by: str) -> Iterator[tuple[str, Fold]]:
             held, stop = order[k::FOLDS], order[(k + 1) % FOLDS :: 2 * FOLDS]
             rest = sorted(set(order) - set(held) - set(stop))
             yield f"fold {k}", tuple([graphs[i] for i in part] for part in (rest, stop, held))  # type: ignore[misc]
+
+
+def _batch(graph: GraphArrays) -> int:
+    found = re.search(r"__b(\d+)", graph.name)
+    return int(found[1]) if found else 0
 
 
 def _dealt(graphs: Sequence[GraphArrays], stop: set[str], held: set[str]) -> Fold:
@@ -67,16 +85,38 @@ def report(title: str, found: dict[str, list[tuple[npt.NDArray[np.float64], npt.
         print(f"  {name:24}{one.count:>7}{errors}{tau:>8.3f}{ordered:>7.1%}")
 
 
+def time_training(graphs: Sequence[GraphArrays], nodes: int, kinds: Sequence[str]) -> None:
+    """Print what trainings with the defaults take, a fifth of the graphs beside them to stop by: of the graphs as they
+    are, again and again until they have so many nodes, and of the same where no two nodes are alike."""
+    chosen, held = list[GraphArrays](), 0
+    while held < nodes:
+        chosen.append(graphs[len(chosen) % len(graphs)])
+        held += len(chosen[-1])
+    print(f"{len(chosen)} graphs of {held} nodes, {len({graph.name for graph in chosen})} of them distinct")
+    rng = np.random.default_rng(0)
+    unlike = [replace(graph, node_feat=graph.node_feat + rng.random((len(graph), 1), np.float32)) for graph in chosen]
+    for title, some in (("as recorded", chosen), ("no nodes alike", unlike)):
+        for kind in kinds:
+            cpu, begin = time.process_time(), time.perf_counter()
+            done = train(some, some[::FOLDS], kind=kind)
+            took = f"{time.process_time() - cpu:.0f} s of CPU time, {time.perf_counter() - begin:.0f} s"
+            print(f"  {kind:6}{title:16}{done.epochs:>4} epochs: {took} (bar: 300 s)", flush=True)
+
+
 def main() -> None:
     """Train and predict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family"),
+    parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),
                         default=("graph", "structure", "family"))  # fmt: skip
     parser.add_argument("--kinds", nargs="*", choices=("sage", "gru"), default=("sage", "gru"))
+    parser.add_argument("--time", type=int, metavar="NODES", help="time the training on so many nodes instead")
     arguments = parser.parse_args()
     graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
     graphs.sort(key=lambda graph: graph.name)
+    if arguments.time is not None:
+        time_training(graphs, arguments.time, arguments.kinds)
+        return
     for by in arguments.by:
         found: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = defaultdict(list)
         took: dict[str, float] = defaultdict(float)

@@ -47,20 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
         from ..predictor.learned.training import EPOCHS, train, write_trained
     except ImportError as error:
         raise UsageError("etplus train " + MISSING.format(error=error)) from None
-    epochs = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
-    if arguments.hidden < 1 or epochs < 1:
+    most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
+    if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")
     check_outputs([arguments.output])
     graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
     checkpoint = Path(f"{arguments.output}.checkpoint")
-    with tqdm(total=epochs, desc="epochs", leave=False, disable=None) as bar:
+    with tqdm(total=most, desc="epochs", leave=False, disable=None) as bar:
 
         def report(epoch: int, error: float) -> None:
             bar.update(epoch - bar.n)
             bar.set_postfix_str(f"validation {error:.3f}")
 
         trained = train(
-            graphs, valid, kind=arguments.kind, hidden=arguments.hidden, epochs=epochs, seed=arguments.seed,
+            graphs, valid, kind=arguments.kind, hidden=arguments.hidden, epochs=arguments.epochs, seed=arguments.seed,
             checkpoint=checkpoint, resume=arguments.resume, report=report,
         )  # fmt: skip
     write_trained(trained, arguments.output)

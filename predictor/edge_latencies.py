@@ -18,6 +18,7 @@ from ..trace.index import CallIndex
 from ..trace.kinds import GPU
 from ..trace.selection import step_range
 from ..trace.trace import Trace
+from .constants import Constants, counted_lags
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations, median_ratio
 from .outliers import Outlier
@@ -168,13 +169,18 @@ def _paths(document: Trace, trace: Trace) -> list[str]:
     return paths
 
 
-def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]]) -> EdgeLatencies:
-    """Medians of the lags of several graphs, and what iterations take over their sums."""
+def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]], constants: Sequence[Constants]) -> EdgeLatencies:
+    """Medians of the lags of several graphs, and what iterations take over their sums.
+
+    Lags of a name are those that a replay with the constants of each graph counts: what a launch waits for the work
+    before it on its stream says nothing of other launches.
+    """
     by_place, by_name = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
-    for graph, at in parts:
-        for place, name, lag in zip(at.place, at.name, graph.edges.lag[at.edges].tolist(), strict=True):
+    for (graph, at), one in zip(parts, constants, strict=True):
+        lags = (of[at.edges].tolist() for of in (graph.edges.lag, counted_lags(graph, one)))
+        for place, name, lag, counted in zip(at.place, at.name, *lags, strict=True):
             by_place[place].append(lag)
-            by_name[name].append(lag)
+            by_name[name].append(counted)
     middle = {place: int(np.median(lags)) for place, lags in sorted(by_place.items())}
     names = {name: int(np.median(lags)) for name, lags in sorted(by_name.items())}
     transfers: dict[str, int] = {}

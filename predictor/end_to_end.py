@@ -191,7 +191,7 @@ class _Job:
         calls, _ = self_time(graph, trace, self.of_row)
         tasks = dict(zip(trace.calls.source[calls].tolist(), cpu_tasks(trace, calls), strict=True))
         columns = (edges.kind, edges.owner)
-        pieces: dict[Row, list[tuple[int, int]]] = {}
+        pieces, whole = dict[Row, list[tuple[int, int]]](), Counter[Row]()
         lag = edges.lag.copy()
         how: dict[int, str] = {}
         for edge, place, name, kind, owner in zip(
@@ -205,16 +205,18 @@ class _Job:
                 usual = Estimate(known * table.ratio(kind), _SAME_PLACE)
             elif kind == DURATION:
                 usual = self.pricing.event(self.event_of[owner])
-            elif executed or (kind == HOST and owner in tasks):
-                pieces.setdefault(owner, []).append((edge, max(round(usual.ns), 1)))
+            if executed or (kind == HOST and owner in tasks):
+                share = max(round(usual.ns), 1)
+                whole[owner] += share
+                if known is None:
+                    pieces.setdefault(owner, []).append((edge, share))
             lag[edge], how[edge] = round(usual.ns), usual.how
-        for owner, parts in pieces.items():  # an operator's own time, in parts as its pieces usually have
+        for owner, parts in pieces.items():  # parts of an operator's own time as its pieces usually have
             own = self._executed.get(owner)
             estimate = self.pricing.call(tasks[owner]) if own is None else Estimate(own, EXECUTED)
             if estimate is not None:
-                whole = sum(share for _, share in parts)
                 for edge, share in parts:
-                    lag[edge], how[edge] = round(estimate.ns * share / whole), estimate.how
+                    lag[edge], how[edge] = round(estimate.ns * share / whole[owner]), estimate.how
         if self.shapes is not None:
             times = np.ones(len(self.document))
             times[trace.calls.source] = self.shapes.repeats

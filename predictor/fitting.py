@@ -85,7 +85,8 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
     return FittedModel(
         VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
         sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
-        fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu), tuple(cpu), tuple(devices),
+        fit_edge_latencies([(part.graph, part.at) for part in parts], [part.constants for part in parts]), tuple(gpu),
+        tuple(cpu), tuple(devices),
         outliers=tuple(part.set_apart for part in parts), kernels=kernels,
         steps=percentiles(ratios) if ratios else None,
     )  # fmt: skip

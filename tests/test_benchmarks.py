@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from etplus.linker import link
-from support import ROOT, assert_valid, fixture_pair, shared_pair
+from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -97,3 +98,14 @@ def test_the_benchmark_of_networks_prints_truth_replay_and_simulator(tmp_path: P
     rows = [line for line in text.splitlines() if line.startswith("| made")]
     assert len(rows) == 4 * 5 and all(row.count("|") == 9 for row in rows)
     assert text.splitlines()[-1].startswith("largest differences: replay − truth")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None or find_spec("safetensors") is None, reason="PyTorch is not installed")
+def test_the_benchmark_of_learned_predictors_times_a_training(tmp_path: Path) -> None:
+    (tmp_path / "npz").symlink_to(FIXTURES / "sweep")
+    lines = execute("learned.py", tmp_path, "--time", "3000", "--kinds", "sage").splitlines()
+    assert "distinct" in lines[0] and [line.split()[:3] for line in lines[1:]] == [
+        ["sage", "as", "recorded"], ["sage", "no", "nodes"]
+    ]  # fmt: skip
+    assert all("(bar: 300 s)" in line for line in lines[1:])

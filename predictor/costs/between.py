@@ -23,14 +23,16 @@ _ENOUGH, _ALIKE = 5, 1.0
 class Between:
     """Serves a task between two measured ones of the same operator, kernel, device and ranks of tensors, one of which
     has no extent above, the other none below its own. The nearest such two count, by the sum of the logarithms of
-    extents; the time is interpolated linearly in FLOPs, or bytes, or elements.
+    extents; the time is interpolated linearly in FLOPs, or bytes, or elements. A library may take another kernel for
+    another size: where there are no two with the task's kernel, those with any count.
     """
 
     def __init__(self, measured: Sequence[Measured]) -> None:
         groups = defaultdict[Hashable, list[Measured]](list)
         for one in measured:
             if one.task.inputs or one.task.outputs:
-                groups[_key(one.task)].append(one)
+                for key in _keys(one.task):
+                    groups[key].append(one)
         self._groups = {
             key: (np.array([_extents(one.task) for one in of], np.int64), of)
             for key, of in groups.items() if len(of) > 1
@@ -38,10 +40,10 @@ class Between:
 
     def predict(self, task: Task) -> Estimate | None:
         """ns of a task between two measured ones; None for others."""
-        found = self._groups.get(_key(task))
-        if found is None:
-            return None
-        rows, of = found
+        groups = (self._groups[key] for key in _keys(task) if key in self._groups)
+        return next((found for of in groups if (found := self._within(task, *of)) is not None), None)
+
+    def _within(self, task: Task, rows: npt.NDArray[np.int64], of: Sequence[Measured]) -> Estimate | None:
         mine = np.array(_extents(task), np.int64)
         low, high = np.flatnonzero((rows <= mine).all(axis=1)), np.flatnonzero((rows >= mine).all(axis=1))
         if not len(low) or not len(high):
@@ -56,18 +58,20 @@ class Between:
 def _side(
     rows: npt.NDArray[np.int64], mine: npt.NDArray[np.int64], some: IntColumn, of: Sequence[Measured]
 ) -> tuple[float, int]:
-    """ns and size of the nearest of some rows. What was measured but once or twice may have been disturbed: then the
-    median over several of nearly its size."""
+    """ns and size of the nearest of some rows. What was measured but once or twice on a CPU may have been disturbed:
+    then the median over several of nearly its size."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(mine + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [of[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _ALIKE]
-    times = np.array([near[0].ns] if near[0].count >= _ENOUGH else [one.ns for one in near])
+    times = np.array([near[0].ns] if near[0].count >= _ENOUGH or near[0].task.kernel else [one.ns for one in near])
     return float(np.median(times)), _size(near[0].task)
 
 
-def _key(task: Task) -> Hashable:
+def _keys(task: Task) -> Sequence[Hashable]:
+    """What tasks that are compared have in common; at last whatever their kernels are."""
     ranks = tuple((len(one.shape), one.dtype) for one in (*task.inputs, *task.outputs))
-    return task.op, task.kernel, task.category, task.device, task.place, len(task.inputs), ranks
+    common = task.op, task.category, task.device, task.place, len(task.inputs), ranks
+    return tuple((kernel, *common) for kernel in dict.fromkeys((task.kernel, "")))
 
 
 def _extents(task: Task) -> list[int]:

@@ -115,8 +115,9 @@ class Costs:
     Args:
         devices: records, by name.
         order: names of models.
-        beyond: ask for what is larger than all that was measured first "grown", of GPU events only where the
-            utilisation model, which grows with size by itself, is not in the order.
+        beyond: ask for what is between measured sizes first "between", so that it takes a time between theirs, and
+            for what is larger than all that was measured "grown", of GPU events only where the utilisation model, which
+            grows with size by itself, is not in the order.
         utilisation: fitted before on these tasks; fitted anew when it is first asked if None.
     """
 
@@ -137,8 +138,8 @@ class Costs:
             if not self._measured:
                 return None
             order = CPU_ORDER if task.category == CPU_OP else self._order
-            if self._beyond and UTILISATION not in order:
-                order = ("measured", "grown", *order)
+            if self._beyond:
+                order = ("measured", *(() if UTILISATION in order else ("grown",)), "between", *order)
             found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
             if found is None:
                 return None

@@ -20,24 +20,24 @@ from ...schemas.files import load, open_output
 from ...schemas.graph_arrays import GraphArrays
 from ...schemas.transaction import transaction
 from ...trace.errors import TraceFormatError, UsageError
+from .batches import INPUTS, Batch, Run, dealt, raw_features, single
 from .graph_baselines import runs
-from .networks import INPUTS, KINDS, Batch, GraphNet, batch_of, joined, raw_features, single
+from .networks import KINDS, GraphNet
 
 __all__ = ["EPOCHS", "Trained", "predict_graphs", "read_trained", "train", "write_trained"]
 
-_BATCH = {"gru": 64, "sage": 16}
-"""Graphs a step: a GRU takes as long for many as for the longest."""
+_GRAPHS = {"gru": 64, "sage": 16}
+_NODES = 32_000
+"""Graphs a step, and nodes after which it takes no further graph."""
 EPOCHS = {"gru": 25, "sage": 150}
-"""At most, by default; fewer for more nodes than `_VISITS` allow."""
-_VISITS = 14_000_000
-"""Nodes in all epochs together after which a training ends by default: `sage` takes five minutes of CPU time."""
+"""At most, by default; fewer for more work than `_WORK` allows."""
+_WORK = 14_000_000
+"""Rows (`Batch.work`) in all epochs together after which a training ends by default: five minutes of CPU time."""
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
 _RISING, _HALVING = 5, 50
 _VERSION = 1
-_HELD = 64
 _CHECKPOINT_EVERY = 10
-Run = tuple[GraphArrays, int]
 
 
 class Trained:
@@ -89,17 +89,15 @@ def train(
             raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
         with transaction(nested=True):  # it is written again
             state.restore(checkpoint)
-    size = _BATCH[kind]
-    epochs = _usual_epochs(kind, graphs) if epochs is None else epochs
-    all_runs = [single(run, state.centre, state.scale) for run in runs(graphs)]
-    held = _batches(runs(valid), state.centre, state.scale)
+    singles = [single(run, kind, state.centre, state.scale) for run in runs(graphs)]
+    held = _batches(runs(valid), kind, state.centre, state.scale)
+    epochs = _usual_epochs(kind, singles) if epochs is None else epochs
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
             group["lr"] = _RATE * min((state.epoch + 1) / _RISING, 1.0) * 0.5 ** (state.epoch / _HALVING)
-        order = np.random.default_rng((seed, state.epoch)).permutation(len(all_runs))
-        for begin in range(0, len(order), size):
-            chosen = [all_runs[i] for i in order[begin : begin + size].tolist()]
-            _descend(state, joined(chosen))
+        order = np.random.default_rng((seed, state.epoch)).permutation(len(singles))
+        for batch in dealt([singles[i] for i in order.tolist()], _GRAPHS[kind], _NODES):
+            _descend(state, batch)
         state.epoch += 1
         state.judge(_error(state.net, held))
         if report is not None:
@@ -111,10 +109,10 @@ def train(
     return Trained(state.net, state.centre, state.scale, state.best_error, state.epoch)
 
 
-def _usual_epochs(kind: str, graphs: Sequence[GraphArrays]) -> int:
-    """By kind, and no more than `_VISITS` allow, but enough to see whether it still improves."""
-    nodes = sum(len(graph) for graph, _ in runs(graphs))
-    return min(EPOCHS[kind], max(_PATIENCE, _VISITS // max(nodes, 1)))
+def _usual_epochs(kind: str, singles: Sequence[Batch]) -> int:
+    """By kind, and no more than `_WORK` allows, but enough to see whether it still improves."""
+    work = sum(one.work for one in singles)
+    return min(EPOCHS[kind], max(_PATIENCE, _WORK // work))
 
 
 def _descend(state: _State, batch: Batch) -> None:
@@ -174,8 +172,8 @@ class _State:
         self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
 
 
-def _batches(of: Sequence[Run], centre: Tensor, scale: Tensor) -> list[Batch]:
-    return [batch_of(of[i : i + _HELD], centre, scale) for i in range(0, len(of), _HELD)]
+def _batches(of: Sequence[Run], kind: str, centre: Tensor, scale: Tensor) -> list[Batch]:
+    return list(dealt([single(run, kind, centre, scale) for run in of], _GRAPHS["gru"], _NODES))
 
 
 def _error(net: GraphNet, held: Sequence[Batch]) -> float:
@@ -188,7 +186,8 @@ def _error(net: GraphNet, held: Sequence[Batch]) -> float:
 def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
     """Times of all runs of the graphs, in ns (or what the training set had)."""
     with torch.no_grad():
-        found = [trained.net(batch)[1] for batch in _batches(runs(graphs), trained.centre, trained.scale)]
+        held = _batches(runs(graphs), trained.net.kind, trained.centre, trained.scale)
+        found = [trained.net(batch)[1] for batch in held]
     return np.exp(torch.cat(found).double().numpy()) if found else np.zeros(0)
 
 

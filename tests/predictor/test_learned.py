@@ -93,6 +93,93 @@ def test_training_is_repeatable_and_resumable(kind: str, tmp_path: Path) -> None
             train(some, held, kind="gru", hidden=8, checkpoint=tmp_path / "c", resume=True)
 
 
+def made_graph(name: str, copies: int, seed: int) -> GraphArrays:
+    """A graph of several equal parts without edges between them, with cycles, nodes alike, and one without edges."""
+    rng = np.random.default_rng(seed)
+    count = 30
+    feat = np.zeros((count, 140), np.float32)
+    feat[:, :2] = rng.integers(0, 2, (count, 2))
+    edges = rng.integers(0, count - 1, (60, 2))
+    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
+    return GraphArrays(
+        name, np.tile(feat, (copies, 1)), np.tile(rng.integers(0, 3, count), copies).astype(np.int32),
+        np.concatenate([edges + count * i for i in range(copies)]).astype(np.int32), np.zeros(0, np.int32),
+        np.zeros((1, 0, 18), np.float32), np.array([10_000], np.int64), np.array([[0, count * copies]], np.int32),
+        rng.integers(0, 1000, count * copies),
+    )  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["sage", "gru"])
+def test_nodes_alike_are_computed_once_and_nothing_else_changes(kind: str) -> None:
+    """Against the definition: every node by itself, its neighbours one by one, pieces of the GRU one by one."""
+    import torch
+    from etplus.predictor.learned.batches import PIECE, joined, raw_features, single
+    from etplus.predictor.learned.networks import GraphNet
+
+    torch.manual_seed(0)
+    net = GraphNet(kind, 8)
+    torch.nn.init.normal_(net.pooled.weight)
+    centre, scale = torch.zeros(net.encode[0].in_features - 16), torch.ones(())
+    some = [made_graph("a", 1, 0), made_graph("b", 5, 1), made_graph("c", 2, 0)]
+    parts = [single((graph, 0), kind, centre, scale) for graph in some]
+    if kind == "sage":
+        assert parts[0].work == parts[2].work <= 30 and parts[1].work <= 30
+    with torch.no_grad():
+        node, total = net(joined(parts))
+        expected, at = [], 0
+        for i, graph in enumerate(some):
+            codes = torch.from_numpy(graph.node_opcode).long()
+            first = net.encode(torch.cat([torch.from_numpy(raw_features(graph, 0)), net.opcode(codes)], dim=1))
+            if kind == "gru":  # in the topological order of the batch
+                first = net.encode(torch.cat([parts[i].feat, net.opcode(parts[i].opcode)], dim=1))[parts[i].row]
+                state = torch.cat([net.gru(piece[None])[0][0] for piece in torch.split(first, PIECE)])
+            else:
+                state = first
+                for linear in net.layers:
+                    near = torch.zeros(2, len(graph), 8)
+                    for side, (to, of) in enumerate((graph.edge_index.T, graph.edge_index.T[::-1])):
+                        for one in range(len(graph)):
+                            if (to == one).any():
+                                near[side, one] = state[torch.from_numpy(of[to == one]).long()].mean(dim=0)
+                    state = state + torch.relu(linear(torch.cat([state, *near], dim=1)))
+            log_ns = net.head(torch.cat([first, state], dim=1)).squeeze(1) + net.offset
+            found = node[at : at + len(graph)].sort().values
+            at += len(graph)
+            assert torch.allclose(found, log_ns.sort().values, atol=1e-5)
+            expected.append(torch.logsumexp(log_ns, 0) + net.pooled(state.mean(dim=0)).squeeze())
+        assert torch.allclose(total, torch.stack(expected), atol=1e-5)
+
+
+@needs_torch
+def test_batches_are_limited_by_graphs_and_nodes() -> None:
+    import torch
+    from etplus.predictor.learned.batches import INPUTS, dealt, single
+
+    sizes = (1, 1, 5, 1, 1, 1, 2, 1)
+    parts = [single((made_graph(str(i), n, i), 0), "sage", torch.zeros(INPUTS), torch.ones(())) for i, n in
+             enumerate(sizes)]  # fmt: skip
+    found = list(dealt(parts, 3, 90))
+    assert [one.rows.shape[0] for one in found] == [2, 1, 3, 2]
+    assert sum(len(one.row) for one in found) == 30 * sum(sizes)
+    assert torch.equal(torch.cat([one.node_log for one in found]), torch.cat([one.node_log for one in parts]))
+    assert not list(dealt([], 3, 90))
+
+
+@needs_torch
+def test_a_training_on_many_nodes_takes_fewer_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, from the command, too; not where their number is given."""
+    from etplus.cli.main import main
+    from etplus.predictor.learned import training
+
+    monkeypatch.setattr(training, "_WORK", 1)
+    monkeypatch.setattr(training, "_PATIENCE", 3)
+    for options, epochs in ((), 3), (("--epochs", "2"), 2):
+        model = tmp_path / "m"
+        assert main(["train", str(SWEEP), "-o", str(model), "--hidden", "4", *options]) == 0
+        assert training.read_trained(model).epochs == epochs
+
+
 @needs_torch
 def test_it_learns(tmp_path: Path) -> None:
     """On held-out batch sizes it beats the mean and the roofline by far."""

@@ -163,6 +163,22 @@ def test_predicted_times_between_fitted_sizes_are_between_theirs(program: str, l
     assert min(first, last) <= middle * 1.01 and middle <= max(first, last) * 1.01
 
 
+@pytest.mark.parametrize(("program", "low", "high"), [("lstm_time", 4, 16), ("mlp", 8, 32)])
+def test_an_operators_own_time_is_counted_once(program: str, low: int, high: int) -> None:
+    """The loss's backward calls some operators on shapes that change and some on others: at the places of the latter
+    parts of its own time are known, which the interpolated whole includes."""
+    ends = [recorded(program, low), recorded(program, high)]
+    model = fit(ends)
+    model = msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0))
+    shapes = None, batch_change((low + high) // 2), None
+    rows = [
+        {row.op: row.predicted_ns for row in predict(trace, model, shape=shape, force=True).rows}
+        for trace, shape in zip((ends[0], ends[0], ends[1]), shapes, strict=True)
+    ]
+    first, middle, last = (of["NllLossBackward0"] for of in rows)
+    assert min(first, last) <= middle <= max(first, last)
+
+
 def test_another_element_type() -> None:
     """On a GPU work bound by bytes takes half as long, products gain by the peaks; on a CPU FLOPs take as long."""
     moved = Task("aten::add", "k", inputs=(Tensor((64, 64), "float32"),), bytes=16384, device="A100 SXM4 80GB")
