@@ -53,7 +53,8 @@ class RecordStore(Protocol):
         """The JSON objects of rows (int64, any order), braces included."""
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """Of ET nodes (rows, any order) JSON objects that have at least their inputs and outputs, as `texts` do.
+        """Of ET nodes (rows, any order) JSON objects that have at least their inputs and outputs, as `texts` do; strides
+        may be left out.
 
         Where many are equal they are one object.
         """
