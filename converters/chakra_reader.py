@@ -1,4 +1,4 @@
-"""Chakra protobuf traces (.et) back to ET+: all of it from files that `write_et` wrote, what there is from others."""
+"""Chakra protobuf traces (.et) as traces or ET+: all that `write_et` put there, of other programs' files what there is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_encoded
 from ..schemas.etplus import FORMAT_VERSION
 from ..schemas.etplus_captured import CapturedBy
-from ..schemas.etplus_reader import Node as Columns
+from ..schemas.etplus_reader import Node as EtPlusNode
 from ..schemas.etplus_reader import Rows
 from ..schemas.files import open_output, shown_name
 from ..trace.columns import IntColumn, distinct_rows, positions
@@ -71,13 +71,13 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     calls: list[_Row] = []
 
     def add(block: list[_Row], *, runtime: bool) -> None:
-        rows.add([one.columns for one in block], form.checked_times(block), runtime=runtime)
+        rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
         bodies.extend(one.body for one in block)
 
     while block := [form.row(*one, needs) for one in islice(messages, _BLOCK)]:
         calls += [one for one in block if one.runtime]
         add([one for one in block if not one.runtime], runtime=False)
-    add(sorted(calls, key=lambda one: (one.times[0], one.columns.id)), runtime=True)
+    add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
     trace = rows.trace(form.header, form.summary, _ChakraRecords(form, bodies))
     return replace(trace, edges=rows.edges(needs.edges()))
 
@@ -105,7 +105,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 class _Row(NamedTuple):
     """What columns hold of a node (its `ts`, `dur` and `exclusive`, ns, apart), and its message."""
 
-    columns: Columns
+    node: EtPlusNode
     times: tuple[int, int, int]
     body: bytes
     runtime: bool
@@ -186,15 +186,15 @@ class _Form:
         needs.add(node, values)
         runtime = values.get("cat") == "runtime"
         if self.ours and "et_fields" not in values and not _REPEATED.search(values.get("et_attrs", "")):
-            return _Row(self._columns(node, values), self._ns(values), body, runtime)
-        columns = self._columns_of(node, self.record(node, values))
-        return _Row(columns, self._ns(values) if self.ours else foreign_times(node), body, runtime)
+            return _Row(self._node(node, values), self._ns(values), body, runtime)
+        found = self._node_of(node, self.record(node, values))
+        return _Row(found, self._ns(values) if self.ours else foreign_times(node), body, runtime)
 
-    def _columns(self, node: Node, values: dict[str, Any]) -> Columns:
+    def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
         """What columns hold of a node of ours without further fields."""
         category, parent = values.get("cat"), self._parent(node, values)
         if category == "runtime":
-            return Columns(
+            return EtPlusNode(
                 id=node.id, name=node.name, parent=parent, correlation=values.get("correlation", -1),
                 tid=self._typed(values.get("kineto_tid", "0"), node, int | str),
                 kineto_event=values.get("kineto_event", 0),
@@ -204,14 +204,14 @@ class _Form:
         if category is not None:
             given |= {name: self._typed(values[name], node, kind) for name, kind in _OBJECTS.items() if name in values}
         given["parent" if self.flat else "ctrl_deps"] = parent
-        return Columns(id=node.id, name=node.name, **given)
+        return EtPlusNode(id=node.id, name=node.name, **given)
 
-    def _columns_of(self, node: Node, record: dict[str, Any]) -> Columns:
+    def _node_of(self, node: Node, record: dict[str, Any]) -> EtPlusNode:
         """What columns hold of any record."""
-        given = {name: record[name] for name in Columns.__struct_fields__ if name in record and name not in _TIMES}
+        given = {name: record[name] for name in EtPlusNode.__struct_fields__ if name in record and name not in _TIMES}
         try:
             found = msgspec.convert(
-                {k: msgspec.json.decode(v) if isinstance(v, msgspec.Raw) else v for k, v in given.items()}, Columns
+                {k: msgspec.json.decode(v) if isinstance(v, msgspec.Raw) else v for k, v in given.items()}, EtPlusNode
             )
         except UNREADABLE as error:
             raise TraceFormatError(self.file, f"node {node.id}", str(error), _AGAIN) from None
@@ -233,7 +233,7 @@ class _Form:
         times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
         late = np.flatnonzero(np.any(times >= MAX_NS, axis=1))
         if len(late):
-            place = f"node {block[late[0]].columns.id}"
+            place = f"node {block[late[0]].node.id}"
             raise TraceFormatError(self.file, place, "a time or duration over 146 years", _AGAIN)
         return dict(zip(("ts", "dur", "exclusive"), times.T, strict=True))
 
