@@ -1,4 +1,4 @@
-"""Chakra protobuf traces (.et) as traces or ET+: all that `write_et` put there, of other programs' files what there is."""
+"""Chakra protobuf traces (.et) as traces or ET+: all that `write_et` put there, and what there is in other files."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from ..trace.trace import Record, Trace
 from ..trace.unattached_events import UnattachedEvents
 from .etplus import EtPlus
 from .etplus_captured import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
-from .etplus_reader import read_etplus
 from .record_store import FileRecords
 from .secrets import mask
 
@@ -109,6 +108,8 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
     records = trace.texts
     if not isinstance(records, _LinkedRecords):
         if not isinstance(records, FileRecords):  # of a Chakra trace
+            from .etplus_reader import read_etplus  # the linker needs it here only
+
             records = read_etplus(b"".join(records.chunks())).texts
             assert isinstance(records, FileRecords)
         return edited_file(trace, records, captured)
