@@ -48,8 +48,8 @@ __all__ = [
 
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
-ROWS = 4096
-"""Nodes that are encoded at once."""
+ROWS = 8192
+"""Nodes that are encoded at once; with fewer, what each block costs in itself shows."""
 COMP = NodeType.Value("COMP_NODE")
 _LEFT_OUT = "dependencies by order of threads and streams left out, since edges contradict them"
 

@@ -1,38 +1,54 @@
-"""Chakra protobuf traces (.et) back to ET+: all of it from files that `write_et` wrote, what there is from others."""
+"""Chakra protobuf traces (.et) as traces or ET+: all that `write_et` put there, and what there is in other files."""
 
 from __future__ import annotations
 
 import os
+import re
 from array import array
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from .. import __version__
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
-from ..schemas.chakra.stream import read_chakra
+from ..schemas.chakra.stream import read_encoded
 from ..schemas.etplus import FORMAT_VERSION
-from ..schemas.etplus_reader import read_etplus
+from ..schemas.etplus_captured import CapturedBy
+from ..schemas.etplus_reader import Node as EtPlusNode
+from ..schemas.etplus_reader import Rows
 from ..schemas.files import open_output, shown_name
-from ..trace.conventions import EDGE_KINDS
-from ..trace.errors import TraceFormatError
+from ..trace.columns import IntColumn, distinct_rows, positions
+from ..trace.comm_kernels import Comm
+from ..trace.conventions import EDGE_KINDS, MAX_NS
+from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.trace import Trace
 from .chakra_attributes import values_of
-from .chakra_foreign import foreign_kinds, foreign_record
+from .chakra_foreign import foreign_kinds, foreign_lane, foreign_record, foreign_times
 from .chakra_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 from .dependencies import KIND_BITS
 
-__all__ = ["etplus_chunks", "read_et", "write_etplus", "write_messages"]
+__all__ = ["read_et", "write_messages"]
 
 _SEPARATOR = b",\n    "
 _FOREIGN_SCHEMA = "1.1.0-chakra.0.0.4"
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
 _AGAIN = "convert the ET+ file again"
 _CHECK = "run `etplus check`"
+_BLOCK = 4096
+"""Nodes that are held as objects at once."""
+_OF_ET = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
+_OF_OP = (*_OF_ET, "kineto_event", "link", "inter_thread_dep", "sync_dep")
+_OF_GPU = (*_OF_ET, "cat", "stream", "device", "correlation", "kineto_event")
+"""Attributes that are columns of a `Trace`."""
+_REPEATED = re.compile(f'"(?:{"|".join(_OF_ET)})"')
+"""In further attributes: one that is a column."""
+_OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None}
+"""Those that hold JSON objects."""
 
 _encode = msgspec.json.Encoder().encode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
@@ -40,40 +56,101 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file as an ET+ document; raises as `etplus_chunks` does."""
-    return replace(read_etplus(b"".join(etplus_chunks(path))), file=shown_name(path))
+    """Read an .et file; nodes in the order of the file, then runtime calls by start.
 
+    Memory: the file's messages and some 250 bytes a node; the text of a record is made when it is asked for.
 
-def write_etplus(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> int:
-    """Write an .et file as ET+ and return the number of nodes and runtime calls.
-
-    Raises as `etplus_chunks` does, and UsageError if the output cannot be written.
+    Raises:
+        TraceFormatError: no Chakra file, a damaged one, or a dependency on a node that is not there; the records of the
+            trace raise it for an attribute that should be JSON.
     """
-    return write_messages(os.fspath(path), *read_chakra(path), output)
+    metadata, messages = read_encoded(path)
+    form = _Form(shown_name(path), metadata)
+    rows, needs = Rows(form.file), _Needs(form)
+    bodies: list[bytes] = []
+    calls: list[_Row] = []
+
+    def add(block: list[_Row], *, runtime: bool) -> None:
+        rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
+        bodies.extend(one.body for one in block)
+
+    while block := [form.row(*one, needs) for one in islice(messages, _BLOCK)]:
+        calls += [one for one in block if one.runtime]
+        add([one for one in block if not one.runtime], runtime=False)
+    add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
+    trace = rows.trace(form.header, form.summary, _ChakraRecords(form, bodies))
+    return replace(trace, edges=rows.edges(needs.edges()))
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
-    """The same from messages; `file` names their source in errors."""
-    back = _Back(file, metadata)
-    with open_output(output) as out:
-        for chunk in back.chunks(nodes):
-            out.write(chunk)
-    return len(back.ids)
-
-
-def etplus_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """The ET+ text of an .et file, piece by piece; nodes in the order of the file.
+    """Write messages as ET+ and return the number of nodes and runtime calls.
 
     Memory: the texts of the runtime calls, and some 50 bytes a node and a dependency.
 
+    Args:
+        file: names the source in errors.
+
     Raises:
-        TraceFormatError: no Chakra file, a damaged one, or a dependency on a node that is not there.
+        TraceFormatError: a dependency on a node that is not there, or an attribute that should be JSON.
+        UsageError: the output cannot be written.
     """
-    metadata, nodes = read_chakra(path)
-    return _Back(os.fspath(path), metadata).chunks(nodes)
+    form = _Form(file, metadata)
+    needs = _Needs(form)
+    with open_output(output) as out:
+        for chunk in form.chunks(nodes, needs):
+            out.write(chunk)
+    return len(needs.ids)
 
 
-class _Back:
+class _Row(NamedTuple):
+    """What columns hold of a node (its `ts`, `dur` and `exclusive`, ns, apart), and its message."""
+
+    node: EtPlusNode
+    times: tuple[int, int, int]
+    body: bytes
+    runtime: bool
+
+
+@dataclass(frozen=True)
+class _ChakraRecords:
+    """Makes the records of rows when they are asked for.
+
+    Attributes:
+        messages: one entry a row.
+    """
+
+    form: _Form
+    messages: list[bytes]
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
+
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The inputs and outputs alone, without strides."""
+        if not self.form.ours:
+            return self.texts(rows)
+        known: dict[bytes, bytes] = {}
+        texts = (_encode(self.form.tensors(node, {})) for node in self._nodes(rows))
+        return [known.setdefault(text, text) for text in texts]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text of the whole file, a node at a time."""
+        return self.form.chunks(map(Node.FromString, self.messages), _Needs(self.form))
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the ET+ file; `jobs` has no effect."""
+        with open_output(path) as out:
+            for chunk in self.chunks():
+                out.write(chunk)
+
+    def _nodes(self, rows: IntColumn) -> Iterator[Node]:
+        return (Node.FromString(self.messages[row]) for row in rows.tolist())
+
+
+class _Form:
+    """How the nodes of a file are read: those that `write_et` wrote, or those of another program."""
+
     def __init__(self, file: str, metadata: GlobalMetadata) -> None:
         self.file = file
         texts = {one.name: one.string_val for one in metadata.attr}
@@ -81,68 +158,106 @@ class _Back:
         self.flat = texts.get("layout") == '"flat"'
         self.header = self._object(texts["header"]) if self.ours else {"schema": msgspec.Raw(_encode(_FOREIGN_SCHEMA))}
         self.summary = self._raw(texts["etplus"], "metadata") if self.ours else msgspec.Raw(_encode(self._foreign()))
-        self.runtime: list[tuple[int, int, bytes]] = []
-        self.ids, self.lanes = array("q"), array("q")
-        self.source, self.target, self.kinds = array("q"), array("q"), array("q")
 
-    def chunks(self, nodes: Iterator[Node]) -> Iterator[bytes]:
+    def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
+        """The ET+ text of nodes, in their order; `needs` gets what they wait for."""
+        runtime: list[tuple[int, int, bytes]] = []
         yield b"{" + b"".join(b"\n  %b: %b," % (_encode(k), bytes(v)) for k, v in self.header.items())
         yield b'\n  "nodes": [\n    '
-        first = True
+        between = b""
         for node in nodes:
-            text = self._node(node)
-            if text is not None:
-                yield text if first else _SEPARATOR + text
-                first = False
-        yield b'\n  ],\n  "runtime": [' + _SEPARATOR.join(text for _, _, text in sorted(self.runtime)) + b"]"
-        yield b',\n  "edges": [' + b",\n    ".join(self._edges()) + b"]"
+            values = values_of(node.attr)
+            needs.add(node, values)
+            text = _encode(self.record(node, values))
+            if values.get("cat") == "runtime":
+                runtime.append((values.get("start_ns", 0), node.id, text))
+            else:
+                yield between + text
+                between = _SEPARATOR
+        yield b'\n  ],\n  "runtime": [' + _SEPARATOR.join(text for _, _, text in sorted(runtime)) + b"]"
+        kinds = [_encode(kind) for kind in EDGE_KINDS]
+        edges = (b"[%d, %d, %b]" % (a, b, kinds[kind]) for a, b, kind in needs.edges().tolist())
+        yield b',\n  "edges": [' + _SEPARATOR.join(edges) + b"]"
         yield b',\n  "etplus": %b\n}\n' % bytes(self.summary)
 
-    def _node(self, node: Node) -> bytes | None:
-        """The node's text; None for a runtime call, which is kept for later."""
-        if max(node.id, *node.data_deps, *node.ctrl_deps, 0) >= 2**63:
-            raise TraceFormatError(self.file, f"node {node.id}", "an id beyond 63 bits", "number the nodes anew")
+    def row(self, node: Node, body: bytes, needs: _Needs) -> _Row:
+        """A node as a row; `needs` gets what it waits for."""
         values = values_of(node.attr)
-        if self.ours:
-            kinds = values.get("data_dep_kinds", [])
-            if len(kinds) != len(node.data_deps):
-                problem = f"{len(node.data_deps)} data_deps but {len(kinds)} kinds"
-                raise TraceFormatError(self.file, f"node {node.id}", problem, _AGAIN)
-            record = self._record(node, values)
-            deps = list(node.data_deps)
-        else:
-            record, lane = foreign_record(node, values)
-            self.lanes.append(lane)
-            deps = [*dict.fromkeys([*node.data_deps, *node.ctrl_deps[1:]])]
-            kinds = [0] * len(deps)
-        self.ids.append(node.id)
-        self.source.extend(deps)
-        self.target.extend([node.id] * len(deps))
-        self.kinds.extend(kinds)
-        text = _encode(record)
-        if values.get("cat") != "runtime":
-            return text
-        self.runtime.append((values.get("start_ns", 0), node.id, text))
-        return None
+        needs.add(node, values)
+        runtime = values.get("cat") == "runtime"
+        if self.ours and "et_fields" not in values and not _REPEATED.search(values.get("et_attrs", "")):
+            return _Row(self._node(node, values), self._ns(values), body, runtime)
+        found = self._node_of(node, self.record(node, values))
+        return _Row(found, self._ns(values) if self.ours else foreign_times(node), body, runtime)
 
-    def _record(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a node of ours."""
-        parent = node.ctrl_deps[0] if node.ctrl_deps else values.get("call_parent")
+    def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
+        """What columns hold of a node of ours without further fields."""
+        category, parent = values.get("cat"), self._parent(node, values)
+        if category == "runtime":
+            return EtPlusNode(
+                id=node.id, name=node.name, parent=parent, correlation=values.get("correlation", -1),
+                tid=self._typed(values.get("kineto_tid", "0"), node, int | str),
+                kineto_event=values.get("kineto_event", 0),
+            )  # fmt: skip
+        names = _OF_GPU if category is not None else _OF_OP if "start_ns" in values else _OF_ET
+        given: dict[str, Any] = {name: values[name] for name in names if name in values}
+        if category is not None:
+            given |= {name: self._typed(values[name], node, kind) for name, kind in _OBJECTS.items() if name in values}
+        given["parent" if self.flat else "ctrl_deps"] = parent
+        return EtPlusNode(id=node.id, name=node.name, **given)
+
+    def _node_of(self, node: Node, record: dict[str, Any]) -> EtPlusNode:
+        """What columns hold of any record."""
+        given = {name: record[name] for name in EtPlusNode.__struct_fields__ if name in record and name not in _TIMES}
+        try:
+            found = msgspec.convert(
+                {k: msgspec.json.decode(v) if isinstance(v, msgspec.Raw) else v for k, v in given.items()}, EtPlusNode
+            )
+        except UNREADABLE as error:
+            raise TraceFormatError(self.file, f"node {node.id}", str(error), _AGAIN) from None
+        for attribute in found.attrs:
+            if attribute.name in _OF_ET:
+                setattr(found, attribute.name, attribute.value)
+        found.attrs = []
+        return found
+
+    def _ns(self, values: dict[str, Any]) -> tuple[int, int, int]:
+        """`ts`, `dur` and `exclusive`."""
+        if "start_ns" not in values and "cat" not in values:
+            return -1, 0, 0
+        inclusive, exclusive = self._durations(values)
+        return max(values.get("start_ns", 0), 0), inclusive, 0 if values.get("cat") == "runtime" else exclusive
+
+    def checked_times(self, block: list[_Row]) -> dict[str, IntColumn]:
+        """The times of rows as columns."""
+        times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
+        late = np.flatnonzero(np.any(times >= MAX_NS, axis=1))
+        if len(late):
+            place = f"node {block[late[0]].node.id}"
+            raise TraceFormatError(self.file, place, "a time or duration over 146 years", _AGAIN)
+        return dict(zip(("ts", "dur", "exclusive"), times.T, strict=True))
+
+    def record(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a node in ET+."""
+        if not self.ours:
+            return foreign_record(node, values)
+        parent = self._parent(node, values)
         if values.get("cat") == "runtime":
             return {
-                "id": node.id, "name": node.name, **self._times(values, ("ts", "dur")),
+                "id": node.id, "name": node.name, **self._times(values, _TIMES[:2]),
                 "tid": self._raw(values.get("kineto_tid", "0"), node), "correlation": values.get("correlation", -1),
                 "parent": parent, "kineto_event": values.get("kineto_event", 0), **self._further(node, values),
             }  # fmt: skip
         record: dict[str, Any] = {"id": node.id, "name": node.name}
         if parent is not None:
             record["parent" if self.flat else "ctrl_deps"] = parent
-        record |= self._tensors(node, values)
+        record |= self.tensors(node, values)
         record |= self._et_attributes(node, values)
         record |= self._event(node, values)
         return record | self._further(node, values)
 
-    def _tensors(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
+    def tensors(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
+        """The inputs and outputs, with strides where `values` have them."""
         record: dict[str, Any] = {}
         for side, flat_keys in FLAT_TENSORS.items():
             if not node.HasField(side):
@@ -176,11 +291,7 @@ class _Back:
             record |= {name: values[name] for name in ("kineto_event", "link") if name in values}
             waits = {"inter_thread_dep": values.get("inter_thread_dep"), "sync_dep": values.get("sync_dep", [])}
             return record | waits
-        record = {
-            "cat": values["cat"],
-            "ph": "X",
-            **self._times(values, ("ts", "dur", "inclusive_dur", "exclusive_dur")),
-        }
+        record = {"cat": values["cat"], "ph": "X", **self._times(values, _TIMES)}
         for name in ("stream", "device", "correlation", "kineto_event"):
             if name in values:
                 record[name] = values[name]
@@ -193,40 +304,34 @@ class _Back:
         return record
 
     def _times(self, values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-        inclusive = values.get("inclusive_ns", values.get("duration_ns", 0))
-        exclusive = values.get("exclusive_ns", values.get("duration_ns", 0))
-        ns = {"ts": values.get("start_ns", 0), "dur": inclusive, "inclusive_dur": inclusive, "exclusive_dur": exclusive}
-        return {key: _us(ns[key]) for key in keys}
+        inclusive, exclusive = self._durations(values)
+        us = (_us(ns) for ns in (max(values.get("start_ns", 0), 0), inclusive, inclusive, exclusive))
+        return dict(zip(keys, us, strict=False))
 
     def _further(self, node: Node, values: dict[str, Any]) -> dict[str, msgspec.Raw]:
         return self._object(values["et_fields"], node) if "et_fields" in values else {}
 
-    def _edges(self) -> Iterator[bytes]:
-        """The edges' texts, sorted."""
-        if len(self.ids) == 0:
-            return
-        ids, source, target, kinds = (
-            np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
-        )
-        order = np.argsort(ids)
-        at = np.minimum(np.searchsorted(ids, source, sorter=order), len(ids) - 1)
-        found = ids[order[at]] == source
-        if not found.all():
-            a, b = int(source[~found][0]), int(target[~found][0])
-            raise TraceFormatError(self.file, f"node {b}", f"depends on {a}, which is not in the file", _CHECK)
-        if not self.ours:
-            target_at = order[np.searchsorted(ids, target, sorter=order)]
-            kinds = foreign_kinds(np.frombuffer(self.lanes, np.int64), order[at], target_at)
-        names = [_encode(kind) for kind in EDGE_KINDS]
-        which, kind = np.nonzero(kinds[:, None] & KIND_BITS)
-        table = np.unique(np.stack([source[which], target[which], kind], axis=1), axis=0)
-        for a, b, k in table.tolist():
-            yield b"[%d, %d, %b]" % (a, b, names[k])
+    def _durations(self, values: dict[str, Any]) -> tuple[int, int]:
+        """Inclusive and exclusive, ns."""
+        own = values.get("duration_ns", 0)
+        return max(values.get("inclusive_ns", own), 0), max(values.get("exclusive_ns", own), 0)
+
+    def _parent(self, node: Node, values: dict[str, Any]) -> int | None:
+        return node.ctrl_deps[0] if node.ctrl_deps else values.get("call_parent")
 
     def _foreign(self) -> dict[str, Any]:
         """The root's `etplus` of a file that has none."""
         kineto = {"file_name": Path(self.file).name, "base_time_ns": 0, "distributed_info": None}
         return {"version": FORMAT_VERSION, "tool_version": __version__, "kineto": kineto}
+
+    def _typed(self, text: str, node: Node, kind: Any) -> Any:
+        """The value of an attribute that is JSON."""
+        try:
+            return msgspec.json.decode(self._raw(text, node), type=kind)
+        except UNREADABLE as error:
+            raise TraceFormatError(
+                self.file, f"node {node.id}", f"an attribute of another form ({error})", _AGAIN
+            ) from None
 
     def _raw(self, text: str, node: Node | str) -> msgspec.Raw:
         """A text that is JSON, as we wrote it."""
@@ -234,9 +339,7 @@ class _Back:
             return _skip(text.encode())
         except (msgspec.MsgspecError, RecursionError):
             place = node if isinstance(node, str) else f"node {node.id}"
-            raise TraceFormatError(
-                self.file, place, "an attribute that should be JSON", "convert the ET+ file again"
-            ) from None
+            raise TraceFormatError(self.file, place, "an attribute that should be JSON", _AGAIN) from None
 
     def _object(self, text: str, node: Node | str = "metadata") -> dict[str, msgspec.Raw]:
         try:
@@ -246,7 +349,47 @@ class _Back:
             raise TraceFormatError(self.file, place, "an attribute that should be a JSON object", _CHECK) from None
 
 
+class _Needs:
+    """What the nodes of a file wait for, gathered node by node."""
+
+    def __init__(self, form: _Form) -> None:
+        self.form = form
+        self.ids, self.lanes = array("q"), array("q")
+        self.source, self.target, self.kinds = array("q"), array("q"), array("q")
+
+    def add(self, node: Node, values: dict[str, Any]) -> None:
+        """Take the dependencies of a node."""
+        if max(node.id, *node.data_deps, *node.ctrl_deps, 0) >= 2**63:
+            raise TraceFormatError(self.form.file, f"node {node.id}", "an id beyond 63 bits", "number the nodes anew")
+        if self.form.ours:
+            deps, kinds = list(node.data_deps), values.get("data_dep_kinds", [])
+            if len(kinds) != len(deps):
+                problem = f"{len(deps)} data_deps but {len(kinds)} kinds"
+                raise TraceFormatError(self.form.file, f"node {node.id}", problem, _AGAIN)
+        else:
+            self.lanes.append(foreign_lane(node, values))
+            deps = [*dict.fromkeys([*node.data_deps, *node.ctrl_deps[1:]])]
+            kinds = [0] * len(deps)
+        self.ids.append(node.id)
+        self.source.extend(deps)
+        self.target.extend([node.id] * len(deps))
+        self.kinds.extend(kinds)
+
+    def edges(self) -> IntColumn:
+        """The edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates."""
+        ids, source, target, kinds = (
+            np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
+        )
+        at = positions(ids, source)
+        if np.any(at < 0):
+            a, b = int(source[at < 0][0]), int(target[at < 0][0])
+            raise TraceFormatError(self.form.file, f"node {b}", f"depends on {a}, which is not in the file", _CHECK)
+        if not self.form.ours:
+            kinds = foreign_kinds(np.frombuffer(self.lanes, np.int64), at, positions(ids, target))
+        which, kind = np.nonzero(kinds[:, None] & KIND_BITS)
+        return distinct_rows(source[which], target[which], kind)[0]
+
+
 def _us(ns: int) -> msgspec.Raw:
     """ns as µs with three decimals."""
-    ns = max(ns, 0)
     return msgspec.Raw(b"%d.%03d" % (ns // 1000, ns % 1000))

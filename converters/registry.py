@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -17,6 +16,9 @@ from ..trace.errors import ConvertError, EtplusError, UsageError
 from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions
 from .traces import Traces
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["GROUP", "exporter_for", "exporters", "format_of", "names_a_file", "option_names", "options_for", "suffixes"]
 
@@ -36,6 +38,8 @@ def exporters() -> Mapping[str, Exporter]:
         >>> exporters()["chrome"].suffixes[0]
         '.perfetto.json'
     """
+    from importlib.metadata import entry_points
+
     found: dict[str, Exporter] = {one.name: one for one in BUILT_IN}
     for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, _package(one))):
         if point.name in found:
@@ -61,6 +65,9 @@ def exporter_for(output: str | os.PathLike[str], to: str | None) -> Exporter:
         UsageError: there is none.
     """
     name = format_of(output) if to is None else to
+    for one in BUILT_IN:  # without a search for other packages, which takes longer than some conversions
+        if one.name == name:
+            return one
     if name not in exporters():
         raise UsageError(f"unknown format {name!r}; one of: {', '.join(exporters())}")
     return exporters()[name]

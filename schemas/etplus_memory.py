@@ -106,7 +106,11 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
     """
     records = trace.texts
     if not isinstance(records, _LinkedRecords):
-        assert isinstance(records, FileRecords)
+        if not isinstance(records, FileRecords):  # of a Chakra trace
+            from .etplus_reader import read_etplus  # the linker needs it here only
+
+            records = read_etplus(b"".join(records.chunks())).texts
+            assert isinstance(records, FileRecords)
         return edited_file(trace, records, captured)
     summary = {**records.linked.summary, "version": CAPTURED_VERSION}
     gpu = np.flatnonzero(records.rows.kind == GPU)

@@ -25,7 +25,7 @@ from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ..trace.memory_events import read_memory
 from ..trace.relations import parent_rows, threads_of_rows
-from ..trace.trace import Record, Trace
+from ..trace.trace import Record, RecordStore, Trace
 from ..trace.unattached_events import read_unattached
 from .etplus_captured import CapturedBy, read_captured
 from .etplus_inferred import infer_edges
@@ -33,7 +33,7 @@ from .files import Blob, Source, load
 from .node_tensors import ATTRIBUTES, Attr, attribute_type
 from .record_store import FileRecords
 
-__all__ = ["parse_etplus", "read_etplus"]
+__all__ = ["Node", "Rows", "parse_etplus", "read_etplus"]
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
@@ -67,7 +67,9 @@ class _ExactTimes(msgspec.Struct, gc=False):
     exclusive_dur: Decimal | None = None
 
 
-class _Node(_Times, kw_only=True, gc=False):
+class Node(_Times, kw_only=True, gc=False):
+    """What columns hold of a record: an ET node, a GPU event or a runtime call."""
+
     id: Id
     name: str
     parent: Id | None = None
@@ -100,14 +102,14 @@ _UsualAttrs: Any = msgspec.defstruct(
     array_like=True, gc=False, forbid_unknown_fields=True,
 )  # fmt: skip
 """`attrs` as PyTorch writes them, then others; decoded in half the time of a list of `Attr`."""
-_UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None, None)], bases=(_Node,), gc=False)
+_UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None, None)], bases=(Node,), gc=False)
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
 _EVENT_COLUMNS = ("stream", "device", "correlation", "kineto_event")
 
 _TIMES = tuple(map(attrgetter, ("ts", "dur", "inclusive_dur", "exclusive_dur")))
-_decode_nodes = msgspec.json.Decoder(list[_Node]).decode
+_decode_nodes = msgspec.json.Decoder(list[Node]).decode
 _decode_usual_nodes = msgspec.json.Decoder(list[_UsualNode]).decode
 _decode_exact_times = msgspec.json.Decoder(list[_ExactTimes]).decode
 _decode_edges = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
@@ -148,19 +150,12 @@ def parse_etplus(blob: Blob[bytes]) -> Trace:
 
 
 class _Reader:
-    """Builds the columns block by block, so that no block's Python objects outlive it."""
+    """Reads the file block by block, so that no block's Python objects outlive it."""
 
     def __init__(self, file: str, data: bytes) -> None:
         self.file, self.data = file, data
-        self.names, self.categories = StringTable(), StringTable()
-        self.categories.codes([""])
-        self.columns: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
-        self.sync_dep: dict[int, list[int]] = {}
-        self.comm: dict[int, Comm] = {}
-        self.captured_by: dict[int, CapturedBy] = {}
-        self.runtime_tids: list[int | str] = []
-        self.flat = self.usual = True
-        self.count = 0
+        self.rows = Rows(file)
+        self.spans: list[npt.NDArray[np.int64]] = []
 
     def read(self) -> Trace:
         header = self._header()
@@ -168,29 +163,14 @@ class _Reader:
         for key in ("nodes", "runtime"):
             if key in header:
                 self._read_nodes(key, header.pop(key))
-        raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
-        columns: dict[str, Any] = {key: np.concatenate(parts) for key, parts in self.columns.items()}
-        if not ours and not np.any(columns["ts"] >= 0):
+        if not ours and not np.any(self.rows.column("ts") >= 0):
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
-        if columns["dur"].sum(dtype=np.float64) >= MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= MAX_NS:
-            raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
-        report = self._summary(summary)
-        columns |= self._relations(columns, same_tids=report.get("nodes_from") == "kineto")
-        unattached = read_unattached(self.file, bytes(header.get("unattached", b"[]")))
-        self.names.codes(unattached.names)
-        self.categories.codes(unattached.categories)
-        captured = read_captured(self.file, header, self.captured_by)
-        self.names.codes(captured.names if captured is not None else [])
-        document = Trace(
-            file=self.file, header=header, summary=report, flat=self.flat,
-            texts=FileRecords(self.data, columns.pop("start"), columns.pop("end")),
-            names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
-            edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured,
-            memory=read_memory(self.file, bytes(header.get("memory", b"[]")), columns["id"]), **columns,
-        )  # fmt: skip
+        raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
+        texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
+        document = self.rows.trace(header, summary, texts)
         if raw_edges is None:
             return infer_edges(document)
-        return replace(document, edges=self._edges(raw_edges, columns["id"]))
+        return replace(document, edges=self.rows.edges(self._edges(raw_edges)))
 
     def _header(self) -> Record:
         if not _OBJECT.match(self.data):
@@ -218,15 +198,6 @@ class _Reader:
                 decode(self.data[at : at + _BLOCK], at + _BLOCK >= len(self.data))
             except UnicodeDecodeError as error:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
-
-    def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
-        try:
-            summary = msgspec.json.decode(raw)
-        except UNREADABLE as error:
-            raise TraceFormatError(self.file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
-        if not isinstance(summary, dict):
-            raise TraceFormatError(self.file, '"etplus"', "is not an object", _SPOILT)
-        return summary
 
     def _array(self, key: str, raw: msgspec.Raw) -> int:
         """Offset of the "[" of a top-level array; `raw` is a view into the text."""
@@ -271,30 +242,29 @@ class _Reader:
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
 
     def _read_nodes(self, key: str, raw: msgspec.Raw) -> None:
-        first = self.count
+        first = self.rows.count
         for part in self._parts(key, raw, _decode_raws):
             try:
                 nodes = self._nodes(part.text)
             except UNREADABLE:
-                raise self._first_bad(key, part, self.count - first) from None
+                raise self._first_bad(key, part, self.rows.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
             for length in lengths.tolist():  # only white space and a comma are between two
                 starts.append(at := self.data.find(b"{", at))
                 at += length
             start = np.array(starts, np.int64)
-            self._append({"start": start, "end": start + lengths, **_times(nodes, part.text)})
-            self._append(self._columns(nodes, key == "runtime"))
-            self.count += len(nodes)
+            self.spans.append(np.stack([start, start + lengths]))
+            self.rows.add(nodes, _times(nodes, part.text), runtime=key == "runtime")
 
-    def _nodes(self, text: bytes) -> list[_Node]:
+    def _nodes(self, text: bytes) -> list[Node]:
         """The nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
-        if self.usual:
+        if self.rows.usual:
             with contextlib.suppress(*UNREADABLE):
-                nodes: list[_Node] = _decode_usual_nodes(text)
+                nodes: list[Node] = _decode_usual_nodes(text)
                 if not any(_repeats(node.attrs) for node in nodes):
                     return nodes
-            self.usual = False
+            self.rows.usual = False
         return _decode_nodes(text)
 
     def _first_bad(self, key: str, part: _Part, before: int) -> TraceFormatError:
@@ -306,11 +276,93 @@ class _Reader:
                 return TraceFormatError(self.file, f"{key}[{before + i}]", problem, _SPOILT)
         return TraceFormatError(self.file, f'"{key}"', "cannot be read", _SPOILT)
 
-    def _append(self, columns: dict[str, npt.NDArray[Any]]) -> None:
-        for key, column in columns.items():
-            self.columns[key].append(column)
+    def _edges(self, raw: msgspec.Raw) -> IntColumn:
+        """The edges between ids, (m, 3)."""
+        codes = {kind: code for code, kind in enumerate(EDGE_KINDS)}
+        parts = [np.zeros((0, 3), np.int64)]
+        for part in self._parts("edges", raw, _decode_edges):
+            for _, _, kind in part.decoded:
+                if kind not in codes:
+                    raise TraceFormatError(self.file, '"edges"', f"unknown kind {kind[:40]!r}", "update etplus")
+            values = itertools.chain.from_iterable((a, b, codes[kind]) for a, b, kind in part.decoded)
+            try:
+                parts.append(np.fromiter(values, np.int64, 3 * len(part.decoded)).reshape(-1, 3))
+            except OverflowError:
+                raise TraceFormatError(self.file, '"edges"', "an id beyond 64 bits", _SPOILT) from None
+        return np.concatenate(parts)
 
-    def _columns(self, nodes: list[_Node], runtime: bool) -> dict[str, npt.NDArray[Any]]:
+
+class Rows:
+    """The columns of a `Trace`, made of records block by block.
+
+    Attributes:
+        count: number of rows so far.
+        usual: the `attrs` of nodes are `_UsualAttrs`, not lists.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.names, self.categories = StringTable(), StringTable()
+        self.categories.codes([""])
+        self.columns: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+        self.sync_dep: dict[int, list[int]] = {}
+        self.comm: dict[int, Comm] = {}
+        self.captured_by: dict[int, CapturedBy] = {}
+        self.runtime_tids: list[int | str] = []
+        self.flat = self.usual = True
+        self.count = 0
+
+    def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
+        """Add rows.
+
+        Args:
+            times: `ts`, `dur` and `exclusive` as in `Trace`, ns; those of the nodes are not looked at.
+            runtime: runtime calls, which follow after all nodes.
+        """
+        for key, column in {**times, **self._columns(nodes, runtime)}.items():
+            self.columns[key].append(column)
+        self.count += len(nodes)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column of all rows."""
+        return np.concatenate(self.columns[name])
+
+    def trace(self, header: Record, summary: msgspec.Raw, texts: RecordStore) -> Trace:
+        """The trace of the rows, without edges.
+
+        Args:
+            header: the root's other keys, undecoded. summary: its `etplus`.
+
+        Raises:
+            TraceFormatError: ids used twice, times out of range, or a broken root.
+        """
+        columns: dict[str, Any] = {name: self.column(name) for name in self.columns}
+        if columns["dur"].sum(dtype=np.float64) >= MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= MAX_NS:
+            raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
+        report = self._summary(summary)
+        columns |= self._relations(columns, same_tids=report.get("nodes_from") == "kineto")
+        unattached = read_unattached(self.file, bytes(header.get("unattached", b"[]")))
+        self.names.codes(unattached.names)
+        self.categories.codes(unattached.categories)
+        captured = read_captured(self.file, header, self.captured_by)
+        self.names.codes(captured.names if captured is not None else [])
+        return Trace(
+            file=self.file, header=header, summary=report, flat=self.flat, texts=texts,
+            names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
+            edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured,
+            memory=read_memory(self.file, bytes(header.get("memory", b"[]")), columns["id"]), **columns,
+        )  # fmt: skip
+
+    def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
+        try:
+            summary = msgspec.json.decode(raw)
+        except UNREADABLE as error:
+            raise TraceFormatError(self.file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
+        if not isinstance(summary, dict):
+            raise TraceFormatError(self.file, '"etplus"', "is not an object", _SPOILT)
+        return summary
+
+    def _columns(self, nodes: list[Node], runtime: bool) -> dict[str, npt.NDArray[Any]]:
         parents = [node.parent if node.ctrl_deps is None else node.ctrl_deps for node in nodes]
         kinds = [RUNTIME if runtime else CPU if node.cat is None else GPU for node in nodes]
         columns: dict[str, npt.NDArray[Any]] = {
@@ -339,7 +391,7 @@ class _Reader:
                 self.comm[row] = Comm(pg_name=str(node.pg_name))
         return columns
 
-    def _et_columns(self, nodes: list[_Node]) -> dict[str, npt.NDArray[Any]]:
+    def _et_columns(self, nodes: list[Node]) -> dict[str, npt.NDArray[Any]]:
         """What attributes say, or fields of the nodes themselves."""
         if not any(node.attrs for node in nodes):
             return {of: int_column(list(map(attrgetter(of), nodes)), none) for of, none in ATTRIBUTES.items()}
@@ -364,28 +416,19 @@ class _Reader:
         structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
         return {"structural": structural, "parent_row": parent_row, "thread": thread}
 
-    def _edges(self, raw: msgspec.Raw, ids: IntColumn) -> IntColumn:
-        """The edges as rows."""
-        codes = {kind: code for code, kind in enumerate(EDGE_KINDS)}
-        parts = [np.zeros((0, 3), np.int64)]
-        for part in self._parts("edges", raw, _decode_edges):
-            for _, _, kind in part.decoded:
-                if kind not in codes:
-                    raise TraceFormatError(self.file, '"edges"', f"unknown kind {kind[:40]!r}", "update etplus")
-            values = itertools.chain.from_iterable((a, b, codes[kind]) for a, b, kind in part.decoded)
-            try:
-                parts.append(np.fromiter(values, np.int64, 3 * len(part.decoded)).reshape(-1, 3))
-            except OverflowError:
-                raise TraceFormatError(self.file, '"edges"', "an id beyond 64 bits", _SPOILT) from None
-        edges = np.concatenate(parts)
-        ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
+    def edges(self, edges: IntColumn) -> IntColumn:
+        """`Trace.edges` from edges between ids.
+
+        Raises:
+            TraceFormatError: an edge that does not join two rows.
+        """
+        ends = positions(self.column("id"), edges[:, :2].reshape(-1)).reshape(-1, 2)
         strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
         if len(strange):
             a, b, kind = edges[strange[0]].tolist()
             problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes of the file"
             raise TraceFormatError(self.file, f"edges[{strange[0]}]", problem, _SPOILT)
-        edges[:, :2] = ends
-        return edges
+        return np.concatenate([ends, edges[:, 2:]], axis=1)
 
 
 def _address(buffer: bytes | msgspec.Raw) -> int:
@@ -400,7 +443,7 @@ def _repeats(attrs: Any) -> bool:
     return any(one is not None and one.name in ATTRIBUTES for one in map(partial(getattr, attrs), _FURTHER))
 
 
-def _times(nodes: list[_Node], text: bytes) -> dict[str, IntColumn]:
+def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 for unfinished calls."""
     ts, dur, inclusive, exclusive = (np.array(list(map(of, nodes)), np.float64) for of in _TIMES)  # None becomes NaN
     if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):

@@ -53,7 +53,7 @@ class RecordStore(Protocol):
         """The JSON objects of rows (int64, any order), braces included."""
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """Of ET nodes (rows, any order) JSON objects that have at least their inputs and outputs, as `texts` do.
+        """Of ET nodes (rows, any order) JSON objects with at least the inputs and outputs of `texts`, strides apart.
 
         Where many are equal they are one object.
         """

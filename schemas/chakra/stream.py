@@ -15,7 +15,7 @@ from ..transaction import protect
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import GlobalMetadata, Node
 
-__all__ = ["MAX_MESSAGE_BYTES", "messages_of", "read_chakra", "write_blocks", "write_chakra"]
+__all__ = ["MAX_MESSAGE_BYTES", "messages_of", "read_chakra", "read_encoded", "write_blocks", "write_chakra"]
 
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"  # no .et starts so: 0x8b would be a field of GlobalMetadata that does not exist
@@ -35,6 +35,12 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
             raises it for a message that is cut short, too long or does not parse, with the byte offset of its
             length prefix (in the decompressed data, where the file is gzipped).
     """
+    metadata, nodes = read_encoded(path)
+    return metadata, (node for node, _ in nodes)
+
+
+def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
+    """Like `read_chakra`, each node with its bytes."""
     name = os.fspath(path)
     messages = _messages(name)
     place, body = next(messages, ("", b""))
@@ -49,13 +55,13 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
     return metadata, _nodes(name, messages)
 
 
-def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[Node]:
+def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[tuple[Node, bytes]]:
     for place, body in messages:
         node = Node()
         if not _parse(node, body):
             problem = f"{len(body)} bytes that are not a Chakra node"
             raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again")
-        yield node
+        yield node, body
 
 
 def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:

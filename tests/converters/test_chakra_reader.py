@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
-from etplus.converters.chakra_reader import etplus_chunks, read_et, write_etplus
+from etplus.converters.chakra_reader import read_et
+from etplus.converters.convert import convert
 from etplus.converters.dependencies import KIND_BITS, ORDER
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
@@ -24,13 +27,36 @@ from etplus.trace.trace import Trace
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, assert_valid, examples, fixture_pair
+from support import Document, assert_valid, examples, fixture_pair, run
 
 
 def there_and_back(source: Any, folder: Path) -> Document:
     write_et(source if isinstance(source, Trace) else read_etplus(source), folder / "t.0.et")
-    back: Document = json.loads(b"".join(etplus_chunks(folder / "t.0.et")))
-    return back
+    return check_columns(read_et(folder / "t.0.et")).to_dict()
+
+
+def check_columns(trace: Trace) -> Trace:
+    """The trace, whose columns and records are to be those that its ET+ file would give."""
+    saved = read_etplus(b"".join(trace.chunks()))
+    for field in dataclasses.fields(Trace):
+        ours, theirs = (getattr(one, field.name) for one in (trace, saved))
+        if field.name not in ("file", "texts"):
+            np.testing.assert_equal(plain(ours), plain(theirs), field.name)
+    rows = np.arange(len(trace))
+    assert trace.texts.texts(rows) == saved.texts.texts(rows)
+    assert repr(trace.signatures) == repr(saved.signatures)
+    return trace
+
+
+def plain(value: Any) -> Any:
+    """A field of a trace, with undecoded JSON as bytes and objects as their fields."""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value)
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if dataclasses.is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    return value
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -137,6 +163,44 @@ def runtime_calls(draw: st.DrawFn, number: int, parents: list[int]) -> Document:
     }  # fmt: skip
 
 
+def test_fields_without_an_attribute_of_their_own_are_columns(tmp_path: Path) -> None:
+    """Those of other linkers: a number as text or as 7.0, `comm` on the host, waits of GPU events."""
+    nodes = [
+        cpu(3, "op", 0.0, stream=7.0, device="0", comm={"collective": "send"}, link="guessed"),
+        gpu(4, "k", 1.0, 2.0, inter_thread_dep=3, sync_dep=[3]),
+    ]
+    write_et(etplus(nodes), tmp_path / "t.0.et")
+    trace = check_columns(read_et(tmp_path / "t.0.et"))
+    assert trace.stream.tolist()[2:] == [7, 7] and trace.device.tolist()[2:] == [-1, 0]
+    assert trace.inter_thread_dep.tolist()[2:] == [-1, 3] and trace.sync_dep == {3: [3]}
+    assert trace.comm[2].collective == "send"
+
+
+def test_of_an_attribute_that_comes_twice_the_last_counts(tmp_path: Path) -> None:
+    document = json.loads(b"".join(linked("pairs/gpu_shaped_from_cpu").chunks()))
+    last = document["nodes"][-1]["attrs"]
+    last.append({"name": "rf_id", "type": "uint64", "value": 77})
+    write_et(read_etplus(json.dumps(document).encode()), tmp_path / "t.0.et")
+    assert 77 in check_columns(read_et(tmp_path / "t.0.et")).rf_id
+
+
+@pytest.mark.parametrize(
+    "arguments", [("report", "t.0.et", "-o", "out.html"), ("convert", "t.0.et", "-o", "out.pftrace")]
+)
+def test_a_broken_attribute_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """`args` are read when they are needed."""
+    from etplus.converters.chakra import chakra_messages
+
+    metadata, nodes, _ = chakra_messages(etplus([cpu(3, "op", 0.0), gpu(4, "k", 1.0, 2.0)]))
+    messages = list(nodes)
+    first_attribute("args", string_val='{"a": ')(messages)
+    write_chakra(tmp_path / "t.0.et", metadata, messages)
+    done = run("etplus", *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1
+    assert b"t.0.et: node 4: an attribute that should be JSON" in done.stderr
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["t.0.et"]
+
+
 @pytest.mark.slow
 @examples(60)
 @given(document=documents())
@@ -148,14 +212,16 @@ def test_any_document_comes_back_whole(tmp_path_factory: pytest.TempPathFactory,
     assert normal(again) == normal(document)
 
 
-def test_read_et_and_write_etplus_agree(tmp_path: Path) -> None:
+def test_read_et_and_conversion_to_etplus_agree(tmp_path: Path) -> None:
     document = linked("pairs/gpu_shaped_from_cpu")
     write_et(document, tmp_path / "t.0.et.gz")
-    count = write_etplus(tmp_path / "t.0.et.gz", tmp_path / "back.json")
-    from_file, direct = read_etplus(tmp_path / "back.json"), read_et(tmp_path / "t.0.et.gz")
-    assert count == len(direct) == len(document)
+    written = convert(tmp_path / "t.0.et.gz", tmp_path / "back.etplus.json")
+    from_file, direct = read_etplus(tmp_path / "back.etplus.json"), read_et(tmp_path / "t.0.et.gz")
+    assert written.nodes == len(direct) == len(document)
     assert direct.file == str(tmp_path / "t.0.et.gz")
     assert b"".join(from_file.chunks()) == b"".join(direct.chunks())
+    direct.write(tmp_path / "saved.json")
+    assert (tmp_path / "saved.json").read_bytes() == (tmp_path / "back.etplus.json").read_bytes()
     order = np.argsort(document.id), np.argsort(direct.id)
     for column in ("id", "ts", "dur", "exclusive", "kind", "thread", "stream", "parent"):
         assert getattr(document, column)[order[0]].tolist() == getattr(direct, column)[order[1]].tolist()
@@ -192,7 +258,7 @@ def foreign() -> list[pb.Node]:
 
 def test_a_foreign_file_says_what_it_can(tmp_path: Path) -> None:
     write_chakra(tmp_path / "x.0.et", pb.GlobalMetadata(version="0.0.4"), foreign())
-    document = read_et(tmp_path / "x.0.et")
+    document = check_columns(read_et(tmp_path / "x.0.et"))
     assert document.id.tolist() == [*range(1, 11)]
     assert document.kind.tolist() == [CPU] * 4 + [GPU] * 5 + [CPU]
     assert document.ts.tolist() == [-1, *(10_000 * number for number in range(2, 11))]
@@ -250,9 +316,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, spoil: Callable[[list[pb.Node]],
     spoil(messages)
     write_chakra(tmp_path / "t.0.et", metadata, messages)
     with pytest.raises(TraceFormatError, match=message) as caught:
-        write_etplus(tmp_path / "t.0.et", tmp_path / "out.json")
+        convert(tmp_path / "t.0.et", tmp_path / "out.etplus.json")
     assert "t.0.et: node" in str(caught.value)
-    assert not (tmp_path / "out.json").exists()
+    assert not (tmp_path / "out.etplus.json").exists()
 
 
 def test_what_is_no_chakra_file(tmp_path: Path) -> None:
@@ -263,8 +329,8 @@ def test_what_is_no_chakra_file(tmp_path: Path) -> None:
     whole = (tmp_path / "t.0.et").read_bytes()
     (tmp_path / "cut.et").write_bytes(whole[:-7])
     with pytest.raises(TraceFormatError, match="cut off"):
-        write_etplus(tmp_path / "cut.et", tmp_path / "out.json")
-    assert not (tmp_path / "out.json").exists()
+        convert(tmp_path / "cut.et", tmp_path / "out.etplus.json")
+    assert not (tmp_path / "out.etplus.json").exists()
 
 
 def test_bits_of_kinds_never_change() -> None:

@@ -62,6 +62,15 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         same(trace, load(tmp_path / name))
 
 
+def test_a_chakra_file_gets_the_same_graphs(tmp_path: Path) -> None:
+    at_once = link(None, replay(), graph_captures=[capture()])
+    link(None, replay()).save(tmp_path / "x.et")
+    later = link_captured_graphs(load(tmp_path / "x.et"), read_captures([capture()]))
+    same(later, read_etplus(b"".join(later.chunks())))
+    assert at_once.captured is not None and later.captured is not None
+    assert later.captured.counts == at_once.captured.counts and later.captured.counts["certain"]
+
+
 def test_a_file_that_was_linked_before_gets_the_same_graphs() -> None:
     """Linked at once, and in the text of an ET+ file that is there already."""
     at_once = link(None, replay(), graph_captures=[capture()])
