@@ -95,7 +95,7 @@ def kernel_family(kernel: str) -> str:
 def _unmangled(kernel: str) -> str:
     """The last part of a nested name of the Itanium C++ ABI: "_ZN5aiter7rmsnormIfEvv" is aiter::rmsnorm<float>."""
     at, name = len("_ZN"), kernel
-    while length := re.match(r"\d+", kernel[at:]):
+    while length := re.match(r"\d{1,4}", kernel[at:]):
         at += len(length[0]) + int(length[0])
         name = kernel[at - int(length[0]) : at]
     return name
@@ -196,8 +196,8 @@ class Law(msgspec.Struct, frozen=True):
     Attributes:
         weights: term to label to weight; labels that are not there count 0.
         kernels: name of a kernel to the log of what its events take over what the rest of the law says.
-        smearing: mean of measured times over those so far, since sums follow means, and a regression of logs medians
-            (Duan, "Smearing estimate", 1983).
+        smearing: mean of measured over predicted times without it, since sums follow means, and a regression of logs
+            medians (Duan, "Smearing estimate", 1983).
     """
 
     weights: dict[str, dict[str, float]]
