@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, begins
+from ..trace.columns import IntColumn, begins, distinct
 
 __all__ = ["MOST_RECENT", "BusyTime", "recently_finished", "running_max"]
 
@@ -92,7 +92,7 @@ class BusyTime:
 
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
         """int64 ns, how long each thread has been busy by a time, up to a constant that belongs to the thread."""
-        times = np.unique(np.concatenate([self.start, time]))
+        times = distinct(np.concatenate([self.start, time]))
         mine, asked = (np.searchsorted(times, one) for one in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)
         running = (begun > 0) & (self.thread[begun - 1] == thread)

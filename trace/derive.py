@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
-from .columns import IntColumn, marked, matching, places, spread
+from .columns import IntColumn, distinct, marked, matching, places, spread
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
@@ -118,7 +118,7 @@ def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any
     by_id = {one.get("id"): one for one in records}
     alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
     found = {}
-    for number in np.unique(device).tolist():
+    for number in distinct(device).tolist():
         if number in by_id or alike:
             found[number] = by_id.get(number, records[0])
     return found

@@ -16,7 +16,7 @@ import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
-from .columns import IntColumn, distinct_rows, matching, spread
+from .columns import IntColumn, begins, distinct_rows, matching, spread
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import COPY_CATEGORIES, EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
 from .derive import device_properties, tables_of
@@ -38,7 +38,6 @@ __all__ = ["Record", "RecordStore", "Trace"]
 
 Record = dict[str, msgspec.Raw]
 """A node as in the file, its values undecoded."""
-
 
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 _RECORDS = 4096
@@ -414,10 +413,7 @@ class Trace(Library):
         """
         longest = -self.finish[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
-        before = np.full(len(order), -1, np.int64)
-        same = lane[order[1:]] == lane[order[:-1]]
-        before[1:][same] = order[:-1][same]
-        return order, before
+        return order, np.where(begins(lane[order]), -1, np.roll(order, 1))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
@@ -455,10 +451,7 @@ class Trace(Library):
 
     @property
     def base_time_ns(self) -> int:
-        """What is added to `ts` for wall-clock ns, by the job's clock where `clock_offset_ns` is given.
-
-        0 where `ts` is wall-clock itself or nothing is known.
-        """
+        """Add it to `ts` for wall-clock ns, by the job's clock where `clock_offset_ns` is given; 0 if unknown."""
         given = self._recorded("kineto")
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
