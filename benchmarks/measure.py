@@ -27,7 +27,7 @@ from etplus.predictor.measure.script import op_script
 from etplus.predictor.measure.timing import Options, measure
 from etplus.predictor.reshape import reshaped
 from etplus.predictor.shape_change import batch_change
-from predict_programs import fitted, step_ms
+from predict_programs import fitted, step
 
 ONE_THREAD = Options(threads=1)
 
@@ -57,7 +57,7 @@ def batch(small: str, large: str) -> None:
     before, after, change = etplus.load(small), etplus.load(large), batch_change(int(size[1]))
     model = fitted([before])
     measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
-    truth = step_ms(after, fitted([after]))
+    truth = step(after, fitted([after])).ms
     for name, known in (("without", None), ("with", measured)):
         done = predict(before, model, shape=change, measured=known, keep_outliers=True, force=True)
         error = done.predicted_ns / done.iterations / 1e6 / truth - 1

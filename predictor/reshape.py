@@ -151,13 +151,21 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """How often each call is made: within a data loader for each sample, but for what puts the samples together."""
+    """How often each call is made: within a data loader for each sample, but for what puts the samples together.
+
+    Of what that calls, `unsqueeze` is for each sample.
+    """
     ratio = next((one.to / one.was for one in sizes if one.dimension == "batch" and one.was), 1.0)
     calls, names = trace.calls, trace.names
-    found = np.ones(len(calls))
+    found, inside = np.ones(len(calls)), np.zeros(len(calls), np.bool_)
     for call, above in enumerate(calls.parent.tolist()):
         name = names[calls.name[call]]
-        if name not in _GATHERS and (LOADER in name or (above >= 0 and found[above] != 1.0)):
+        if above < 0 or not inside[above]:
+            inside[call] = LOADER in name
+        else:
+            gathers = names[calls.name[above]] in _GATHERS
+            inside[call] = not gathers or name in _GATHERS or name == "aten::unsqueeze"
+        if inside[call] and name not in _GATHERS:
             found[call] = ratio
     return found
 

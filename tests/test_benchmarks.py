@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -109,3 +110,11 @@ def test_the_benchmark_of_learned_predictors_times_a_training(tmp_path: Path) ->
         ["sage", "as", "recorded"], ["sage", "no", "nodes"]
     ]  # fmt: skip
     assert all("(bar: 300 s)" in line for line in lines[1:])
+
+
+@pytest.mark.parametrize("script", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
+def test_every_benchmark_finds_what_it_imports(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    if script in ("programs", "sweep_cpu"):
+        pytest.importorskip("torch")
+    importlib.import_module(script)

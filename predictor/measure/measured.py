@@ -52,7 +52,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         own_ns: without what its callees take when they are called by themselves; None if one of them was not executed.
         count: calls in the traces. recorded_ns, recorded_own_ns: medians there; None for shapes that were not recorded.
         nested: recorded calls within it, itself included. tensors: those that all of these take and return.
-        own_tensors: those that it takes and returns itself.
+        callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
     """
 
     key: str
@@ -68,6 +68,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     recorded_own_ns: float | None = None
     nested: int = 1
     tensors: int = 0
+    callees: int = 0
     own_tensors: int = 0
 
 
@@ -157,18 +158,22 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return Recorder.of(self.timings)
 
     def own_ns(self, key: str) -> float | None:
-        """Self time of a call in a recording: see `Recorder`; what is added is the median of its operator's calls.
+        """Self time of a call in a recording, by `Recorder` and what its operator's recorded calls usually take more.
 
         None if that is not known.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
             return None
-        slowdown = self.recorder.slowdown
-        added = [one.recorded_own_ns - slowdown * one.own_ns for one in self._of_op.get(found.op, ())
-                 if one.recorded_own_ns is not None and one.own_ns is not None]  # fmt: skip
-        usual = float(np.median(added)) if added else self.recorder.added(1, found.own_tensors)
-        return slowdown * found.own_ns + max(usual, 0.0)
+        more = [one.recorded_own_ns - self._own(one, one.own_ns) for one in self._of_op.get(found.op, ())
+                if one.recorded_own_ns is not None and one.own_ns is not None]  # fmt: skip
+        return max(self._own(found, found.own_ns) + (float(np.median(more)) if more else 0.0), 0.0)
+
+    def _own(self, of: Timing, own_ns: float) -> float:
+        """Self time of a call in a recording by `Recorder`, ns."""
+        cost = self.recorder
+        calls = cost.call_ns + cost.outside_ns * (of.callees - 1)
+        return cost.slowdown * own_ns + max(calls, 0.0) + cost.tensor_ns * of.own_tensors
 
     @cached_property
     def _of_op(self) -> Mapping[str, Sequence[Timing]]:

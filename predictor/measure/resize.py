@@ -28,8 +28,11 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
     """The call with tensors of other shapes.
 
     Args:
-        given, made: shapes of the tensors that it takes and returns; as many as it has, else its own are kept.
+        given, made: shapes of the tensors that it takes and returns; as many as it has, else its own are kept. A call
+            that takes one list of tensors alone (`stack`, `cat`) may be given more or fewer.
     """
+    if len(given) != len(found.tensors):
+        found = _of_another_number(found, len(given))
     taken, results = _with_shapes(found.tensors, given), _with_shapes(found.results, made)
     if taken == found.tensors and results == found.results:
         return found
@@ -39,6 +42,20 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
         for argument, value in zip(found.schema.arguments, found.args, strict=False)
     )
     return RecordedCall(found.index, found.schema, args, taken, results)
+
+
+def _of_another_number(found: RecordedCall, count: int) -> RecordedCall:
+    """The call with so many tensors in its list, the last one repeated in other memory; without a list as it is."""
+    lists = [at for at, value in enumerate(found.args) if isinstance(value, list) and {"tensor": 0} in value]
+    if not count or len(lists) != 1 or len(found.args[lists[0]]) != len(found.tensors):
+        return found
+    last = found.tensors[-1]
+    most = max(max(one.id, one.storage) for one in (*found.tensors, *found.results))
+    more = (last._replace(id=most + at, storage=most + at) for at in range(1, count - len(found.tensors) + 1))
+    tensors = (*found.tensors[:count], *more)
+    args = [*found.args]
+    args[lists[0]] = [{"tensor": at} for at in range(count)]
+    return RecordedCall(found.index, found.schema, tuple(args), tensors, found.results)
 
 
 def _with_shapes(tensors: tuple[TensorArg, ...], shapes: Sequence[Sequence[int]]) -> tuple[TensorArg, ...]:

@@ -279,8 +279,14 @@ def _timing(key: str, one: _Distinct, done: Mapping[str, tuple[float, float, int
     dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in one.call.tensors))
     return Timing(
         key, one.call.schema.op, shapes, dtypes, ns, iqr_ns, runs, own, one.calls, _median(one.recorded),
-        _median(one.recorded_own), one.nested, one.tensors, len(one.call.tensors) + len(one.call.results),
+        _median(one.recorded_own), one.nested, one.tensors, _callees(one),
+        len(one.call.tensors) + len(one.call.results),
     )  # fmt: skip
+
+
+def _callees(one: _Distinct) -> int:
+    """Recorded calls directly below; `stack` calls `unsqueeze` for each tensor, of which another batch has others."""
+    return max(len(one.below), len(one.call.tensors) + 1 if one.call.schema.op == "aten::stack" else 0)
 
 
 def _self_ns(one: Timing) -> float:

@@ -31,6 +31,7 @@ from etplus.predictor.measure.measured import (
 )
 from etplus.predictor.measure.program import outermost, program_of
 from etplus.predictor.measure.reader import NOT_RECORDED, recorded_calls
+from etplus.predictor.measure.resize import resized
 from etplus.predictor.measure.schema import parse_schema, refused
 from etplus.predictor.measure.script import op_script, sequence_script
 from etplus.predictor.network import parse_network
@@ -203,6 +204,20 @@ def measured_of(trace: Trace, times: dict[str, float], recorded_own: dict[str, f
         for one in distinct(trace).values() if one.schema.op in times
     ]  # fmt: skip
     return Measured(VERSION, ("x",), HERE, tuple(timings), (NotExecuted("aten::x", "why", 1, 0.5),), 0.5, 0.1)
+
+
+def test_a_list_of_tensors_grows_with_the_batch() -> None:
+    parts = [tensor(at, 3) for at in range(1, 5)]
+    values, shapes, types, strides = (list(column) for column in zip(*parts, strict=True))
+    given = (values, shapes, f"GenericList[{','.join(types)}]", strides)
+    schema = "aten::stack(Tensor[] tensors, int dim=0) -> Tensor"
+    (stack,) = found_in(trace_of(op("aten::stack", schema, given, scalar(0, "Int"), outputs=(tensor(9, 4, 3),))))
+    assert isinstance(stack, RecordedCall)
+    more = resized(stack, [(5,)] * 7, [(7, 5)])
+    assert more.args[0] == [{"tensor": at} for at in range(7)] and {one.shape for one in more.tensors} == {(5,)}
+    assert len({one.storage for one in more.tensors}) == 7 and more.results[0].shape == (7, 5)
+    assert resized(stack, [(3,)] * 2, [(2, 3)]).args[0] == [{"tensor": 0}, {"tensor": 1}]
+    assert resized(stack, [], []) == stack
 
 
 def test_own_times_have_what_recording_adds() -> None:
