@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 VERSION = 1
+_NEAR_NS = 1000
 LONG_NS = 50_000
 """Calls from this time on are compared with their recorded times."""
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
@@ -158,28 +160,33 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return Recorder.of(self.timings)
 
     def own_ns(self, key: str) -> float | None:
-        """Self time of a call in a recording, by `Recorder` and what its operator's recorded calls usually take more.
+        """Self time of a call in a recording, ns; None if it was not executed.
 
-        None if that is not known.
+        It is the one here times the slowdown, plus what recording adds, in proportion to what it added to that recorded
+        call of the operator whose self time here is nearest.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
             return None
-        more = [one.recorded_own_ns - self._own(one, one.own_ns) for one in self._of_op.get(found.op, ())
-                if one.recorded_own_ns is not None and one.own_ns is not None]  # fmt: skip
-        return max(self._own(found, found.own_ns) + (float(np.median(more)) if more else 0.0), 0.0)
+        own, added, slowdown = found.own_ns, self._added(found), self.recorder.slowdown
+        known = self._recorded.get(found.op, ())
+        if known:
+            here, recorded, usual = min(known, key=lambda one: abs(math.log((one[0] + _NEAR_NS) / (own + _NEAR_NS))))
+            added = max(recorded - slowdown * here, 0.0) * (added / usual if usual else 1.0)
+        return slowdown * own + added
 
-    def _own(self, of: Timing, own_ns: float) -> float:
-        """Self time of a call in a recording by `Recorder`, ns."""
+    def _added(self, of: Timing) -> float:
+        """What recording adds to a call's self time by `Recorder`, ns."""
         cost = self.recorder
-        calls = cost.call_ns + cost.outside_ns * (of.callees - 1)
-        return cost.slowdown * own_ns + max(calls, 0.0) + cost.tensor_ns * of.own_tensors
+        return max(cost.call_ns + cost.outside_ns * (of.callees - 1), 0.0) + cost.tensor_ns * of.own_tensors
 
     @cached_property
-    def _of_op(self) -> Mapping[str, Sequence[Timing]]:
-        found: dict[str, list[Timing]] = {}
+    def _recorded(self) -> Mapping[str, Sequence[tuple[float, float, float]]]:
+        """By operator the self times here and recorded, and what recording adds by `Recorder`, of each call, ns."""
+        found: dict[str, list[tuple[float, float, float]]] = {}
         for one in self.timings:
-            found.setdefault(one.op, []).append(one)
+            if one.own_ns is not None and one.recorded_own_ns is not None:
+                found.setdefault(one.op, []).append((one.own_ns, one.recorded_own_ns, self._added(one)))
         return found
 
     def ratios(self, *, least_ns: float = LONG_NS) -> list[float]:
