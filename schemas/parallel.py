@@ -154,10 +154,12 @@ def _set_up(
     try:
         for number in _ENDING:  # Ctrl-C reaches all processes of a terminal, and the parent reports it
             signal.signal(number, _end)
+        threading.Thread(
+            target=watch, daemon=True
+        ).start()  # first: a signal breaks its start in other ways than `_end`
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, _end)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        threading.Thread(target=watch, daemon=True).start()
     except SystemExit:  # the pool would log it
         os._exit(128 + signal.SIGTERM)
 

@@ -123,6 +123,7 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
     optional = (
         "fixtures.record_fixtures",
         "analysis.plots",
+        "predictor.learned.batches",
         "predictor.learned.networks",
         "predictor.learned.training",
         "predictor.measure.sequence",
