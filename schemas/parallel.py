@@ -154,9 +154,7 @@ def _set_up(
     try:
         for number in _ENDING:  # Ctrl-C reaches all processes of a terminal, and the parent reports it
             signal.signal(number, _end)
-        threading.Thread(
-            target=watch, daemon=True
-        ).start()  # first: a signal breaks its start in other ways than `_end`
+        threading.Thread(target=watch, daemon=True).start()  # a signal would break its start
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, _end)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
