@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +28,7 @@ __all__ = [
 ]
 
 VERSION = 1
-_NEAR_NS = 1000
+_NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
 LONG_NS = 50_000
 """Calls from this time on are compared with their recorded times."""
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
@@ -51,7 +50,8 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         key: of the call: operator, shapes, strides, types, numbers (`RecordedCall.key`).
         op: qualified name. shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32".
         ns, iqr_ns: median and interquartile range over `runs` calls, callees included.
-        own_ns: without what its callees take when they are called by themselves; None if one of them was not executed.
+        own_ns: without what its callees take when they are called by themselves; None if one of them was not executed,
+            or if it called others here: under no_grad, attention and recurrent layers choose other ways.
         count: calls in the traces. recorded_ns, recorded_own_ns: medians there; None for shapes that were not recorded.
         nested: recorded calls within it, itself included. tensors: those that all of these take and return.
         callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
@@ -162,17 +162,20 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     def own_ns(self, key: str) -> float | None:
         """Self time of a call in a recording, ns; None if it was not executed.
 
-        It is the one here times the slowdown, plus what recording adds, in proportion to what it added to that recorded
-        call of the operator whose self time here is nearest.
+        It is the one here times the slowdown, plus what recording adds, in proportion to what it added to those
+        recorded calls of the operator whose self times here are nearest (their median).
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
             return None
         own, added, slowdown = found.own_ns, self._added(found), self.recorder.slowdown
-        known = self._recorded.get(found.op, ())
-        if known:
-            here, recorded, usual = min(known, key=lambda one: abs(math.log((one[0] + _NEAR_NS) / (own + _NEAR_NS))))
-            added = max(recorded - slowdown * here, 0.0) * (added / usual if usual else 1.0)
+        known = self._recorded.get(found.op)
+        if known is not None:
+            here, recorded, usual = known
+            far = np.abs(np.log((here + _NEAR_NS) / (own + _NEAR_NS)))
+            near = far <= far.min() + _AS_NEAR
+            extra = np.maximum(recorded - slowdown * here, 0.0) * np.where(usual > 0, added / np.maximum(usual, 1), 1.0)
+            added = float(np.median(extra[near]))
         return slowdown * own + added
 
     def _added(self, of: Timing) -> float:
@@ -181,13 +184,17 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return max(cost.call_ns + cost.outside_ns * (of.callees - 1), 0.0) + cost.tensor_ns * of.own_tensors
 
     @cached_property
-    def _recorded(self) -> Mapping[str, Sequence[tuple[float, float, float]]]:
-        """By operator the self times here and recorded, and what recording adds by `Recorder`, of each call, ns."""
+    def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
+        """By operator, of each call: self time here and recorded, what recording adds by `Recorder`; ns, (3, calls).
+
+        A distinct call counts as often as it was recorded.
+        """
         found: dict[str, list[tuple[float, float, float]]] = {}
         for one in self.timings:
             if one.own_ns is not None and one.recorded_own_ns is not None:
-                found.setdefault(one.op, []).append((one.own_ns, one.recorded_own_ns, self._added(one)))
-        return found
+                times = one.own_ns, one.recorded_own_ns, self._added(one)
+                found.setdefault(one.op, []).extend([times] * min(one.count, _MOST_COUNTED))
+        return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = LONG_NS) -> list[float]:
         """Executed over recorded time less what recording adds, of each call that took at least `least_ns` here.

@@ -271,10 +271,16 @@ def covered(
     return found
 
 
+_DISPATCH_NS = 5000
+"""An operator that only calls another one takes less by itself; more means that it called others here."""
+
+
 def _timing(key: str, one: _Distinct, done: Mapping[str, tuple[float, float, int]]) -> Timing:
     ns, iqr_ns, runs = done[key]
-    callees = [done[below][0] if below is not None and below in done else None for below in one.below]
-    own = None if None in callees else max(ns - sum(callee for callee in callees if callee is not None), 0.0)
+    callees = [done[below][0] for below in one.below if below is not None and below in done]
+    own = max(ns - sum(callees), 0.0) if len(callees) == len(one.below) else None
+    if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 10, _DISPATCH_NS):
+        own = None
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in one.call.tensors)
     dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in one.call.tensors))
     return Timing(
