@@ -22,6 +22,7 @@ from ..schemas.kineto import EventTable, KinetoTrace
 from ..trace.columns import IntColumn, places
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.dtypes import UNKNOWN_DTYPE
+from ..trace.errors import UNREADABLE
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
@@ -245,7 +246,7 @@ def _inputs_texts(recorded: list[_Recorded | None], known: dict[_Recorded | None
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = _NO_TENSORS_TEXT
-            with contextlib.suppress(msgspec.MsgspecError):
+            with contextlib.suppress(*UNREADABLE):  # lists in lists to any depth
                 known[key] = msgspec.json.encode(_inputs(*map(msgspec.json.decode, key)))
     return [known[key] for key in recorded]
 
