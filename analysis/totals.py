@@ -22,7 +22,7 @@ class Totals:
 
 
 def per_second(amount: float | None, ns: float | None) -> float | None:
-    """An amount in a time as a rate; None where either is unknown or there is no time.
+    """The rate of an amount over a time; None where either is unknown or there is no time.
 
     Example:
         >>> per_second(30, 2_000)

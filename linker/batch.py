@@ -293,7 +293,7 @@ def _report(
 
 
 def _foreign(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
-    """By rank, why its Kineto trace is of another job; where there is no majority, that is a note."""
+    """By rank, why its Kineto trace is of another job; without a majority, a note says so."""
     begins = {rank: state.result.window_ns[0] if state.result.window_ns else None for rank, state in states.items()}
     others, notes = foreign_traces(
         {rank: RankFacts(state.result.kineto, state.info, begins[rank]) for rank, state in states.items()}

@@ -156,6 +156,6 @@ def predicted_documents(replay: Replay) -> Iterator[Trace]:
         timed = document.timed
         start, end = replay.start[here], replay.end[here]
         measured = graph.measured[graph.start[here][timed]]
-        clock = int((document.ts[timed] - measured).min())  # the same of all rows
+        clock = int((document.ts[timed] - measured).min())  # the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), document.ts))
         yield replace(document, ts=ts, dur=as_column(np.where(timed, end - start, document.dur)))

@@ -24,7 +24,7 @@ class Between:
     """Serves a task between two measured ones of the same operator, kernel, device and ranks of tensors, one of which
     has no extent above, the other none below its own. The nearest such two count, by the sum of the logarithms of
     extents; the time is interpolated linearly in FLOPs, or bytes, or elements. A library may take another kernel for
-    another size: where there are no two with the task's kernel, those with any count.
+    another size: where there are no two with the task's kernel, those with any kernel are taken.
     """
 
     def __init__(self, measured: Sequence[Measured]) -> None:

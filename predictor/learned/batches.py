@@ -150,7 +150,7 @@ def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
 
 
 def _topological(graph: GraphArrays) -> npt.NDArray[np.int64]:
-    """Producers before consumers as far as there are no cycles; among free nodes the order of the file."""
+    """Producers before consumers as far as there are no cycles; otherwise in the order of the file."""
     consumer, producer = graph.edge_index[:, 0], graph.edge_index[:, 1]
     if (producer < consumer).all():
         return np.arange(len(graph))

@@ -15,21 +15,11 @@ from ...schemas.files import Source, open_output, read_struct
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
 
-__all__ = [
-    "LONG_NS",
-    "VERSION",
-    "Conditions",
-    "Measured",
-    "NotExecuted",
-    "Recorder",
-    "Timing",
-    "read_measured",
-    "write_measured",
-]
+__all__ = ["VERSION", "Conditions", "Measured", "NotExecuted", "Recorder", "Timing", "read_measured", "write_measured"]
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
-LONG_NS = 50_000
+_LONG_NS = 50_000
 """Calls from this time on are compared with their recorded times."""
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
@@ -196,7 +186,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
                 found.setdefault(one.op, []).extend([times] * min(one.count, _MOST_COUNTED))
         return {op: np.array(calls).T for op, calls in found.items()}
 
-    def ratios(self, *, least_ns: float = LONG_NS) -> list[float]:
+    def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
         """Executed over recorded time less what recording adds, of each call that took at least `least_ns` here.
 
         Calls to which recording added more than half of their time are left out.

@@ -84,11 +84,15 @@ class Resharded:
         return self.measured or (self.model.executed if self.model is not None else None)
 
     @cached_property
+    def _stages(self) -> Sequence[Trace]:
+        """A rank of each stage."""
+        return [self.trace(self.layout.rank(0, 0, stage)) for stage in range(self.layout.pp)]
+
+    @cached_property
     def sources(self) -> Mapping[str, float]:
         """Shares of the operators' self time on the host, in a rank of each stage, as a prediction gives them."""
         times = list[tuple[str, float]]()
-        for stage in range(self.layout.pp):
-            trace = self.trace(self.layout.rank(0, 0, stage))
+        for trace in self._stages:
             executed = own_times(trace, self._executed)
             rows, own = trace.calls.source.tolist(), trace.self_ns.tolist()
             operators = np.flatnonzero(trace.calls.kind == OP).tolist()
@@ -116,7 +120,7 @@ class Resharded:
     @cached_property
     def step_ns(self) -> int:
         """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
-        graphs = [build_graph(self.trace(self.layout.rank(0, 0, stage))) for stage in range(self.layout.pp)]
+        graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(couple(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 

@@ -107,12 +107,12 @@ def nothing_linked(tmp_path: Path) -> Path:
 
 
 def test_a_pair_without_a_link_shows_its_device_time(nothing_linked: Path) -> None:
-    told: dict[str, Any] = json.loads(call("analyze", nothing_linked, "--json").stdout)["traces"][0]
-    assert {row["kernel"]: (row["total_ns"], row["reason"]) for row in told["breakdown"]} == {
+    plain: dict[str, Any] = json.loads(call("analyze", nothing_linked, "--json").stdout)["traces"][0]
+    assert {row["kernel"]: (row["total_ns"], row["reason"]) for row in plain["breakdown"]} == {
         "gemm": (10_000, "parent not in the ET"),
         "stray": (5_000, "no launcher in the trace"),
     }
-    assert [use["busy_ns"] for use in told["device_use"]] == [15_000]
+    assert [use["busy_ns"] for use in plain["device_use"]] == [15_000]
     text = call("analyze", nothing_linked).stdout.decode()
     assert "(not attached: parent not in the ET)" in text and "no GPU events" not in text
 
