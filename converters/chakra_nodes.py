@@ -90,10 +90,11 @@ def _of_ops(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[by
 
 
 def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """What only GPU events have; `further` gets a `pg_name` that `comm` does not say."""
+    """What only GPU events have; `further` gets a `pg_name` that their `comm` does not say, or that has none."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = document.comm.get(row)
-        if event.pg_name is not UNSET and (comm is None or comm.pg_name != event.pg_name):
+        told = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
+        if event.pg_name is not UNSET and not told:
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
     found = [

@@ -19,7 +19,7 @@ GPU_KINDS = (
 _BY_NAME = (
     ("Attention", re.compile(r"flash|fmha|attention|attn", re.IGNORECASE)),
     ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),
-    ("Convolution", re.compile(r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm", re.IGNORECASE)),
+    ("Convolution", re.compile(r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm|cudnn_\d+x\d", re.IGNORECASE)),
     (
         "Matrix product",
         re.compile(r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk", re.IGNORECASE),

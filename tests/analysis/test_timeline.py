@@ -160,7 +160,8 @@ def test_bus_bandwidth(collective: str, ranks: int | None, factor: float | None)
      ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "Normalization"),
      ("void at::native::vectorized_elementwise_kernel<4>", "Elementwise"),
      ("void at::native::reduce_kernel<512, 1>", "Reduction and softmax"),
-     ("sm80_xmma_fprop_implicit_gemm_tf32f32", "Convolution"), ("mystery", "Other kernel")],
+     ("sm80_xmma_fprop_implicit_gemm_tf32f32", "Convolution"),
+     ("cudnn_infer_ampere_scudnn_128x64_relu_xregs_large_nn_v1", "Convolution"), ("mystery", "Other kernel")],
 )  # fmt: skip
 def test_kinds_of_kernels(name: str, kind: str) -> None:
     assert GPU_KINDS[gpu_kind(name, "kernel", False)] == kind

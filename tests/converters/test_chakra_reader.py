@@ -150,7 +150,8 @@ def gpu_events(draw: st.DrawFn, flat: bool, number: int, parents: list[int]) -> 
              "args": draw(st.dictionaries(st.text(max_size=4), json_values, max_size=3))}  # fmt: skip
     if draw(st.booleans()):
         name = draw(st.none() | st.text(max_size=4))
-        node |= {"comm": {"collective": draw(st.none() | st.text(max_size=4)), "pg_name": name}, "pg_name": name}
+        comm = {"comm": {"collective": draw(st.none() | st.text(max_size=4)), "pg_name": name}}
+        node |= {**draw(st.sampled_from([comm, {}])), "pg_name": name}
     return node
 
 
@@ -164,16 +165,16 @@ def runtime_calls(draw: st.DrawFn, number: int, parents: list[int]) -> Document:
 
 
 def test_fields_without_an_attribute_of_their_own_are_columns(tmp_path: Path) -> None:
-    """Those of other linkers: a number as text or as 7.0, `comm` on the host, waits of GPU events."""
+    """Those of other linkers: a number as text or as 7.0, `comm` on the host, waits of GPU events, a group alone."""
     nodes = [
         cpu(3, "op", 0.0, stream=7.0, device="0", comm={"collective": "send"}, link="guessed"),
-        gpu(4, "k", 1.0, 2.0, inter_thread_dep=3, sync_dep=[3]),
+        gpu(4, "k", 1.0, 2.0, inter_thread_dep=3, sync_dep=[3], pg_name="7"),
     ]
     write_et(etplus(nodes), tmp_path / "t.0.et")
     trace = check_columns(read_et(tmp_path / "t.0.et"))
     assert trace.stream.tolist()[2:] == [7, 7] and trace.device.tolist()[2:] == [-1, 0]
     assert trace.inter_thread_dep.tolist()[2:] == [-1, 3] and trace.sync_dep == {3: [3]}
-    assert trace.comm[2].collective == "send"
+    assert trace.comm[2].collective == "send" and trace.comm[3].pg_name == "7"
 
 
 def test_of_an_attribute_that_comes_twice_the_last_counts(tmp_path: Path) -> None:
