@@ -360,8 +360,9 @@ def test_times_follow_the_shapes() -> None:
 def test_work_beyond_what_was_measured_grows_with_its_size() -> None:
     """Measured at 1 and 4 units: 10 and 40 µs, of which 10 stay; at 8 units 10 + 30·2. Others' work is not touched."""
 
-    def task(units: int, op: str = "aten::mm") -> Task:
-        return Task(op, category="cpu_op", inputs=(Tensor((units, 64), "float32"),), flops=1000 * units, device="CPU")
+    def task(units: int, op: str = "aten::mm", extents: int = 64) -> Task:
+        inputs = (Tensor((units, extents), "float32"),)
+        return Task(op, category="cpu_op", inputs=inputs, flops=1000 * units, device="CPU")
 
     measured = [Measured(task(1), 10_000.0, 1), Measured(task(4), 40_000.0, 1)]
     grown = Grown(measured)
@@ -372,6 +373,9 @@ def test_work_beyond_what_was_measured_grows_with_its_size() -> None:
     assert Costs(measured, {}).predict(task(8)) != found
     single = Grown([Measured(task(4), 40_000.0, 1), Measured(task(1, "aten::add"), 10_000.0, 1)]).predict(task(8))
     assert single is not None and single.ns == 25_000 + 2 * 15_000
+    layers = [Measured(task(3), 60_000.0, 1), Measured(task(1, extents=48), 10_000.0, 1)]
+    other = Grown(layers).predict(task(6, extents=48))  # the same layer is nearer than one of a nearer size
+    assert other is not None and other.ns == 10_000
 
 
 @pytest.mark.parametrize("engine", ["replay", "overheads"])
