@@ -1,10 +1,13 @@
 """How far operators that are called on this machine are from their recording, and predictions that use them.
 
+    python benchmarks/measure.py programs                            # predict a larger batch of each program
     python benchmarks/measure.py ratio TRACE…                        # ET+ files: executed over recorded, pooled
     python benchmarks/measure.py batch SMALL.json.gz LARGE.json.gz   # predict the larger batch from the smaller one
     python benchmarks/measure.py repro TRACE… --count 100            # scripts of operators by chance, run by themselves
 
-Needs PyTorch. One thread; a machine with other work on it shows in all of it.
+Needs PyTorch. One thread; a machine with other work on it shows in all of it. The speed of a shared one changes from
+second to second: `programs` records the two batches of a program in turn, measures in rounds between them, predicts
+each recording at the larger batch from the one just before it, and prints the medians of the errors.
 """
 
 from __future__ import annotations
@@ -15,21 +18,30 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import etplus
 import numpy as np
+import torch
 from etplus.predictor.end_to_end import predict
 from etplus.predictor.measure.calls import RecordedCall
+from etplus.predictor.measure.checkpoint import Checkpoint
+from etplus.predictor.measure.measured import Measured
 from etplus.predictor.measure.reader import recorded_calls
 from etplus.predictor.measure.script import op_script
 from etplus.predictor.measure.timing import Options, measure
 from etplus.predictor.reshape import reshaped
-from etplus.predictor.shape_change import batch_change
+from etplus.predictor.shape_change import ShapeChange, batch_change
+from etplus.trace.trace import Trace
 from predict_programs import fitted, step
+from programs import PROGRAMS, WAIT, WARM, Sizes, recorded
 
 ONE_THREAD = Options(threads=1)
+SMALL, LARGE = 8, 32
+SEQUENCE, WIDTH, STEPS = 24, 64, 3
+POOLED = 4
+"""Pairs of recordings whose medians are compared with executed times."""
 
 
 def ratio(files: Sequence[str]) -> None:
@@ -47,22 +59,78 @@ def ratio(files: Sequence[str]) -> None:
 
 
 def batch(small: str, large: str) -> None:
-    """The step at the larger batch, predicted from the smaller one with and without what was executed.
-
-    Steps are sums of the medians of their parts on both sides, as in predict_programs.py.
-    """
+    """The step at the larger batch, predicted from the smaller one with and without what was executed."""
     size = re.search(r"__b(\d+)", large)
     if size is None:
         raise SystemExit(f"{large}: its name has no batch size, such as __b32")
     before, after, change = etplus.load(small), etplus.load(large), batch_change(int(size[1]))
-    model = fitted([before])
     measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
-    truth = step(after, fitted([after])).ms
     for name, known in (("without", None), ("with", measured)):
-        done = predict(before, model, shape=change, measured=known, keep_outliers=True, force=True)
-        error = done.predicted_ns / done.iterations / 1e6 / truth - 1
-        sources = ", ".join(f"{share:.0%} {source}" for source, share in done.sources.items())
-        print(f"{Path(small).name:32} {name:8} {error:+7.1%}  {sources}", flush=True)
+        error, sources = _error(before, after, change, known)
+        told = ", ".join(f"{share:.0%} {source}" for source, share in sources.items())
+        print(f"{Path(small).name:32} {name:8} {error:+7.1%}  {told}", flush=True)
+
+
+def _error(
+    small: Trace, large: Trace, change: ShapeChange, known: Measured | None
+) -> tuple[float, Mapping[str, float]]:  # fmt: skip
+    """Of the step at the larger batch, predicted from the smaller one; and where the times are from.
+
+    Steps are sums of the medians of their parts on both sides, as in predict_programs.py.
+    """
+    done = predict(small, fitted([small]), shape=change, measured=known, keep_outliers=True, force=True)
+    return done.predicted_ns / done.iterations / 1e6 / step(large, fitted([large])).ms - 1, done.sources
+
+
+def programs(only: str, rounds: int, pairs: int) -> None:
+    """Each program at the larger batch from recordings at the smaller one; and executed over recorded times."""
+    torch.set_num_threads(1)
+    pooled, errors = list[float](), list[tuple[float, float]]()
+    for name in PROGRAMS:
+        if only not in name:
+            continue
+        without, given, found = _program(name, rounds, pairs)
+        ratios = found.ratios()
+        middle = f"  ratio {np.median(ratios):.2f} of {len(ratios)}" if ratios else ""
+        print(
+            f"{name:12} without {without:+7.1%}  with {given:+7.1%}  executed {found.executed:.1%}{middle}", flush=True
+        )
+        pooled += ratios
+        errors.append((abs(without), abs(given)))
+    within = sum(given <= 0.1 for _, given in errors)
+    better = sum(given < without for without, given in errors)
+    print(f"{within} of {len(errors)} within 10%, {better} better than without")
+    if pooled:
+        print(f"executed over recorded, calls of over 50 us: median {np.median(pooled):.2f} of {len(pooled)}")
+
+
+def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured]:
+    """Errors without and with measured times, medians over the pairs; and these times, of both batches."""
+    change, recordings = batch_change(LARGE), [_pair(name)]
+    derived = reshaped(recordings[0][0], change).trace
+    with tempfile.TemporaryDirectory() as scratch:
+        kept = Checkpoint(f"{scratch}/times", resume=True)
+
+        def measured(*traces: Trace, done: int) -> Measured:
+            return measure(traces, reshaped=[derived], options=Options(threads=1, rounds=done), checkpoint=kept)
+
+        for done in range(1, rounds + 1):
+            recordings += [_pair(name) for _ in range(pairs)]
+            measured(recordings[0][0], done=done)
+        errors = [
+            [_error(small, large, change, known)[0] for known in (None, measured(small, done=rounds))]
+            for small, large in recordings
+        ]
+        both = measured(*(trace for pair in recordings[-POOLED:] for trace in pair), done=1)
+    without, given = np.median(errors, axis=0)
+    return without, given, both
+
+
+def _pair(name: str) -> tuple[Trace, Trace]:
+    """Two recordings of a program, one right after the other."""
+    sizes = [Sizes(batch, SEQUENCE, WIDTH, WAIT + WARM + STEPS) for batch in (SMALL, LARGE)]
+    small, large = (recorded(name, size, STEPS) for size in sizes)
+    return small, large
 
 
 def repro(files: Sequence[str], count: int) -> None:
@@ -98,11 +166,20 @@ print(f"{len(scripts) - len(failed)} of {len(scripts)} scripts ran", *failed, se
 def main() -> None:
     """Choose and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("ratio", "batch", "repro"))
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--only", default="", help="take only programs whose name has this in it")
+    parser.add_argument("--rounds", type=int, default=4, help="over the operators of a program")
+    parser.add_argument(
+        "--pairs", type=int, default=3, help="recordings of a program at both batch sizes in each round"
+    )
     parser.add_argument("--count", type=int, default=100)
     arguments = parser.parse_args()
-    if arguments.what == "ratio":
+    if arguments.what != "programs" and not arguments.files:
+        parser.error(f"{arguments.what} needs traces")
+    if arguments.what == "programs":
+        programs(arguments.only, arguments.rounds, arguments.pairs)
+    elif arguments.what == "ratio":
         ratio(arguments.files)
     elif arguments.what == "batch":
         batch(*arguments.files)

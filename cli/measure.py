@@ -24,7 +24,7 @@ from .terminal import print_text
 
 __all__ = ["prepare_parser", "run"]
 
-_ROWS, _LABEL = 15, 24
+_ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
 _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
@@ -49,6 +49,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
     add("--min-share", default="0", metavar="SHARE", help="leave out what takes less of the self time, such as 0.1%%")
     add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest in the traces come first")
+    add("--rounds", type=int, default=Options.rounds, metavar="N",
+        help="times over all calls, so that a spell in which the machine is slow is in few of the times of each; "
+        "default %(default)s")  # fmt: skip
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="also with the shapes of another batch size and so on, as in predict")  # fmt: skip
     add("--resume", action="store_true", help="take what OUTPUT.checkpoint has, where a run was interrupted")
@@ -89,7 +92,10 @@ def _options(arguments: argparse.Namespace) -> Options:
         raise UsageError(f"--min-share {text!r}: give a share from 0 to 1, such as 0.1%")
     if arguments.budget is not None and not 0 < arguments.budget < math.inf:
         raise UsageError(f"--budget {arguments.budget:g}: give seconds above 0")
-    return Options(ops, least, arguments.budget, common.timeout_s, common.threads, common.max_bytes)
+    if not 1 <= arguments.rounds <= _MOST_ROUNDS:
+        raise UsageError(f"--rounds {arguments.rounds}: give a number from 1 to {_MOST_ROUNDS}")
+    bounds = common.timeout_s, common.threads, common.max_bytes, arguments.rounds
+    return Options(ops, least, arguments.budget, *bounds)
 
 
 def measured_lines(found: Measured, width: int) -> Sequence[str]:
@@ -114,7 +120,8 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
         cost = found.recorder
         notes.append(
             f"calls of over 50 µs: here {np.median(ratios):.2f} of the recorded time (median of {len(ratios)}), less "
-            f"what recording adds: {cost.call_ns / 1000:.1f} µs a call, {cost.tensor_ns / 1000:.1f} µs a tensor"
+            f"what recording adds: {cost.call_ns / 1000:.1f} µs to a call, {cost.callee_ns / 1000:.1f} µs for each "
+            f"call in it, {cost.tensor_ns / 1000:.1f} µs for each tensor"
         )
     lines += rewrap(notes, width, "")
     if found.not_executed:

@@ -9,7 +9,7 @@ import msgspec
 
 from .measured import Conditions
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "Timed"]
 
 Timed = tuple[float, float, int]
 """Median and interquartile range in ns, and the number of runs."""
@@ -32,19 +32,19 @@ class Checkpoint:
         self._path, self._resume = Path(path), resume
         self._conditions = Conditions("", 0, "")
 
-    def read(self, conditions: Conditions) -> dict[str, Timed]:
-        """Times by key that were taken under the same conditions; those that follow are added to them."""
+    def read(self, conditions: Conditions) -> dict[str, list[Timed]]:
+        """Times by key, of each round, taken under the same conditions; those that follow are added to them."""
         self._conditions = conditions
         if not self._resume:
             self.remove()
             return {}
-        found = {}
+        found: dict[str, list[Timed]] = {}
         with contextlib.suppress(FileNotFoundError):
             for line in self._path.read_bytes().splitlines():
                 with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
                     one = msgspec.json.decode(line, type=_Line)
                     if one.conditions == conditions:
-                        found[one.key] = one.timed
+                        found.setdefault(one.key, []).append(one.timed)
         return found
 
     def add(self, key: str, timed: Timed) -> None:

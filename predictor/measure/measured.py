@@ -74,26 +74,26 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """How recorded times differ from executed ones: `slowdown` times the executed one, and what recording adds, ns: for
-    each call within the call, itself included, and each tensor; less `outside_ns` of its own call, which is not within
-    its duration. In a program an operator's data are not in the caches, and its machine may be another one."""
+    """How recorded self times differ from executed ones: `slowdown` times the executed one, and what recording adds,
+    ns: for the call, for each call directly below it, and for each tensor that it takes and returns. In a program an
+    operator's data are not in the caches, and its machine may be another one."""
 
     slowdown: float
     call_ns: float
+    callee_ns: float
     tensor_ns: float
-    outside_ns: float
 
     @staticmethod
     def of(timings: Sequence[Timing]) -> Recorder:
-        """Fitted to recorded and executed times of all calls by least absolute deviations, none below 0.
+        """Fitted to recorded and executed self times of all calls by least absolute deviations, none below 0.
 
         It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
         """
-        known = [one for one in timings if one.recorded_ns]
+        known = [one for one in timings if one.own_ns is not None and one.recorded_own_ns]
         if len(known) < _LEAST_TO_FIT:
             return Recorder(1.0, 0.0, 0.0, 0.0)
-        recorded = np.array([one.recorded_ns for one in known], float)
-        per = np.array([(one.ns, one.nested, one.tensors, -1) for one in known], float)
+        recorded = np.array([one.recorded_own_ns for one in known], float)
+        per = np.array([(one.own_ns, 1, one.callees, one.own_tensors) for one in known], float)
         scale = weight = 1 / recorded
         found = np.zeros(4)
         for _ in range(_REWEIGHTED):
@@ -102,9 +102,13 @@ class Recorder(NamedTuple):
             scale = weight / np.sqrt(np.maximum(missed, 1e-3))
         return Recorder(*found.tolist())
 
+    def added_to_own(self, callees: int, tensors: int) -> float:
+        """What recording adds to the self time of a call with so many callees and tensors, ns."""
+        return self.call_ns + self.callee_ns * callees + self.tensor_ns * tensors
+
     def added(self, nested: int, tensors: int) -> float:
-        """What recording adds to a call with so many calls and tensors in it, ns."""
-        return max(self.call_ns * nested + self.tensor_ns * tensors - self.outside_ns, 0.0)
+        """What recording adds to a call with so many calls, itself included, and tensors in it, ns."""
+        return self.call_ns * nested + self.callee_ns * (nested - 1) + self.tensor_ns * tensors
 
 
 def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -152,38 +156,39 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     def own_ns(self, key: str) -> float | None:
         """Self time of a call in a recording, ns; None if it was not executed.
 
-        It is the one here times the slowdown, plus what recording adds, in proportion to what it added to those
-        recorded calls of the operator whose self times here are nearest (their median).
+        It is the one here times the slowdown, plus what recording adds: as much as it added to those recorded calls of
+        the operator that are nearest in self time here and in number of tensors (their median). For a call with more
+        callees and tensors it grows with the square root of what `Recorder` says: what is done for each of many
+        tensors finds its code and data in the caches from the second one on.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
             return None
-        own, added, slowdown = found.own_ns, self._added(found), self.recorder.slowdown
+        own, slowdown = found.own_ns, self.recorder.slowdown
+        added = self.recorder.added_to_own(found.callees, found.own_tensors)
         known = self._recorded.get(found.op)
         if known is not None:
-            here, recorded, usual = known
+            here, recorded, tensors, usual = known
             far = np.abs(np.log((here + _NEAR_NS) / (own + _NEAR_NS)))
+            far += np.abs(np.log((tensors + 1) / (found.own_tensors + 1)))
             near = far <= far.min() + _AS_NEAR
-            extra = np.maximum(recorded - slowdown * here, 0.0) * np.where(usual > 0, added / np.maximum(usual, 1), 1.0)
-            added = float(np.median(extra[near]))
+            growth = np.sqrt(np.where(usual > 0, added / np.maximum(usual, 1), 1.0))
+            added = float(np.median((np.maximum(recorded - slowdown * here, 0.0) * growth)[near]))
         return slowdown * own + added
-
-    def _added(self, of: Timing) -> float:
-        """What recording adds to a call's self time by `Recorder`, ns."""
-        cost = self.recorder
-        return max(cost.call_ns + cost.outside_ns * (of.callees - 1), 0.0) + cost.tensor_ns * of.own_tensors
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """By operator, of each call: self time here and recorded, what recording adds by `Recorder`; ns, (3, calls).
+        """By operator, of each call: self time here and recorded, number of tensors, what recording adds by `Recorder`;
+        (4, calls), times in ns.
 
         A distinct call counts as often as it was recorded.
         """
-        found: dict[str, list[tuple[float, float, float]]] = {}
+        found: dict[str, list[tuple[float, float, float, float]]] = {}
         for one in self.timings:
             if one.own_ns is not None and one.recorded_own_ns is not None:
-                times = one.own_ns, one.recorded_own_ns, self._added(one)
-                found.setdefault(one.op, []).extend([times] * min(one.count, _MOST_COUNTED))
+                added = self.recorder.added_to_own(one.callees, one.own_tensors)
+                row = one.own_ns, one.recorded_own_ns, float(one.own_tensors), added
+                found.setdefault(one.op, []).extend([row] * min(one.count, _MOST_COUNTED))
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:

@@ -6,6 +6,8 @@ values. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cp
 the rest is not), `storage` (tensors of the same number share memory) and `fill`, what it contains.
 """
 
+import collections
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -17,7 +19,10 @@ from torch.utils.benchmark import Timer
 Call = dict[str, Any]
 _LONGEST_QUEUE = 256
 _MOST_SINGLE_RUNS = 200
-_BLOCK_S = 50e-6
+_BLOCK_S = 100e-6
+_LEAST_BLOCKS = 3
+_MOST_COPIES, _COPIES_BYTES = 64, 8 << 20
+"""Of a call's tensors: more than a core's own caches hold."""
 _MOST_S = 1.0
 
 
@@ -162,8 +167,9 @@ def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float =
 
     What the call from Python takes is in the times (`empty_call_ns`).
 
-    In-place operators work on the same tensors again; those that change a tensor's shape or memory get new ones each
-    time.
+    On a CPU each call has other tensors than the ones just before it, as in a program, where the data of a call are
+    seldom in the nearest cache. In-place operators work on the same tensors again and again; those that change a
+    tensor's shape or memory get new ones each time.
 
     Raises:
         Exception: what torch raises where the operator cannot be called so.
@@ -177,14 +183,14 @@ def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float =
 
         tensors, positional, by_name = fresh()
         before = list(map(_layout, tensors))
-        operator(*positional, **by_name)
+        result = operator(*positional, **by_name)
         if before != list(map(_layout, tensors)):
             return _single_runs(operator, fresh, min_time, device, clock_of(device, threads))
         if device != "cpu":
             return _on_device(operator, positional, by_name, min_time)
-        given = {"op": operator, "args": positional, "kwargs": by_name}
-        timer = Timer("op(*args, **kwargs)", timer=clock_of(device, threads), globals=given, num_threads=threads)
-        return _in_blocks(timer, min_time)
+        count = max(1, min(_MOST_COPIES, _COPIES_BYTES // max(_bytes((tensors, result)), 1)))
+        copies = [(positional, by_name), *(fresh()[1:] for _ in range(count - 1))]
+        return _in_blocks(_timer(operator, copies, clock_of(device, threads), threads), min_time)
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:
@@ -192,22 +198,40 @@ def clock_of(device: str, threads: int) -> Callable[[], float]:
     return time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
 
 
+def _bytes(value: Any) -> int:
+    """Of the memory of all tensors in nested lists, those without strides left out."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes, value))
+    strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return int(value.untyped_storage().nbytes()) if strided else 0
+
+
+def _timer(operator: Any, copies: list[tuple[Any, Any]], clock: Callable[[], float], threads: int = 1) -> Timer:
+    """Calls an operator with each of several arguments in turn, and keeps as many results."""
+    given = {"op": operator, "copies": itertools.cycle(copies), "results": collections.deque(maxlen=len(copies))}
+    code = "args, kwargs = next(copies); results.append(op(*args, **kwargs))"
+    return Timer(code, timer=clock, globals=given, num_threads=threads)
+
+
 def _in_blocks(timer: Timer, min_time: float) -> dict[str, Any]:
     """Times in blocks so short that most of them are not disturbed by other processes."""
-    once = min(timer.timeit(1).median for _ in range(3))
+    once = min(_block(timer, 1) for _ in range(3))
     number, times = max(1, min(int(_BLOCK_S / once), 10_000)), list[float]()
     begin = time.perf_counter()
-    while len(times) < 5 or (sum(times) * number < min_time and time.perf_counter() - begin < _MOST_S):
-        times.append(timer.timeit(number).median)
+    while len(times) < _LEAST_BLOCKS or (sum(times) * number < min_time and time.perf_counter() - begin < _MOST_S):
+        times.append(_block(timer, number))
     return _spread([one * 1e9 for one in times], number * len(times))
+
+
+def _block(timer: Timer, number: int) -> float:
+    """Seconds of one of so many calls; `Measurement.median` takes longer than a block."""
+    return float(timer.timeit(number).raw_times[0] / number)
 
 
 def empty_call_ns() -> float:
     """What calling an operator from Python takes beside its work: the time of one that does nothing."""
-    timer = Timer(
-        "op(x)", timer=time.thread_time, globals={"op": torch.ops.aten.is_complex.default, "x": torch.zeros(1)}
-    )
-    return float(min(timer.timeit(100).median for _ in range(50)) * 1e9)
+    timer = _timer(torch.ops.aten.is_complex.default, [((torch.zeros(1),), {})], time.thread_time)
+    return min(_block(timer, 100) for _ in range(50)) * 1e9
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +16,16 @@ from ...trace.index import CallIndex
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from .calls import RecordedCall
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, Timed
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
 from .process import MAX_BYTES, ExecutionError, Process
 from .reader import recorded_calls
 
 __all__ = ["Coverage", "Options", "covered", "measure"]
 
-_MIN_TIME_S = 0.02
+_ROUND_S = 0.004
+_LONG_S = 0.2
+"""A call that takes this time in one round is in no other one."""
 _TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
 
 
@@ -35,6 +38,7 @@ class Options:
         min_share: of all operators' self time; distinct calls with less are left out.
         budget_s: time for all. timeout_s: for one call. threads: of torch, 0 for its own choice.
         max_bytes: of the tensors of one call.
+        rounds: over all calls, so that the times of each are spread over the whole run.
     """
 
     ops: Pattern[str] | None = None
@@ -43,6 +47,7 @@ class Options:
     timeout_s: float = 30.0
     threads: int = 0
     max_bytes: int = MAX_BYTES
+    rounds: int = 5
 
 
 @dataclass
@@ -126,7 +131,7 @@ def measure(
     Args:
         device: "cpu" or "cuda:N".
         reshaped: traces with other shapes than those recorded (`reshaped`); their own times do not count.
-        checkpoint: has what was timed before, and takes what is timed now.
+        checkpoint: has the rounds that were timed before, and takes those that are timed now.
         progress: show a bar on standard error when it takes over two seconds.
 
     Raises:
@@ -194,44 +199,62 @@ def _nested(trace: Trace, found: Mapping[CallIndex, RecordedCall | str]) -> tupl
 
 def _execute(
     work: _Work, process: Process, conditions: Conditions, options: Options, checkpoint: Checkpoint | None, bar: bool
-) -> tuple[dict[str, tuple[float, float, int]], dict[str, str]]:
-    """Median, IQR and number of runs by key; and the reasons of the others."""
-    done, failed = dict[str, tuple[float, float, int]](), dict[str, str]()
-    whole, begin = max(sum(one.self_ns for one in work.distinct.values()), 1), time.monotonic()
-    empty = process.about()["empty_call_ns"]
-    known = checkpoint.read(conditions) if checkpoint is not None else {}
-    order = sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0]))
-    with progress_bar(len(order), "measure", bar) as shown:
-        for key, one in order:
+) -> tuple[dict[str, Timed], dict[str, str]]:
+    """Times by key; and the reasons of those that have none."""
+    wanted, failed = _wanted(work, options)
+    times = checkpoint.read(conditions) if checkpoint is not None else {}
+    begin, empty, long = time.monotonic(), process.about()["empty_call_ns"], set[str]()
+    with progress_bar(len(wanted) * options.rounds, "measure", bar) as shown:
+        for number, one in itertools.product(range(options.rounds), wanted):
+            key, began = one.key, time.monotonic()
             shown.update(1)
-            if options.ops is not None and not options.ops.search(one.call.schema.op):
-                failed[key] = _NOT_ASKED
-            elif one.self_ns < options.min_share * whole and one.recorded:
-                failed[key] = _SMALL
-            elif one.call.needed_bytes > options.max_bytes:
-                failed[key] = _TOO_LARGE
-            elif key in known:
-                done[key] = known[key]
-            elif options.budget_s is not None and time.monotonic() - begin > options.budget_s:
+            if key in failed or key in long or len(times.get(key, ())) > number:
+                continue
+            if options.budget_s is not None and began - begin > options.budget_s:
                 failed[key] = _NO_TIME
-            else:
-                try:
-                    answer = process.ask(
-                        do="measure", call=one.call.call, device=process.device, threads=conditions.threads,
-                        min_time=_MIN_TIME_S,
-                    )  # fmt: skip
-                except ExecutionError as error:
-                    failed[key] = str(error)
-                else:
-                    done[key] = max(answer["ns"] - empty, 0.0), answer["iqr_ns"], answer["runs"]
-                    if checkpoint is not None:
-                        checkpoint.add(key, done[key])
-    return done, failed
+                continue
+            try:
+                answer = process.ask(
+                    do="measure", call=one.call, device=process.device, threads=conditions.threads,
+                    min_time=_ROUND_S,
+                )  # fmt: skip
+            except ExecutionError as error:
+                failed[key] = str(error)
+                continue
+            timed = max(answer["ns"] - empty, 0.0), answer["iqr_ns"], answer["runs"]
+            times.setdefault(key, []).append(timed)
+            if time.monotonic() - began > _LONG_S:
+                long.add(key)
+            if checkpoint is not None:
+                checkpoint.add(key, timed)
+    done = {one.key: _together(times[one.key]) for one in wanted if one.key in times}
+    return done, {key: why for key, why in failed.items() if key not in done}
 
 
-def _measured(
-    work: _Work, conditions: Conditions, done: Mapping[str, tuple[float, float, int]], failed: Mapping[str, str]
-) -> Measured:
+def _wanted(work: _Work, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
+    """The calls to time, the longest in the traces first; and by key the reasons of the others."""
+    whole = max(sum(one.self_ns for one in work.distinct.values()), 1)
+    wanted, left_out = list[RecordedCall](), dict[str, str]()
+    for key, one in sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0])):
+        if options.ops is not None and not options.ops.search(one.call.schema.op):
+            left_out[key] = _NOT_ASKED
+        elif one.self_ns < options.min_share * whole and one.recorded:
+            left_out[key] = _SMALL
+        elif one.call.needed_bytes > options.max_bytes:
+            left_out[key] = _TOO_LARGE
+        else:
+            wanted.append(one.call)
+    return wanted, left_out
+
+
+def _together(rounds: Sequence[Timed]) -> Timed:
+    """Of several rounds the median; the interquartile range is that within a round, or of the rounds if it is wider."""
+    ns, iqr_ns, runs = np.array(rounds).T
+    low, middle, high = np.percentile(ns, (25, 50, 75))
+    return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())
+
+
+def _measured(work: _Work, conditions: Conditions, done: Mapping[str, Timed], failed: Mapping[str, str]) -> Measured:
     """Put together what was timed and what was not."""
     timings = [_timing(key, one, done) for key, one in work.distinct.items() if key in done]
     timings.sort(key=lambda one: (-_self_ns(one) * one.count, one.op, one.key))
@@ -275,11 +298,11 @@ _DISPATCH_NS = 5000
 """An operator that only calls another one takes less by itself; more means that it called others here."""
 
 
-def _timing(key: str, one: _Distinct, done: Mapping[str, tuple[float, float, int]]) -> Timing:
+def _timing(key: str, one: _Distinct, done: Mapping[str, Timed]) -> Timing:
     ns, iqr_ns, runs = done[key]
     callees = [done[below][0] for below in one.below if below is not None and below in done]
     own = max(ns - sum(callees), 0.0) if len(callees) == len(one.below) else None
-    if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 10, _DISPATCH_NS):
+    if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in one.call.tensors)
     dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in one.call.tensors))

@@ -79,6 +79,12 @@ def test_arguments_are_made_by_type_and_meaning(name: str, process: Process) -> 
     assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
 
 
+def test_tensors_of_large_storages_are_not_copied(process: Process) -> None:
+    """32 numbers in 50 MB: as many copies as of 32 numbers would be more memory than the process may have."""
+    (one,) = calls_of(trace_of(op("aten::mm", MM, tensor(1, 4, 8, strides=[2**22, 1]), tensor(2, 8, 2))))
+    assert process.ask(do="measure", call=one.call, min_time=0.001)["runs"] >= 3
+
+
 REFUSED = {
     "unknown": (op("aten::nonesuch", "aten::nonesuch(Tensor self) -> Tensor", tensor(1, 4)), "has no operator"),
     "dunder": (op("aten::__class__", "aten::__class__(Tensor self) -> Tensor", tensor(1, 4)), "has no operator"),
@@ -160,18 +166,23 @@ def test_the_commands(recorded: Trace, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_measurement_resumes(tmp_path: Path) -> None:
-    """Times of the checkpoint are taken as they are."""
+    """Rounds of the checkpoint are taken as they are, and those that it lacks are timed."""
     trace_of(mm(), mm(16)).save(tmp_path / "x.json")
-    words = ("measure", "x.json", "-o", "m.json", "--threads", "1")
+    words = ("measure", "x.json", "-o", "m.json", "--threads", "1", "--rounds", "2")
     assert call(*words, cwd=tmp_path).returncode == 0
     found = read_measured(tmp_path / "m.json")
     where = found.conditions
     conditions = {"device": where.device, "threads": 1, "torch": where.torch}
-    kept = {"key": found.timings[0].key, "timed": [123456.0, 1.0, 7], "conditions": conditions}
-    (tmp_path / "m.json.checkpoint").write_text(json.dumps(kept))
+    whole, half = (one.key for one in found.timings)
+    lines = [
+        json.dumps({"key": key, "timed": [ns, 1.0, 7], "conditions": conditions})
+        for key, ns in ((whole, 1e6), (half, 1e9), (whole, 3e6))
+    ]
+    (tmp_path / "m.json.checkpoint").write_text("\n".join(lines))
     assert call(*words, "--resume", cwd=tmp_path).returncode == 0
     again = {one.key: one for one in read_measured(tmp_path / "m.json").timings}
-    assert again[kept["key"]].ns == 123456.0 and again[kept["key"]].runs == 7 and len(again) == 2
+    assert (again[whole].ns, again[whole].iqr_ns, again[whole].runs) == (2e6, 1e6, 14)
+    assert 0.5e9 < again[half].ns < 0.6e9 and again[half].runs > 7 and len(again) == 2
 
 
 @pytest.mark.slow
