@@ -119,9 +119,9 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     if ratios:
         cost = found.recorder
         notes.append(
-            f"calls of over 50 µs: here {np.median(ratios):.2f} of the recorded time (median of {len(ratios)}), less "
-            f"what recording adds: {cost.call_ns / 1000:.1f} µs to a call, {cost.callee_ns / 1000:.1f} µs for each "
-            f"call in it, {cost.tensor_ns / 1000:.1f} µs for each tensor"
+            f"calls of over 50 µs: here {np.median(ratios):.2f} of the recorded self time (median of {len(ratios)}), "
+            f"less what recording adds: {cost.call_ns / 1000:.1f} µs to a call, {cost.callee_ns / 1000:.1f} µs for "
+            f"each call in it, {cost.tensor_ns / 1000:.1f} µs for each tensor"
         )
     lines += rewrap(notes, width, "")
     if found.not_executed:

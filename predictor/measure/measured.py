@@ -43,7 +43,6 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         own_ns: without what its callees take when they are called by themselves; None if one of them was not executed,
             or if it called others here: under no_grad, attention and recurrent layers choose other ways.
         count: calls in the traces. recorded_ns, recorded_own_ns: medians there; None for shapes that were not recorded.
-        nested: recorded calls within it, itself included. tensors: those that all of these take and return.
         callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
     """
 
@@ -58,8 +57,6 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
-    nested: int = 1
-    tensors: int = 0
     callees: int = 0
     own_tensors: int = 0
 
@@ -102,13 +99,9 @@ class Recorder(NamedTuple):
             scale = weight / np.sqrt(np.maximum(missed, 1e-3))
         return Recorder(*found.tolist())
 
-    def added_to_own(self, callees: int, tensors: int) -> float:
+    def added(self, callees: int, tensors: int) -> float:
         """What recording adds to the self time of a call with so many callees and tensors, ns."""
         return self.call_ns + self.callee_ns * callees + self.tensor_ns * tensors
-
-    def added(self, nested: int, tensors: int) -> float:
-        """What recording adds to a call with so many calls, itself included, and tensors in it, ns."""
-        return self.call_ns * nested + self.callee_ns * (nested - 1) + self.tensor_ns * tensors
 
 
 def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -165,7 +158,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         if found is None or found.own_ns is None:
             return None
         own, slowdown = found.own_ns, self.recorder.slowdown
-        added = self.recorder.added_to_own(found.callees, found.own_tensors)
+        added = self.recorder.added(found.callees, found.own_tensors)
         known = self._recorded.get(found.op)
         if known is not None:
             here, recorded, tensors, usual = known
@@ -186,22 +179,23 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         found: dict[str, list[tuple[float, float, float, float]]] = {}
         for one in self.timings:
             if one.own_ns is not None and one.recorded_own_ns is not None:
-                added = self.recorder.added_to_own(one.callees, one.own_tensors)
+                added = self.recorder.added(one.callees, one.own_tensors)
                 row = one.own_ns, one.recorded_own_ns, float(one.own_tensors), added
                 found.setdefault(one.op, []).extend([row] * min(one.count, _MOST_COUNTED))
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
-        """Executed over recorded time less what recording adds, of each call that took at least `least_ns` here.
+        """Executed over recorded self time less what recording adds, of calls of at least `least_ns` by themselves.
 
         Calls to which recording added more than half of their time are left out.
         """
         return [
-            one.ns / (one.recorded_ns - added)
+            one.own_ns / (one.recorded_own_ns - added)
             for one in self.timings
-            if one.recorded_ns
-            and one.ns >= least_ns
-            and (added := self.recorder.added(one.nested, one.tensors)) <= one.recorded_ns / 2
+            if one.own_ns is not None
+            and one.recorded_own_ns
+            and one.own_ns >= least_ns
+            and (added := self.recorder.added(one.callees, one.own_tensors)) <= one.recorded_own_ns / 2
         ]
 
 
@@ -222,6 +216,6 @@ def read_measured(source: Source) -> Measured:
         raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure anew")
     for at, one in enumerate(found.timings):
         times = (one.ns, one.iqr_ns, one.own_ns or 0, one.recorded_ns or 0)
-        if not all(0 <= time < MAX_NS for time in times) or not 0 <= one.nested + one.tensors < MAX_NS:
-            raise TraceFormatError(name, f"timings[{at}]", "invalid time", _REMEDY)
+        if not all(0 <= value < MAX_NS for value in (*times, one.callees, one.own_tensors)):
+            raise TraceFormatError(name, f"timings[{at}]", "invalid time or count", _REMEDY)
     return msgspec.structs.replace(found, files=tuple(Path(name).name for name in found.files))

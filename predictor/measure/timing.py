@@ -56,8 +56,6 @@ class _Distinct:
 
     call: RecordedCall
     below: Sequence[str | None]
-    nested: int
-    tensors: int
     calls: int = 0
     self_ns: int = 0
     recorded: list[int] = field(default_factory=list)
@@ -161,14 +159,14 @@ def _add(work: _Work, trace: Trace, *, recorded: bool) -> None:
     keys = {call: one.key for call, one in found if isinstance(one, RecordedCall)}
     reasons = {call: one for call, one in found if isinstance(one, str)}
     work.keys.append((trace, keys, reasons))
-    below, nested, tensors = _nested(trace, dict(found))
+    below = _callees(trace, dict(found))
     took, own = (trace.calls.end - trace.calls.ts).tolist(), trace.self_ns.tolist()
     for call, one in found:
         if isinstance(one, str):
             continue
         at = work.distinct.get(one.key)
         if at is None:
-            at = _Distinct(one, [keys.get(callee) for callee in below.get(call, ())], nested[call], tensors[call])
+            at = _Distinct(one, [keys.get(callee) for callee in below.get(call, ())])
             work.distinct[one.key] = at
         at.calls += 1
         at.self_ns += own[call]
@@ -177,24 +175,16 @@ def _add(work: _Work, trace: Trace, *, recorded: bool) -> None:
             at.recorded_own.append(own[call])
 
 
-def _nested(trace: Trace, found: Mapping[CallIndex, RecordedCall | str]) -> tuple[
-    dict[CallIndex, list[CallIndex]], list[int], list[int]
-]:  # fmt: skip
-    """The operators directly below each, and for each call how many calls and tensors are recorded within it."""
-    parents, is_op = trace.calls.parent.tolist(), (trace.calls.kind == OP).tolist()
-    below, nested, tensors = dict[CallIndex, list[CallIndex]](), [1] * len(parents), [0] * len(parents)
-    for call in reversed(range(len(parents))):
-        one, above = found.get(CallIndex(call)), parents[call]
-        if isinstance(one, RecordedCall):
-            tensors[call] += len(one.tensors) + len(one.results)
-        if above >= 0:
-            nested[above] += nested[call]
-            tensors[above] += tensors[call]
-            while above >= 0 and CallIndex(above) not in found:
-                above = parents[above]
-            if above >= 0 and is_op[call] and CallIndex(call) in found:
-                below.setdefault(CallIndex(above), []).append(CallIndex(call))
-    return below, nested, tensors
+def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[CallIndex]]:
+    """The operators directly below each."""
+    parents, below = trace.calls.parent.tolist(), dict[CallIndex, list[CallIndex]]()
+    for at in np.flatnonzero(trace.calls.kind == OP).tolist():
+        call, above = CallIndex(at), parents[at]
+        while above >= 0 and CallIndex(above) not in found:
+            above = parents[above]
+        if above >= 0 and call in found:
+            below.setdefault(CallIndex(above), []).append(call)
+    return below
 
 
 def _execute(
@@ -308,12 +298,12 @@ def _timing(key: str, one: _Distinct, done: Mapping[str, Timed]) -> Timing:
     dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in one.call.tensors))
     return Timing(
         key, one.call.schema.op, shapes, dtypes, ns, iqr_ns, runs, own, one.calls, _median(one.recorded),
-        _median(one.recorded_own), one.nested, one.tensors, _callees(one),
+        _median(one.recorded_own), _number_of_callees(one),
         len(one.call.tensors) + len(one.call.results),
     )  # fmt: skip
 
 
-def _callees(one: _Distinct) -> int:
+def _number_of_callees(one: _Distinct) -> int:
     """Recorded calls directly below; `stack` calls `unsqueeze` for each tensor, of which another batch has others."""
     return max(len(one.below), len(one.call.tensors) + 1 if one.call.schema.op == "aten::stack" else 0)
 
