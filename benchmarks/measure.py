@@ -67,8 +67,8 @@ def batch(small: str, large: str) -> None:
     measured = measure(before, reshaped=[reshaped(before, change).trace], options=ONE_THREAD)
     for name, known in (("without", None), ("with", measured)):
         error, sources = _error(before, after, change, known)
-        told = ", ".join(f"{share:.0%} {source}" for source, share in sources.items())
-        print(f"{Path(small).name:32} {name:8} {error:+7.1%}  {told}", flush=True)
+        shares = ", ".join(f"{share:.0%} {source}" for source, share in sources.items())
+        print(f"{Path(small).name:32} {name:8} {error:+7.1%}  {shares}", flush=True)
 
 
 def _error(

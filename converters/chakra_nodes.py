@@ -93,8 +93,8 @@ def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: F
     """What only GPU events have; `further` gets a `pg_name` that their `comm` does not say, or that has none."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = document.comm.get(row)
-        told = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
-        if event.pg_name is not UNSET and not told:
+        in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
+        if event.pg_name is not UNSET and not in_comm:
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
     categories = document.category[rows].tolist()
     found = [
