@@ -201,11 +201,12 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing, which appears under its name whole or not at all: when the block ends without an error.
 
-    The bytes go to a temporary file beside it, which is renamed at the end and removed on any exception,
-    KeyboardInterrupt included. Inside a `transaction` the end is that of the transaction, and the file may not be
-    one of its inputs. A file that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time
-    stamp, no name: the same input gives the same bytes). "-" is standard output; a device, a pipe or a link's target
-    is written through.
+    The bytes go to a file without a name in its folder, which gets the name at the end, so that nothing is left behind
+    however the program ends; where the system has no such files, to a temporary one beside it, which is renamed at the
+    end and removed on any exception, KeyboardInterrupt included. Inside a `transaction` the end is that of the
+    transaction, and the file may not be one of its inputs. A file that is replaced keeps its permissions. A name that
+    ends in ".gz" is gzipped (no time stamp, no name: the same input gives the same bytes). "-" is standard output; a
+    device, a pipe or a link's target is written through.
 
     Raises:
         UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
@@ -233,17 +234,19 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
-    """The temporary file that becomes `target` when the transaction ends."""
+    """The file that becomes `target` when the transaction ends."""
     mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
+    creation_mode = 0o666 if mode is None else 0o600
     temporary = run.temporary(target)
+    unnamed = run.unnamed(target, creation_mode)
 
     def create(path: str, flags: int) -> int:
-        return os.open(path, flags, 0o666 if mode is None else 0o600)
+        return os.open(path, flags, creation_mode) if unnamed is None else os.dup(unnamed)
 
     try:
         with _failing_as(target, temporary), open(temporary, "xb", opener=create) as file:
             if mode is not None:
-                temporary.chmod(mode)
+                os.fchmod(file.fileno(), mode) if hasattr(os, "fchmod") else temporary.chmod(mode)
             if target.name.endswith(".gz"):
                 with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
                     yield cast("IO[bytes]", packed)

@@ -24,6 +24,9 @@ StrPath = str | os.PathLike[str]
 STANDARD_STREAM = "-"
 """Names standard input among inputs, standard output among outputs."""
 
+_MOST_UNNAMED = 256
+"""A quarter of the descriptors that a process usually may have."""
+
 
 class Transaction:
     """The inputs and outputs of one run; see `transaction`."""
@@ -31,7 +34,8 @@ class Transaction:
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
         self._inputs: dict[tuple[int, int], str] = {}  # device and inode to name
-        self._temporary: dict[str, Path] = {}  # real path of each output to the file that holds it until the end
+        self._temporary: dict[str, Path] = {}  # real path of each output to the name that its file has until the end
+        self._unnamed: dict[str, int] = {}  # real path to descriptor, for files that have no name until the end
         self._folders: list[Path] = []
         self._standard_output = False
 
@@ -82,9 +86,39 @@ class Transaction:
         self._temporary[str(target)] = path = target.with_name(f".{secrets.token_hex(8)}.part")
         return path
 
+    def unnamed(self, target: Path, mode: int) -> int | None:
+        """A descriptor of a file without a name that is to become `target`; None where such files cannot be had.
+
+        Not even SIGKILL leaves it behind. Linux has them, on most file systems. A run of very many outputs gives names
+        to further ones, since each of these keeps a descriptor open until the end.
+        """
+        if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
+            return None
+        try:
+            made = os.open(target.parent, os.O_TMPFILE | os.O_RDWR, mode)
+        except OSError:
+            return None
+        self._unnamed[str(target)] = made
+        return made
+
     def drop(self, target: Path) -> None:
         """Forget an output that could not be written."""
+        self._close(str(target))
         self._temporary.pop(str(target)).unlink(missing_ok=True)
+
+    def _close(self, target: str) -> None:
+        made = self._unnamed.pop(target, None)
+        if made is not None:
+            os.close(made)
+
+    def _put_in_place(self, target: str, temporary: Path) -> None:
+        made = self._unnamed.get(target)
+        if made is not None:
+            with contextlib.suppress(FileExistsError):
+                _link(made, target)
+                return
+            _link(made, temporary)  # a link never replaces a file, a rename does
+        temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
         """Make a folder and those above it; they are removed again if the run fails."""
@@ -100,19 +134,27 @@ class Transaction:
         """
         for target, temporary in list(self._temporary.items()):
             try:
-                temporary.replace(target)
+                self._put_in_place(target, temporary)
             except OSError as error:
                 raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
+            self._close(target)
             del self._temporary[target]
         self._folders.clear()
 
     def discard(self) -> None:
         """Remove what was not committed."""
+        for target in list(self._unnamed):
+            self._close(target)
         for temporary in self._temporary.values():
             temporary.unlink(missing_ok=True)
         for folder in reversed(self._folders):
             with contextlib.suppress(OSError):  # it may hold files of others
                 folder.rmdir()
+
+
+def _link(unnamed: int, path: StrPath) -> None:
+    """Name an unnamed file. With `src_dir_fd`, which an absolute path ignores, links in /proc are followed."""
+    os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
 
 
 _current: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
