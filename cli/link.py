@@ -21,7 +21,16 @@ from .parser import hidden_alias
 
 __all__ = ["LINK_OPTIONS", "add_link_options", "prepare_parser", "report_text", "run", "share"]
 
-LINK_OPTIONS = ("annotation", "match", "exact_match", "iteration", "strict", "renumber", "data_dependencies")
+LINK_OPTIONS = (
+    "annotation",
+    "match",
+    "exact_match",
+    "iteration",
+    "strict",
+    "renumber",
+    "data_dependencies",
+    "timezone",
+)
 """Those of `LinkOptions` that `etplus link` and `etplus batch` have."""
 _LINKED_LESS = 3
 _WIDTH = 79
@@ -65,8 +74,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     hidden_alias(parser, "--chakra-host-trace", "--et-file")
     hidden_alias(parser, "--chakra-device-trace", "--kineto-file")
     add("--rank", type=int, metavar="N",
-        help="rank of the job that both files are of, where their names do not say it; also put into the default "
-        "output name")  # fmt: skip
+        help="rank of the job that both files are of, where their names do not say it: what contradicts it is refused, "
+        "but it proves nothing; also put into the default output name")  # fmt: skip
     add_nsys_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes to read and write large files with (default: the cores)")  # fmt: skip
@@ -89,6 +98,9 @@ def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None
         help="leave ambiguous nodes unlinked; refuse broken files instead of recovering")  # fmt: skip
     add("--renumber", action="store_true", help="number nodes as the original linker does, old ids kept as et_id")
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
+    add("--timezone", metavar="ZONE",
+        help="of the machine that recorded the Execution Trace, whose time is local: UTC-7, UTC+05:30, Europe/Berlin; "
+        "where it is not UTC, links are certain only if this is known")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

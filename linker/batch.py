@@ -22,7 +22,7 @@ from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs
 from ..trace.errors import EtplusError, UsageError
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
-from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
+from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
 from .job.storage import Folder, is_url, open_folder
@@ -35,6 +35,8 @@ _LOG = logging.getLogger("etplus")
 ENGINES = ("processes", "dask")
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
+_OF_A_RANK = ("rank", "whole_job")
+"""Options of `link` that are found out for each rank."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def link_many(
         given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
         RankTask(one.rank, one.et, one.kineto, folder, target, min_match,
-                 {**given, "rank": one.rank} if one.settled else given, apply_clock_offsets)
+                 given | _known(one), apply_clock_offsets)
         for one in pairing.ranks
         if not one.problem
     ]  # fmt: skip
@@ -151,7 +153,7 @@ def find_job(
     else:
         own = os.fspath(output) if output is not None else _below(folder.root)
         pairing = find_pairs(folder, et=et, kineto=kineto, skip=_inside(folder.root, own))
-    pairing = pairing.of(ranks)
+    pairing = proved_by_all(folder, pairing).of(ranks)
     if not any(one.et and one.kineto for one in pairing.ranks):
         reasons = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
         raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {reasons}")
@@ -173,11 +175,16 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say something, so that outputs are the same whether or not a default was spelt out."""
-    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name != "rank"}
+    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
         raise UsageError(f"link has no option {unknown[0]!r}")
     return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def _known(files: RankFiles) -> dict[str, Any]:
+    """The options of `link` that say what is known of a pair."""
+    return {**({"rank": files.rank} if files.settled else {}), **({"whole_job": True} if files.proved else {})}
 
 
 def _below(root: str) -> str:
