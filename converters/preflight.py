@@ -149,7 +149,7 @@ def _group_path(prefix: str | None, groups: str | os.PathLike[str] | None) -> st
 
 
 def _read_groups(path: str) -> dict[int, list[int]]:
-    blob, remedy = load(path), 'write {"<number>": [<rank>, ...], ...}'
+    blob, remedy = load(path, trace=False), 'write {"<number>": [<rank>, ...], ...}'
     try:
         groups = msgspec.json.decode(blob.data, type=dict[str, list[int]])
     except msgspec.DecodeError as error:

@@ -18,7 +18,9 @@ import msgspec
 from isal import igzip
 
 from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
-from .inflate import GZIP_MAGIC, Spool, gunzip
+from .inflate import Spool, gunzip
+from .memory import Expansion
+from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
 from .text import FileText, Text
 from .transaction import Transaction, protect, transaction
 
@@ -36,6 +38,8 @@ _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
+_WITH_COLUMNS = 2
+"""Times its size: the memory that a text takes with what is made of it."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,24 @@ class Blob(Generic[D]):
     broken_at: int | None = None
 
 
-def load(source: Source, *, progress: bool = False) -> Blob[bytes]:
+def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
     """Read an input whole, gunzipping it when it starts with the gzip magic.
 
     Args:
         source: see `Source`.
         progress: show a tqdm bar on standard error when reading takes over two seconds.
+        trace: it should be a trace; a file of another format is refused with its name.
 
     Raises:
         TraceFormatError: the input is missing, a directory, unreadable, empty, or larger than the free memory.
     """
     blob = _open(source, sys.maxsize, progress)
-    return Blob(blob.name, blob.data[:], blob.broken_at)
+    if trace:
+        refuse_foreign(blob.name, blob.data[:HEAD])
+    if isinstance(blob.data, FileText):
+        blob.data.require_room(len(blob.data), _WITH_COLUMNS)
+        return Blob(blob.name, blob.data.read(0, len(blob.data)), blob.broken_at)
+    return Blob(blob.name, blob.data, blob.broken_at)
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
@@ -79,7 +89,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
     Raises:
         TraceFormatError: no such file, or of another form.
     """
-    blob = load(source)
+    blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
     except UNREADABLE as error:
@@ -87,12 +97,14 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read piece by piece.
+    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read in pieces.
 
     Raises:
         TraceFormatError: see `load`; or a gzip file unpacks to more than the free memory or disk space.
     """
-    return _open(source, _KEPT_IN_MEMORY, progress)
+    blob = _open(source, _KEPT_IN_MEMORY, progress)
+    refuse_foreign(blob.name, blob.data[:HEAD])
+    return blob
 
 
 def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
@@ -127,7 +139,8 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
     path = Path(source)
     protect(path)
     try:
-        if path.is_file() and path.stat().st_size > kept and hasattr(os, "pread"):
+        if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
+            _refuse_holes(path)
             return shown_name(path), FileText(path)
         with path.open("rb") as file:
             return shown_name(path), _gathered(file, shown_name(path), kept)
@@ -139,6 +152,13 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
         raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
     except ValueError:
         raise TraceFormatError(str(path), "", "cannot be read (a null byte in its name)", "check the path") from None
+
+
+def _refuse_holes(path: Path) -> None:
+    """Refuse a file that is large only because hardly anything of it was written."""
+    status = path.stat()
+    if written := 512 * getattr(status, "st_blocks", 0):  # 0 where a file system does not tell
+        Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
 
 
 def _standard_input() -> BinaryIO:

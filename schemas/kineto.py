@@ -24,9 +24,9 @@ from .files import Blob, Source, open_text
 from .kineto_cuspy import whole_us, with_copy_names
 from .kineto_events import Codes, EventPart, is_runtime, read_events
 from .parallel import parallel_map
-from .perfetto import is_pftrace
 from .records import RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
+from .sniff import HEAD, is_pftrace
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
@@ -34,8 +34,6 @@ __all__ = [
     "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",
 ]  # fmt: skip
 
-_HEAD = 4096
-"""Bytes in which a file's format shows."""
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
 
@@ -235,7 +233,7 @@ def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
     """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
-    if is_pftrace(blob.data[:_HEAD]):
+    if is_pftrace(blob.data[:HEAD]):
         from .perfetto.reader import read_events as read_packets  # protobuf takes long to import
 
         found = read_packets(blob, modules=modules, progress=progress)
