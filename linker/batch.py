@@ -20,6 +20,7 @@ from ..schemas.files import progress_bar
 from ..schemas.job_ranks import ONE_RANK, RankFacts, foreign_traces
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
 from ..schemas.transaction import check_outputs, make_folder
+from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
@@ -51,6 +52,8 @@ class Batch:
     output: str
     now: int
     before: int
+
+    __repr__ = brief
 
     @property
     def complete(self) -> bool:
