@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
@@ -51,6 +52,8 @@ class BreakdownRow(Totals):
     total_ns: int
     share: float
     reason: str = ""
+
+    __repr__ = brief
 
     @property
     def label(self) -> str:
@@ -101,6 +104,8 @@ class StreamUse(_Busy):
     busy_ns: int
     idle_ns: int
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class DeviceUse(_Busy):
@@ -122,6 +127,8 @@ class DeviceUse(_Busy):
     copy_ns: int
     communication_ns: int
     exposed_communication_ns: int
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,8 @@ class Iteration:
     start: int
     end: int
     gpu_ns: int
+
+    __repr__ = brief
 
     @property
     def latency_ns(self) -> int:

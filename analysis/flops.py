@@ -8,7 +8,7 @@ tensors are (batch, sequence, head, dimension)).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -244,7 +244,23 @@ def _gathered_bytes(signature: Signature) -> int | None:
         if table is None or indices is None or axis not in (0, "0"):
             return None
         outputs = (Tensor(indices + table[1:], signature.tensors[0].dtype),)
-    total, chosen = total_bytes(outputs), total_bytes(signature.tensors[1:])
+    return _read_and_written(outputs, signature.tensors[1:])
+
+
+def _gather_bytes(signature: Signature) -> int | None:
+    """As much as is written is read, and the index, which has the output's shape.
+
+    An index for whole rows is expanded over them (strides are not recorded): it counts as a number a row.
+    """
+    (index,) = signature.inputs[2].tensors
+    axis = int(signature.inputs[1].value) % max(len(index.shape), 1)
+    outputs = signature.outputs or (Tensor(index.shape, signature.tensors[0].dtype),)
+    return _read_and_written(outputs, (Tensor(index.shape[: axis + 1], index.dtype),))
+
+
+def _read_and_written(outputs: Sequence[Tensor], indices: Sequence[Tensor]) -> int | None:
+    """Bytes of what indices choose, read and written, and of the indices."""
+    total, chosen = total_bytes(outputs), total_bytes(indices)
     return None if total is None or chosen is None else 2 * total + chosen
 
 
@@ -262,6 +278,7 @@ register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool")
 register(NORMALISATIONS, Operator(outputs=lambda signature: [signature.shape(0) or ()]))
 register(WRITES_ONLY, _BUFFERS)
 register(READS_WHAT_IT_WRITES, Operator(moved=_gathered_bytes, values=True))
+register("gather", Operator(moved=_gather_bytes, values=True))
 
 register("cat concat concatenate", Operator(outputs=concatenated, values=True))
 for _name, _reduction in REDUCTIONS.items():

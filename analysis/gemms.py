@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.trace import Trace
 from .devices import Device
@@ -47,6 +48,8 @@ class GemmRow(Totals):
     flops_share: float | None
     bytes_share: float | None
     bound: str
+
+    __repr__ = brief
 
     @property
     def flops_per_second(self) -> float | None:

@@ -6,18 +6,20 @@ import base64
 import gzip
 import hashlib
 import html
+import os
 import re
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 import orjson
 
 from .. import __version__
 from ..schemas.memory import require_memory, size_text
-from ..trace.errors import EtplusError
+from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["page"]
+__all__ = ["check_page_name", "page"]
 
 _PARTS = files(__package__) / "html"
 _SCRIPTS = (
@@ -28,6 +30,7 @@ _SCRIPTS = (
 )  # fmt: skip
 _STYLES = ("style.css", "drawings.css", "details.css", "access.css")
 _LIBRARY = "echarts.min.js.gz"
+_SUFFIXES = ("", ".html", ".htm")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _LARGEST = 1 << 29
@@ -65,6 +68,20 @@ def page(report: dict[str, Any], title: str) -> bytes:
     pieces: list[str | bytes] = [*_PLACE.split((_PARTS / "page.html").read_text("utf-8"))]
     pieces[1::2] = [parts[str(name)] for name in pieces[1::2]]
     return b"".join(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
+
+
+def check_page_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that promises another format; "-" and names without a suffix promise none.
+
+    Raises:
+        UsageError: such a name.
+
+    Example:
+        >>> check_page_name("report.html.gz")
+    """
+    suffix = PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"{os.fspath(path)}: the report is an HTML page, not {suffix}; give a name that ends in .html")
 
 
 def embedded(value: Any) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function
 from ..trace.trace import Trace
@@ -51,6 +52,8 @@ class IdleCauses:
     other_ns: int
     others: int
 
+    __repr__ = brief
+
     @property
     def idle_ns(self) -> int:
         """All gaps."""
@@ -83,6 +86,8 @@ class LaunchRow:
     long_calls: int
     long_delays: int
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class QueueLength:
@@ -113,6 +118,8 @@ class QueueUse:
     longest: int
     mean: float | None
     full_ns: int
+
+    __repr__ = brief
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[IdleCauses]:

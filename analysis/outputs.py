@@ -36,7 +36,7 @@ WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential
 """Operators whose first tensor is written without being read."""
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
 """Operators whose output has the inputs' shapes, broadcast, and is of bools."""
-READS_WHAT_IT_WRITES = "index_select gather take index"
+READS_WHAT_IT_WRITES = "index_select take index"
 """Operators that read of their first tensor what the others choose."""
 
 

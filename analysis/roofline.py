@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, begins, distinct, distinct_rows, matching
 from ..trace.intervals import sums
@@ -50,6 +51,8 @@ class Work:
     call: IntColumn
     operator_ns: IntColumn
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class KernelRow(Totals):
@@ -82,6 +85,8 @@ class KernelRow(Totals):
     flops_share: float | None
     bytes_share: float | None
     bound: str
+
+    __repr__ = brief
 
     @property
     def flops_per_second(self) -> float | None:

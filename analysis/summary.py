@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import distinct_rows
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
@@ -62,6 +63,8 @@ class HostOp(Totals):
     count: int
     total_ns: int
 
+    __repr__ = brief
+
 
 def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
     """What a function finds in the trace of an `Analysis`, when it is first asked for."""
@@ -99,6 +102,8 @@ class Analysis:
     event_ns: int
     batch_size: int | None
     notes: tuple[str, ...]
+
+    __repr__ = brief
 
     @cached_property
     def overheads(self) -> Overheads:

@@ -15,6 +15,7 @@ from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
+from .parser import hidden_alias
 
 __all__ = ["prepare_parser", "run"]
 
@@ -49,9 +50,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of one job", rank=False)
-    add("-o", "--output", "--out", dest="output", metavar="OUTPUT",
+    add("-o", "--output", metavar="OUTPUT",
         help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
         "for npz without .npz a folder")  # fmt: skip
+    hidden_alias(parser, "--out", "--output")
     add_json(parser, "what was written and changed")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add("--host", metavar="MODE", help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes")
@@ -65,7 +67,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
     add("--roofline", type=float, metavar="GB/S",
         help="astra-sim: num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
-    add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
+    add("--rank", type=int, metavar="N",
+        help="of the inputs, or of an export of several ranks, only this rank of the job; with --et-file: the rank "
+        "that the pair is of")  # fmt: skip
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
     add("--schema", choices=("1.1.1",),

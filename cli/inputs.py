@@ -76,7 +76,8 @@ def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool) -> None:
     """
     group = parser.add_argument_group("of a Nsight Systems export with several processes or GPUs (default: all)")
     if rank:
-        group.add_argument("--rank", type=int, metavar="N", help="only this one, from 0, by GPU and process id")
+        group.add_argument("--rank", type=int, metavar="N",
+            help="only this one, from 0, by GPU and process id; with --et-file: the rank of the pair")  # fmt: skip
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
     group.add_argument("--gpu", type=int, metavar="N", help="only this GPU")
 

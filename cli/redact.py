@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ..schemas.files import open_output, open_text
 from ..schemas.secrets import MASK, Masker
-from ..trace.errors import TraceFormatError, UsageError
+from ..schemas.transaction import check_outputs
+from ..trace.errors import TraceFormatError
+from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
 
@@ -33,6 +34,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("input", metavar="IN", help="Kineto trace, ET or ET+, gzipped or not; - for standard input")
     add("-o", "--output", metavar="OUT", required=True, help="the copy; gzipped if it ends in .gz")
+    add_json(parser, "the count of masked values")
     add("--hosts", action="store_true", help="mask host names (hostname, NODE_LIST, MASTER_ADDR, ...)")
     add("--users", action="store_true", help="mask user names (USER, ..., folders below /home and /Users)")
     add("--paths", action="store_true", help="mask the folders of absolute paths, file names stay")
@@ -40,9 +42,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Copy with masks, and report on standard error how many there are; returns the exit status."""
-    source, output = arguments.input, Path(arguments.output)
-    if output.is_file() and Path(source).is_file() and output.samefile(source):
-        raise UsageError(f"{output}: is the input; choose another output")
+    source = arguments.input
+    check_outputs([arguments.output, arguments.json], [source])
     blob = open_text(source, progress=True)
     if blob.broken_at is not None:
         raise TraceFormatError(
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_output(arguments.output) as file:
         for piece in masker.pieces(blob.data):
             file.write(piece)
+    write_json(arguments.json, {"masked": masker.count})
     print(f"masked  {masker.count:,} values", file=sys.stderr)
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0

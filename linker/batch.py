@@ -19,7 +19,8 @@ from ..analysis.matching import match_collectives, match_messages
 from ..schemas.files import progress_bar
 from ..schemas.job_ranks import ONE_RANK, RankFacts, foreign_traces
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
-from ..schemas.transaction import check_outputs
+from ..schemas.transaction import check_outputs, make_folder
+from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
@@ -53,6 +54,8 @@ class Batch:
     output: str
     now: int
     before: int
+
+    __repr__ = brief
 
     @property
     def complete(self) -> bool:
@@ -161,7 +164,7 @@ def find_job(
 
 
 def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
-    """Refuse a job of which an output would replace an input, wherever they are."""
+    """Refuse a job of which an output would replace an input, wherever they are, or cannot be written."""
     inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
@@ -170,7 +173,10 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     for name in filter(is_url, outputs):
         if name in inputs:
             raise UsageError(f"{name}: the output would replace an input; choose another --output")
-    check_outputs([name for name in outputs if not is_url(name)], sorted(name for name in inputs if not is_url(name)))
+    here = sorted(name for name in inputs if not is_url(name))
+    check_outputs([name for name in outputs if not is_url(name)], here, in_new_folders=True)
+    if not is_url(target.root):
+        make_folder(target.root)
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:

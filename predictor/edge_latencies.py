@@ -10,6 +10,7 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE
@@ -54,6 +55,8 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
     transfers: dict[str, int] = {}
     host_ratio: float = 1.0
     device_ratio: float = 1.0
+
+    __repr__ = brief
 
     def ratio(self, kind: int) -> float:
         """Which of the two belongs to a kind of edge."""

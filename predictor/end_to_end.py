@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.kinds import GPU
@@ -61,6 +62,8 @@ class OpRow:
     measured_ns: int
     how: tuple[str, ...]
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -105,6 +108,8 @@ class Prediction:
     low_ns: int = 0
     high_ns: int = 0
     steps: StepTimes | None = None
+
+    __repr__ = brief
 
     @property
     def unlike(self) -> float:

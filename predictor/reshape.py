@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
@@ -66,6 +67,8 @@ class Reshaped:
     changed: int
     underived: tuple[Underived, ...]
     dtype: str | None = None
+
+    __repr__ = brief
 
     @property
     def was(self) -> int:

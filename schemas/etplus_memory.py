@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..trace.brief import brief
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, positions, spread
 from ..trace.comm_kernels import Comm
@@ -144,6 +145,8 @@ class _Rows:
     kind: npt.NDArray[np.int8]
     place: IntColumn
 
+    __repr__ = brief
+
     @staticmethod
     def of(linked: EtPlus) -> _Rows:
         """ET nodes, GPU nodes, runtime calls; if renumbered, the nodes of both sorts in order of their ids."""
@@ -165,6 +168,8 @@ class _LinkedRecords:
 
     linked: EtPlus
     rows: _Rows
+
+    __repr__ = brief
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows, braces included."""

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, int_column, joined_columns, matching
 from ..trace.conventions import STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
@@ -122,6 +123,8 @@ class ExecutionTrace:
     names: list[str]
     structural: npt.NDArray[np.bool_]
     losses: tuple[Loss, ...] = ()
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.id)

@@ -22,7 +22,7 @@ from .inflate import Spool, gunzip
 from .memory import Expansion
 from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
 from .text import FileText, Text
-from .transaction import Transaction, protect, transaction
+from .transaction import Transaction, check_folder, protect, transaction
 
 __all__ = [
     "Blob", "Source", "load", "open_output", "open_text", "progress_bar", "read_struct", "shown_name", "write_all",
@@ -245,9 +245,8 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
-        elif not os.access(target.parent, os.W_OK | os.X_OK):
-            raise UsageError(f"{target}: cannot be written; create the folder or choose another")
         else:
+            check_folder(target)
             with _written_beside(target, run) as file:
                 yield file
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, joined_columns
 from ..trace.conventions import EPOCH_NS, MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
@@ -78,6 +79,8 @@ class EventTable:
     names: list[str]
     threads: list[tuple[int | str, int | str]]
     _texts: EventTexts
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.index)
@@ -158,6 +161,8 @@ class MemoryTable:
     reserved: IntColumn
     device_type: IntColumn
     device: IntColumn
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.index)

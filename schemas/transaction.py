@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["Transaction", "check_outputs", "make_folder", "protect", "transaction"]
+__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "transaction"]
 
 StrPath = str | os.PathLike[str]
 
@@ -198,11 +198,16 @@ def protect(source: StrPath | int) -> None:
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
-def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
+def check_outputs(
+    outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = (), *, in_new_folders: bool = False
+) -> None:
     """Refuse at once, before anything is read, what `open_output` would refuse at the end; None means no file.
 
+    Args:
+        in_new_folders: folders of outputs that are not there will be made.
+
     Raises:
-        UsageError: see `Transaction.claim`; or two of the outputs are the same file.
+        UsageError: see `Transaction.claim` and `check_folder`; or two of the outputs are the same file.
     """
     with transaction() as run:
         for name in inputs:
@@ -212,14 +217,37 @@ def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | 
         for name in outputs:
             target = None if name is None else probe.claim(name)
             if target is not None and (target.is_file() or not target.exists()):
+                if not in_new_folders:
+                    check_folder(target)
                 probe.temporary(target)
+
+
+def check_folder(output: StrPath) -> None:
+    """Refuse an output, or a prefix of outputs, whose folder is not there or cannot be written to.
+
+    Raises:
+        UsageError: such an output.
+    """
+    target = Path(os.path.realpath(output))
+    folder = target.parent
+    if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
+        return
+    if not folder.exists():
+        problem = "its folder does not exist"
+    elif not folder.is_dir():
+        problem = f"{folder} is a file"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = "no permission to write to its folder"
+    else:
+        return
+    raise UsageError(f"{os.fspath(output)}: cannot be written ({problem}); create the folder or choose another")
 
 
 def make_folder(folder: StrPath) -> Path:
     """Make a folder for outputs, and those above it; a transaction that fails removes those that it made.
 
     Raises:
-        UsageError: an empty name, or it cannot be made.
+        UsageError: an empty name, or it cannot be made, or not be written to.
     """
     path = Path(folder)
     if not os.fspath(folder):
@@ -229,4 +257,6 @@ def make_folder(folder: StrPath) -> Path:
             run.add_folder(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be made ({error.strerror}); choose another folder") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: no permission to write to this folder; choose another folder")
     return path

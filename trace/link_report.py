@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from textwrap import fill
 from typing import Any, Literal
 
+from .brief import brief
 from .printable import printable
 
 __all__ = ["Finding", "Identity", "LinkReport", "Verdict"]
@@ -31,6 +32,8 @@ class Finding:
     by: str
     says: str
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -52,6 +55,8 @@ class Identity:
     proves: tuple[Finding, ...]
     refutes: tuple[Finding, ...]
     unknown: tuple[Finding, ...]
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, see docs/report.md."""
@@ -96,6 +101,8 @@ class LinkReport:
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None
+
+    __repr__ = brief
 
     @property
     def linked_share(self) -> float:

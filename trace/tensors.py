@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .dtypes import itemsize, standard_dtype
 from .errors import UNREADABLE
 
@@ -103,6 +104,8 @@ class Signature:
 
     inputs: tuple[Argument, ...]
     outputs: tuple[Tensor, ...] | None = None
+
+    __repr__ = brief
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

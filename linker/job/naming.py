@@ -8,20 +8,23 @@ process groups of an ET are in its first node.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 import msgspec
 from isal import isal_zlib
 
-from ...schemas.nsys import find_ranks
+from ...schemas.nsys import find_ranks, is_nsys
+from ...schemas.perfetto import is_pftrace
 from ...trace.errors import UNREADABLE, EtplusError
 from ..ranks import INIT, RANK, Claim, group_ranks
 from .storage import Folder, is_url
 
-__all__ = ["ET", "KINETO", "TraceFile", "begins_with", "look_at"]
+__all__ = ["ET", "KINETO", "Kind", "TraceFile", "begins_with", "kind_inside", "look_at"]
 
 Kind = Literal["ET", "Kineto trace", ""]
 ET: Final[Kind] = "ET"
@@ -127,6 +130,25 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
         process=int(process[1] or process[2]) if process else -1, stem=_stem(lower),
         ranks=claim.ranks, world_size=claim.world_size, pid=pid,
     )  # fmt: skip
+
+
+def kind_inside(file: str | os.PathLike[str]) -> Kind:
+    """What a file is by its content alone; "" if that does not show, if it is no file, or if it cannot be read, which
+    linking will report."""
+    if is_nsys(file):
+        return KINETO
+    if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
+        return ""
+    seen = b""
+    try:
+        with Path(file).open("rb") as stream:
+            for block in _unpacked(stream):
+                seen += block
+                if len(seen) >= _HEAD:
+                    break
+    except (OSError, isal_zlib.error):  # type: ignore[misc]
+        pass
+    return KINETO if is_pftrace(seen) else _kind_of(seen)
 
 
 def _has_several_ranks(folder: Folder, name: str) -> bool:

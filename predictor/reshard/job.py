@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...trace.brief import brief
 from ...trace.errors import UsageError
 from ...trace.tables import OP
 from ...trace.trace import Trace
@@ -48,6 +49,8 @@ class Resharded:
     network: Network
     model: FittedModel | None = None
     measured: Measured | None = None
+
+    __repr__ = brief
 
     @property
     def layout(self) -> Layout:
@@ -201,6 +204,8 @@ class Scaled:
 
     traces: Sequence[Trace]
     layout: Layout
+
+    __repr__ = brief
 
     def trace(self, rank: int) -> Trace:
         """The trace of a rank: that of the recorded rank that it repeats.
