@@ -19,7 +19,7 @@ import msgspec
 from isal import isal_zlib
 
 from ...schemas.nsys import find_ranks, is_nsys
-from ...schemas.perfetto import is_pftrace
+from ...schemas.sniff import is_pftrace
 from ...trace.errors import UNREADABLE, EtplusError
 from ..ranks import INIT, RANK, Claim, group_ranks
 from .storage import Folder, is_url
