@@ -230,6 +230,7 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
         "tflops": device and device.tflops,
         "peaks": {row.dtype: row.peak_flops_per_second for row in rows if row.peak_flops_per_second is not None},
         "memory_gb_s": device and device.memory_gb_s,
+        "cache_bytes": device and device.l2_bytes,
     }
 
 

@@ -71,6 +71,15 @@ function callFacts(event, texts) {
   ]);
 }
 
+/** Whether the bytes of a device event came from memory, as far as can be known: see `from_memory` in roofline.py. */
+function fromMemory(event, device) {
+  if (!device?.memory_gb_s || event.bytes < 0) return false;
+  const cache = device.cache_bytes ?? 0,
+    passes = event.dur * device.memory_gb_s;
+  const helped = cache > 0 && event.dur > 0 && event.bytes > passes && event.bytes - 2 * cache <= passes;
+  return event.bytes > cache && !helped;
+}
+
 /** Facts of a device event; `operator` are those of the innermost call that launched it, null if it is not known. */
 function deviceFacts(event, texts, lane, operator, devices) {
   const device = devices[lane.device],
@@ -78,7 +87,7 @@ function deviceFacts(event, texts, lane, operator, devices) {
     rate = event.flops >= 0 && event.dur ? (event.flops / event.dur) * 1e9 : null,
     moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,
     peak = device?.peaks?.[dtype] ?? null,
-    wide = device?.memory_gb_s ? device.memory_gb_s * 1e9 : null,
+    wide = fromMemory(event, device) ? device.memory_gb_s * 1e9 : null,
     modules = operator ? regions(texts, operator.path) : [];
   return known([
     fact("category", "Category", texts.categories[event.category]),
