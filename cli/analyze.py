@@ -24,6 +24,7 @@ from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
+from .kernel_delay import add_kernel_delay
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
 
@@ -62,6 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--top", type=_count, default=15, metavar="N", help="rows of each printed table (default: 15)")
     add("--batch-size", type=_count, metavar="N", help="samples an iteration, for the throughput")
     add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
+    add_kernel_delay(parser)
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
     add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
@@ -92,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     analysed = partial(
         analyse, own_devices=own, annotation=arguments.iteration_annotation, event_ns=event_ns,
         by_shape=arguments.by_shape, batch_size=arguments.batch_size,
+        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
     )  # fmt: skip
     captures = captures_of(arguments)
     for one in read_inputs(inputs):
