@@ -59,6 +59,10 @@ class RecordStore(Protocol):
         Where many are equal they are one object.
         """
 
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """Index and JSON text of the recorded Python calls and GPU annotations, which are no rows but for modules; none
+        where the trace is not read from the recording."""
+
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole ET+ file, a few megabytes at a time."""
 
