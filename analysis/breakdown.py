@@ -113,7 +113,7 @@ class DeviceUse(_Busy):
 
     Attributes:
         busy_ns: at least one event of any stream ran. overlapped_ns: events of two streams or more ran at once.
-        compute_ns: a kernel ran that is no communication. copy_ns: a copy or memset ran.
+        compute_ns: a kernel ran that is no communication, nor one of MTIA's waits. copy_ns: a copy or memset ran.
         communication_ns: a communication kernel ran; exposed_communication_ns: and no computing kernel at that time.
     """
 
@@ -223,7 +223,8 @@ def device_use(trace: Trace) -> list[DeviceUse]:
         found.append(
             DeviceUse(
                 device, window.length, spans[device], busy.length, window.length - busy.length,
-                _overlapped(trace, mine), compute.length, _busy(trace, mine & ~kernels).length, communication.length,
+                _overlapped(trace, mine), compute.length, _busy(trace, mine & trace.is_copy).length,
+                communication.length,
                 communication.length - intersection(communication, compute).length,
             )
         )  # fmt: skip

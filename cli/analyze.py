@@ -25,6 +25,7 @@ from ..trace.selection import part_of
 from .damage import warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
+from .kernel_delay import add_kernel_delay
 from .options import add_annotation, add_batch_size, add_device_spec, add_part, add_top
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
@@ -66,6 +67,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_part(parser, "analyse only")
     add_annotation(parser)
     add_batch_size(parser)
+    add_kernel_delay(parser)
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
     add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
@@ -96,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     analysed = partial(
         analyse, own_devices=own, annotation=arguments.annotation, event_ns=event_ns,
         by_shape=arguments.by_shape, batch_size=arguments.batch_size,
+        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
     )  # fmt: skip
     captures = captures_of(arguments)
     chosen = partial(part_of, steps=arguments.steps, window=arguments.window)

@@ -19,6 +19,7 @@ from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .kernel_delay import add_kernel_delay
 from .options import add_annotation, add_batch_size, add_device_spec, add_part
 
 __all__ = ["prepare_parser", "run"]
@@ -50,6 +51,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_part(parser, "show only")
     add_annotation(parser)
     add_batch_size(parser)
+    add_kernel_delay(parser)
     add("--python-frames", action="store_true", help="Python functions in the flame graph; of Kineto traces with_stack")
     add_device_spec(parser)
 
@@ -67,7 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     for one, read in zip(inputs, read_inputs(inputs), strict=True):
         trace = part_of(with_captures(read, captures), steps=arguments.steps, window=arguments.window)
         frames = read_python_frames(one) if arguments.python_frames and isinstance(one, str) else None
-        analysis = analyse(trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size)
+        analysis = analyse(
+            trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
+            consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
+        )  # fmt: skip
         ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace), frames))
         job.append(job_trace(trace))
         warn_of_damage([trace])

@@ -128,6 +128,10 @@ class _ChakraRecords:
         """The JSON objects of rows, braces included."""
         return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
 
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None: Chakra has no others."""
+        return iter(())
+
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
         """The inputs and outputs alone, without strides."""
         if not self.form.ours:

@@ -16,6 +16,7 @@ from ..trace.brief import brief
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, positions, spread
 from ..trace.comm_kernels import Comm
+from ..trace.conventions import GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY
 from ..trace.index import Column, Row, as_column, as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
 from ..trace.memory_events import MemoryEvents
@@ -189,6 +190,10 @@ class _LinkedRecords:
         wanted, back = np.unique(self.rows.place[rows], return_inverse=True)
         texts = self.linked.et.texts.tensors_of(wanted)
         return [texts[at] for at in back.reshape(-1).tolist()]
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """Those of the Kineto trace, outside the ET's window, too."""
+        return self.linked.events.others(frozenset({PYTHON_CATEGORY, GPU_ANNOTATION_CATEGORY}))
 
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file."""

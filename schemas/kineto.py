@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -104,6 +104,20 @@ class EventTable:
         shares = np.array_split(self.index[rows], max(len(rows) // _WORTH_A_PROCESS, 1))
         with parallel_map(lambda i: list(map(of, self._texts.of(shares[i]))), len(shares)) as results:
             return [one for share in results for one in share]
+
+    def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
+        """Index and text of all events of some categories, those that the table leaves out included.
+
+        None where they are not texts of a file, as in a trace of Nsight Systems.
+        """
+        texts, marks = self._texts, [f'"{category}"'.encode() for category in sorted(categories)]
+        if not isinstance(texts, RecordTexts):
+            return
+        for first in range(0, len(texts), _WORTH_A_PROCESS):
+            indices = np.arange(first, min(first + _WORTH_A_PROCESS, len(texts)))
+            for index, text in zip(indices.tolist(), texts.of(indices), strict=True):
+                if any(mark in text for mark in marks) and _decode_only_category(text).cat in categories:
+                    yield index, text
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""
@@ -329,4 +343,9 @@ class _OnlyArgs(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class _OnlyCategory(msgspec.Struct, gc=False):
+    cat: Any = ""
+
+
+_decode_only_category = msgspec.json.Decoder(_OnlyCategory).decode
 _decode_only_args = msgspec.json.Decoder(_OnlyArgs).decode

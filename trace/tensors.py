@@ -18,11 +18,15 @@ from .brief import brief
 from .dtypes import itemsize, standard_dtype
 from .errors import UNREADABLE
 
-__all__ = ["Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "total_bytes"]
+__all__ = [
+    "Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "read_bytes", "total_bytes",
+]  # fmt: skip
 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
 _NO_TENSOR = "nullptr"
+_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")
+"""In the text of strides: one that is 0."""
 _NOTHING = b"[]"
 """Shapes of a node made of a CPU op whose inputs Kineto did not record."""
 _MAX_RANK = 64
@@ -86,10 +90,29 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    """One argument: its tensors (one, those of a list, or none); of other values the value, if recorded."""
+    """One argument.
+
+    Attributes:
+        tensors: its tensors: one, those of a list, or none.
+        value: of other values the value, if recorded.
+        repeats: how many elements of its one tensor lie at one place of memory: over 1 for an expanded tensor, some of
+            whose strides are 0.
+    """
 
     tensors: tuple[Tensor, ...] = ()
     value: Any = None
+    repeats: int = 1
+
+
+def read_bytes(arguments: Iterable[Argument]) -> int | None:
+    """Memory in which the tensors of arguments lie, bytes; None if the type of one is unknown.
+
+    Example:
+        >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), repeats=1000)])
+        32
+    """
+    sizes = [(total_bytes(argument.tensors), argument.repeats) for argument in arguments]
+    return None if any(size is None for size, _ in sizes) else sum(size // times for size, times in sizes if size)
 
 
 @dataclass(frozen=True)
@@ -141,6 +164,7 @@ class _Values(msgspec.Struct, gc=False):
     values: msgspec.Raw = msgspec.Raw(b"")
     shapes: msgspec.Raw = msgspec.Raw(b"")
     types: msgspec.Raw = msgspec.Raw(b"")
+    strides: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Nested(msgspec.Struct, gc=False):
@@ -225,11 +249,12 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             yield (b"",)
         elif flat:
             raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types)
-            yield (*map(bytes, raws), bytes(one.inputs) if wanted else b"")
+            yield (*map(bytes, raws), bytes(one.inputs) if wanted else b"", b"")
         else:
             given, made = one.inputs, one.outputs
-            values = bytes(given.values) if wanted else b""
-            yield bytes(given.shapes), bytes(given.types), bytes(made.shapes), bytes(made.types), values
+            values, strides = bytes(given.values) if wanted else b"", bytes(given.strides)
+            strides = strides if _EXPANDED.search(strides) else b""
+            yield bytes(given.shapes), bytes(given.types), bytes(made.shapes), bytes(made.types), values, strides
 
 
 def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Signature:
@@ -238,6 +263,9 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
     if len(values) != len(shapes):
         values = [None] * len(shapes)
     inputs = tuple(argument(*one) for one in zip(shapes, types, values, strict=True))
+    if key[5]:
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
+        inputs = tuple(one._replace(repeats=_repeats(one, step)) for one, step in zip(inputs, steps, strict=False))
     if not key[2]:
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
@@ -252,6 +280,14 @@ def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
     each = zip(leaves, dtypes, strict=False)
     return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))
+
+
+def _repeats(argument: Argument, strides: Any) -> int:
+    """See `Argument`; 1 where the strides are not those of one tensor."""
+    shape = argument.tensors[0].shape if len(argument.tensors) == 1 else ()
+    if not isinstance(strides, list) or len(strides) != len(shape) or 0 in shape:
+        return 1
+    return math.prod(extent for extent, step in zip(shape, strides, strict=True) if type(step) is int and step == 0)
 
 
 @lru_cache(maxsize=1 << 12)

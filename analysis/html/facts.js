@@ -71,12 +71,11 @@ function callFacts(event, texts) {
   ]);
 }
 
-const OVER_PEAK = "more than the device can: its peak, or what is counted, is of something else",
-  OVER_BANDWIDTH = "above 100 % the data came from caches";
+const OVER_PEAK = "more than the device can: its peak, or what is counted, is of something else";
 
 /** A share of a peak; why it can be above it. */
-const peakShare = (key, label, share, over) =>
-  fact(key, label, share, share > 1 ? `${show(share, "share")} (${over})` : show(share, "share"));
+const peakShare = (key, label, share) =>
+  fact(key, label, share, share > 1 ? `${show(share, "share")} (${OVER_PEAK})` : show(share, "share"));
 
 const extents = (value) =>
   Array.isArray(value) && value.length && value.every((one) => Number.isInteger(one) && one > 0) ? value.join(" × ") : null;
@@ -134,6 +133,15 @@ function launchFacts(config) {
   });
 }
 
+/** Whether the bytes of a device event came from memory, as far as can be known: see `from_memory` in roofline.py. */
+function fromMemory(event, device) {
+  if (!device?.memory_gb_s || event.bytes < 0) return false;
+  const cache = device.cache_bytes ?? 0,
+    passes = event.dur * device.memory_gb_s;
+  const helped = cache > 0 && event.dur > 0 && event.bytes > passes && event.bytes - 2 * cache <= passes;
+  return event.bytes > cache && !helped;
+}
+
 /** Facts of a device event; `operator` are those of the innermost call that launched it, null if it is not known. */
 function deviceFacts(event, texts, lane, operator, devices) {
   const device = devices[lane.device],
@@ -141,7 +149,7 @@ function deviceFacts(event, texts, lane, operator, devices) {
     rate = event.flops >= 0 && event.dur ? (event.flops / event.dur) * 1e9 : null,
     moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,
     peak = device?.peaks?.[dtype] ?? null,
-    wide = device?.memory_gb_s ? device.memory_gb_s * 1e9 : null,
+    wide = fromMemory(event, device) ? device.memory_gb_s * 1e9 : null,
     modules = operator ? regions(texts, operator.path) : [];
   return known([
     fact("category", "Category", texts.categories[event.category]),
@@ -154,10 +162,10 @@ function deviceFacts(event, texts, lane, operator, devices) {
     ...launchFacts(texts.configs[event.config] ?? {}),
     event.flops >= 0 ? amount("flops", "FLOPs", event.flops, "flop") : null,
     rate === null ? null : amount("flops_per_second", "Rate", rate, "flop/s"),
-    rate === null || !peak ? null : peakShare("flops_share", `Share of the ${dtype} peak`, rate / peak, OVER_PEAK),
+    rate === null || !peak ? null : peakShare("flops_share", `Share of the ${dtype} peak`, rate / peak),
     event.bytes >= 0 ? amount("bytes", "Bytes", event.bytes, "bytes") : null,
     moved === null ? null : amount("bytes_per_second", "Bandwidth", moved, "bytes/s"),
-    moved === null || !wide ? null : peakShare("bytes_share", "Share of the bandwidth", moved / wide, OVER_BANDWIDTH),
+    moved === null || !wide ? null : peakShare("bytes_share", "Share of the bandwidth", moved / wide),
     ...commFacts(texts.comms[event.comm] ?? {}),
     fact("correlation", "Correlation", event.correlation),
     fact("id", "Node id", event.id),
