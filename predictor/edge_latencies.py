@@ -21,6 +21,7 @@ from ..trace.trace import Trace
 from .constants import Constants, counted_lags
 from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
 from .iterations import Iterations, find_iterations, median_ratio
+from .middles import median
 from .outliers import Outlier
 
 __all__ = [
@@ -181,8 +182,8 @@ def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]], constants: S
         for place, name, lag, counted in zip(at.place, at.name, *lags, strict=True):
             by_place[place].append(lag)
             by_name[name].append(counted)
-    middle = {place: int(np.median(lags)) for place, lags in sorted(by_place.items())}
-    names = {name: int(np.median(lags)) for name, lags in sorted(by_name.items())}
+    middle = {place: int(median(lags)) for place, lags in sorted(by_place.items())}
+    names = {name: int(median(lags)) for name, lags in sorted(by_name.items())}
     transfers: dict[str, int] = {}
     for graph, _ in parts:
         for row, comm in sorted(graph.document.comm.items()):
