@@ -24,9 +24,11 @@ from .costs.utilisation import Utilisation
 from .costs.utilisation_fit import fit_utilisation
 from .model_file import FittedModel
 
-__all__ = ["Price", "Pricing"]
+__all__ = ["UNKNOWN", "Price", "Pricing"]
 
-_NOTHING = Estimate(0.0, "unknown")
+UNKNOWN = "unknown"
+"""How a time was found where no model serves the work."""
+_NOTHING = Estimate(0.0, UNKNOWN)
 
 
 class Price(NamedTuple):
