@@ -213,7 +213,7 @@ def predict(
     return Prediction(
         document.file, engine, len(job.chosen.index), took.ns, job.measured, job.baselines(),
         job.rows(engine), job.unknown_edges if engine == "replay" else 0.0, job.base,
-        changed or device is not None or shape is not None, tuple(job.pricing.notes),
+        changed or device is not None or shape is not None, job.notes,
         () if job.shapes is None else (job.shapes,), job.unhindered(engine, took.factor), job.chosen.set_apart,
         job.sources if engine == "replay" else {}, kernels, took.low, took.high, steps, weakest,
     )  # fmt: skip
@@ -249,7 +249,7 @@ def predict_ranks(
     each = [job.baselines() for job in jobs]
     greatest = {name: max(one.get(name, 0) for one in each) for name in each[0]}
     rows = tuple(row for job in jobs for row in job.rows(engine))
-    notes = tuple(dict.fromkeys(note for job in jobs for note in job.pricing.notes))
+    notes = tuple(dict.fromkeys(note for job in jobs for note in job.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
     return Prediction(
         files, engine, 1, took.ns, unchanged.measured_ns, greatest, rows, unknown if engine == "replay" else 0.0, base,
@@ -278,10 +278,8 @@ def _replay_together(
     jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times | None, *, as_recorded: bool = False
 ) -> int:
     """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
-    coupled = couple([
-        job.graph.with_latencies(job.lags_at(times))
-        for job, times in zip(jobs, kernel_ns or [None] * len(jobs), strict=True)
-    ])  # fmt: skip
+    given = [job.pricing.times for job in jobs] if kernel_ns is None else kernel_ns
+    coupled = couple([job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, given, strict=True)])
     lags = coupled.edges.lag.copy()
     for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
         rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
@@ -302,7 +300,8 @@ def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times
             continue
         events = {rank: jobs[rank].event_of[row] for rank, row in zip(met.rank, met.row, strict=True)}
         meetings.append(events)
+        least = min(times[rank][event] for rank, event in events.items())  # the others wait for the last one
         for (rank, event), row in zip(events.items(), met.row, strict=True):
-            times[rank][event] = jobs[rank].transfers.get(row, times[rank][event])
+            times[rank][event] = jobs[rank].transfers.get(row, least)
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
     return overhead_model_of_ranks(traces, [job.walked for job in jobs], times, of_rows, begin.tolist(), meetings)

@@ -20,11 +20,11 @@ from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .base_error import BaseError
 from .constants import Constants, fit_constants
-from .edge_latencies import host_collective_keys, iterations_of, transfer_key
+from .edge_latencies import host_collective_keys, iterations_of, places, transfer_key
 from .fitting import measured_ns, measured_steps
-from .graph import DURATION, HOST, ReplayGraph
+from .graph import DURATION, ReplayGraph
 from .kernel_rows import KernelRow, kernel_rows
-from .measure.lookup import own_times, shares_of_sources
+from .measure.lookup import RECORDED, own_times, shares_of_sources
 from .measure.measured import Measured
 from .model_file import FittedModel
 from .outliers import warm_up
@@ -169,11 +169,18 @@ class RankJob:
         return replace(priced, lag=lag)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """See `Prediction`."""
+        vague = self.on_host and not self.by_model
+        own = ["no GPU events: operators take as long as recorded; --host model prices them, too"] * vague
+        return (*self.pricing.notes, *own)
+
+    @property
     def sources(self) -> Mapping[str, float]:
         """See `Prediction`."""
         priced = self.priced
         times = [(one, float(priced.lag[edge])) for edge, one in priced.how.items()]
-        return shares_of_sources([*times, (UNKNOWN, float(priced.recorded_ns))])
+        return shares_of_sources([*times, (RECORDED, float(priced.recorded_ns))])
 
     @cached_property
     def _own_overheads(self) -> Overheads:
@@ -268,12 +275,12 @@ class RankJob:
             return _op_rows(found)
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
-        wanted = ((edges.kind == DURATION) | ((edges.kind == HOST) & (not kinds))) & (edges.owner >= 0)
-        for edge in np.flatnonzero(wanted).tolist():
+        for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
             owner = Row(int(edges.owner[edge]))
-            if edge in how and (not kinds or document.kind[owner] == GPU):
+            if not kinds or document.kind[owner] == GPU:
                 name = kinds.get(owner) or document.name_of(owner)
-                found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), how[edge]))
+                by = how.get(edge, RECORDED)
+                found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), by))
         return _op_rows(found)
 
     def steps(self, predicted: int) -> StepTimes | None:

@@ -10,11 +10,13 @@ from .calls import RecordedCall
 from .measured import Measured
 from .reader import recorded_calls
 
-__all__ = ["EXECUTED", "own_times", "shares_of_sources"]
+__all__ = ["EXECUTED", "RECORDED", "own_times", "shares_of_sources"]
 
 EXECUTED = "executed"
 """How a time was found that was measured on this machine."""
-_FROM_TRACES, _RECORDED = {"same place", "measured"}, "unknown"
+RECORDED = "recorded"
+"""How a time was found that is the trace's own."""
+_FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 
 def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
@@ -43,7 +45,9 @@ def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]
         {'measured here': 0.6, 'from traces': 0.3, 'modelled': 0.1}
     """
     found = {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0}
-    of = {EXECUTED: "measured here", _RECORDED: "as recorded"} | dict.fromkeys(_FROM_TRACES, "from traces")
+    of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
+        _FROM_TRACES, "from traces"
+    )
     for how, ns in times:
         source = of.get(how, "modelled")
         found[source] = found.get(source, 0.0) + ns
