@@ -78,7 +78,7 @@ def _error(
 
     Steps are sums of the medians of their parts on both sides, as in predict_programs.py.
     """
-    done = predict(small, fitted([small]), shape=change, measured=known, keep_outliers=True, force=True)
+    done = predict(small, fitted([small]), shape=change, measured=known, keep_outliers=True, force=True, host="model")
     return done.predicted_ns / done.iterations / 1e6 / step(large, fitted([large])).ms - 1, done.sources
 
 

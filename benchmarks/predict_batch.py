@@ -43,7 +43,9 @@ def from_others(
     for name, held in mine.items():
         structure, size, threads = parts(name)
         for other in sources if size == batch else ():
-            one = predict(mine[f"{structure}__b{other}_t{threads}"], model, shape=batch_change(batch))
+            one = predict(
+                mine[f"{structure}__b{other}_t{threads}"], model, shape=batch_change(batch), host="model", force=True
+            )
             measured = measured_ns(held, iterations_of(held, None, keep_outliers=True))
             found[f"from batch {other}"].append((one.predicted_ns, measured))
             found[f"time at batch {other}"].append((one.measured_ns, measured))

@@ -190,11 +190,11 @@ def ranks_held_out(ranks: list[Trace], known: tuple[int, ...], engine: Engine) -
     """Errors of the other ranks with a model fitted on some, as a line of `HEAD`."""
     model = calibrated(fit([ranks[rank] for rank in known]), [ranks[rank] for rank in known])
     others = [rank for rank in range(len(ranks)) if rank not in known]
-    coupled = predict_ranks([ranks[rank] for rank in others], model, engine=engine)
+    coupled = predict_ranks([ranks[rank] for rank in others], model, engine=engine, force=True)
     errors = [coupled.error, *(end / coupled.measured_ns - 1 for end in (coupled.low_ns, coupled.high_ns))]
-    errors += [predict_ranks(ranks, model, engine=engine).error]
+    errors += [predict_ranks(ranks, model, engine=engine, force=True).error]
     for rank in others:
-        one = predict(ranks[rank], model, engine=engine)
+        one = predict(ranks[rank], model, engine=engine, force=True)
         assert one.unhindered is not None
         errors += [one.error, one.unhindered[0] / one.unhindered[1] - 1]
     cells = "".join(f"{error:>+10.1%}" for error in errors)
@@ -238,10 +238,10 @@ def main(files: Sequence[str] = ()) -> None:
     whole = linked("linear", alone=True)
     steps = calibrated(fit([whole], iterations="0-19"), [whole], "0-19")
     for engine in ENGINES:
-        show("dlrm, ranks 2 and 3 coupled", engine, predict_ranks(ranks[2:], model, engine=engine))
+        show("dlrm, ranks 2 and 3 coupled", engine, predict_ranks(ranks[2:], model, engine=engine, force=True))
         for rank in (2, 3):
-            show(f"dlrm, rank {rank} alone", engine, predict(ranks[rank], model, engine=engine))
-        show("linear, iterations 30-39", engine, predict(whole, steps, engine=engine, iterations="30-39"))
+            show(f"dlrm, rank {rank} alone", engine, predict(ranks[rank], model, engine=engine, force=True))
+        show("linear, iterations 30-39", engine, predict(whole, steps, engine=engine, iterations="30-39", force=True))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class Step(NamedTuple):
 def step(recording: Trace, model: FittedModel, batch: int | None = None) -> Step:
     """A step of a recording, at another batch size if one is given."""
     shape = None if batch is None else batch_change(batch)
-    one = predict(recording, model, shape=shape, keep_outliers=True, force=True)
+    one = predict(recording, model, shape=shape, keep_outliers=True, force=True, host="model")
     return Step(*(ns / one.iterations / 1e6 for ns in (one.predicted_ns, one.low_ns, one.high_ns)))
 
 

@@ -35,13 +35,14 @@ examples:
   etplus fit rank0.json rank1.json -o model.json
   etplus fit job.json --steps 0-19 -o model.json.gz
   etplus fit traces/ -o model.json --explain layer_norm
+  etplus fit traces/ -o model.json --compare
 
-The first table shows errors on GPU events of traces that were held out, by which
+The table shows errors on GPU events of traces that were held out, by which
 the order of models is chosen: the factor that predictions are off by and the
-total. The second shows errors on groups of work (operator and shapes) that were
-held out, in five folds: geometric mean and median of |predicted/measured - 1|,
-the factor, and the bias of the total time. ExtraTrees
-is in it if scikit-learn is installed (pip install 'etplus[learn]').
+total. With --compare a second one shows errors of all models on groups of work
+(operator and shapes) that were held out, in five folds: geometric mean and median
+of |predicted/measured - 1|, the factor, and the bias of the total time.
+ExtraTrees is in it if scikit-learn is installed (pip install 'etplus[learn]').
 """
 
 
@@ -57,10 +58,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
-    add_json(parser, "the errors of the cross-validation")
+    add_json(parser, "the errors on what was held out")
     add("--explain", metavar="KERNEL",
         help="show how kernels whose name contains this are priced: formula, weights, neighbours")  # fmt: skip
-    add("--no-table", action="store_true", help="do not cross-validate")
+    add(
+        "--compare",
+        action="store_true",
+        help="compare all models and baselines by cross-validation, which takes a while",
+    )
+    add("--no-table", action="store_true", help=argparse.SUPPRESS)  # of earlier versions, which compared by default
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = explain(arguments.explain, kernels.utilisation, model.gpu, model.records()) if kernels else []
         print_text("\n".join(rewrap(lines or ["no GPU event was fitted on"], terminal_width(), " " * 8)))
     for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
-        if measured and not arguments.no_table:
+        if measured and arguments.compare:
             found = cross_validate(measured, model.records())
             numbers[title] = {name: asdict(score) for name, score in found.scores().items()}
             if arguments.json != "-":

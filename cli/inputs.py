@@ -50,12 +50,12 @@ TraceInput = str | Pair | NsysRank
 """A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
-def add_inputs(parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True) -> None:
+def add_inputs(parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True) -> None:
     """Add the arguments that name traces; every command that reads traces takes the same.
 
     Args:
         use: what several of them are for the command, for the help.
-        rank: add --rank, which the command does not have yet.
+        rank: add --rank, gpu: add --gpu, which the command does not have yet.
     """
     several = f"; {use}" if use else ""
     parser.add_argument("files", nargs="*", metavar="FILE",
@@ -65,21 +65,23 @@ def add_inputs(parser: argparse.ArgumentParser, use: str = "", *, rank: bool = T
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
-    add_nsys_ranks(parser, rank=rank)
+    add_nsys_ranks(parser, rank=rank, gpu=gpu)
 
 
-def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool) -> None:
+def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
     """Add the options that choose among the ranks of a Nsight Systems export.
 
     Args:
-        rank: add --rank, which the command does not have yet.
+        rank: add --rank, gpu: add --gpu, which the command does not have yet.
     """
     group = parser.add_argument_group("of a Nsight Systems export with several processes or GPUs (default: all)")
     if rank:
         group.add_argument("--rank", type=int, metavar="N",
             help="only this one, from 0, by GPU and process id; with --et-file: the rank of the pair")  # fmt: skip
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
-    group.add_argument("--gpu", type=int, metavar="N", help="only this GPU")
+    parser.set_defaults(gpu=None)
+    if gpu:
+        group.add_argument("--gpu", type=int, metavar="N", help="only this GPU")
 
 
 def find_inputs(

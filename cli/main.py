@@ -86,6 +86,8 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
     """
     if alone:
         gc.disable()
+        if words[:1] == ["fit"]:
+            _keep_blas_to_one_thread()
     from . import parser
 
     arguments: Namespace = getattr(parser, parse)(words)
@@ -93,6 +95,15 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
         gc.freeze()
         gc.enable()
     return arguments
+
+
+def _keep_blas_to_one_thread() -> None:
+    """Before numpy is imported: fitting solves many small systems, for which further threads only spin.
+
+    What the environment says already stays.
+    """
+    for library in ("OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def _run(arguments: Namespace, alone: bool) -> int:

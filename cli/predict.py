@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
 from ..predictor.end_to_end import Prediction, predict, predict_ranks
 from ..predictor.measure.measured import read_measured
 from ..predictor.model_file import read_model
 from ..predictor.outliers import outlier_lines
+from ..predictor.rank_job import Host
 from ..predictor.reshape import Reshaped
 from ..predictor.shape_change import parse_changes
 from ..trace.errors import UsageError
@@ -29,7 +31,7 @@ examples:
   etplus predict rank2.json --model model.json
   etplus predict rank2.json rank3.json --rank-couple --model model.json
   etplus predict job.json --steps 30-39 --engine overheads --model model.json
-  etplus predict job.json --device 'H100 SXM' --model model.json
+  etplus predict job.json --gpu 'H100 SXM' --model model.json
   etplus predict job.json --set batch=128 --model model.json
   etplus predict job.json --set batch=128 --also other_batch.json --model model.json
   etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
@@ -41,19 +43,37 @@ is shown for comparison.
 """
 
 
+class _Gpu(argparse.Action):
+    """A GPU to predict for, by name; or by number one of those of an input, as every command takes it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Store it; `--device` is the former name, which help does not show."""
+        if option is not None and not option.startswith("--g"):
+            print("--device is deprecated; give --gpu, which means the same", file=sys.stderr)
+        elif values.isdecimal():
+            namespace.gpu = int(values)
+            return
+        namespace.gpu_model = values
+
+
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description = "Predict the time of a linked trace with durations from a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job")
+    add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
     add_tables(parser)
     add("--model", required=True, metavar="MODEL", help="what `etplus fit` wrote")
     add("--engine", choices=("replay", "overheads"), default="replay",
         help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
     add("--steps", metavar="A-B", help="predict only these iterations, from 0, such as 3 or 30-39")
     hidden_alias(parser, "--iterations", "--steps")
-    add("--device", metavar="NAME", help="predict for another device, such as 'H100 SXM'")
+    add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME",
+        help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of a Nsight Systems "
+        "export")  # fmt: skip
+    add("--device", dest="gpu_model", action=_Gpu, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
         "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
@@ -62,7 +82,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before the model's")
     add("--keep-outliers", action="store_true",
         help="of the iterations asked for also those that are not like the others")  # fmt: skip
-    add("--force", action="store_true", help="predict a change even if the replay without it is off by over 5%%")
+    add("--host", choices=get_args(Host), default="trace",
+        help="whose times the host's work has: the trace's own, or those on the host that the model was fitted on "
+        "(default: trace)")  # fmt: skip
+    add("--force", action="store_true",
+        help="predict even if the interval is wider than a factor of 2, and a change even if the replay without it is "
+        "off by over 5%%")  # fmt: skip
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
 
 
@@ -80,8 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     documents = read_all(inputs)
-    common: dict[str, Any] = {"engine": arguments.engine, "device": arguments.device, "force": arguments.force}
-    common |= {"shape": shape, "measured": measured}
+    common: dict[str, Any] = {"engine": arguments.engine, "device": arguments.gpu_model, "force": arguments.force}
+    common |= {"shape": shape, "measured": measured, "host": arguments.host}
     if arguments.rank_couple:
         done = [predict_ranks(documents, model, **common)]
     else:
@@ -113,11 +138,11 @@ def _text(one: Prediction, width: int) -> str:
     rows += [[name, _us(ns), _against(one, ns)] for name, ns in one.baselines.items()]
     lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
     steps = one.steps.to_lines() if one.steps is not None else []
-    lines += rewrap([*one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11)
+    lines += rewrap([*_doubt(one), *one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11)
     lines += ["", _ops(one, recorded, width)]
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
-    notes = [f"{one.unknown:.1%} of the timed edges have no counterpart in the model: no time"] if one.unknown else []
+    notes = [f"{one.unknown:.1%} of the work has no counterpart in the model: as recorded"] if one.unknown else []
     if one.sources.get("measured here"):
         notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in one.sources.items()))
     if one.unlike >= _LEAST_UNLIKE:
@@ -125,6 +150,16 @@ def _text(one: Prediction, width: int) -> str:
     lines += rewrap(notes, width, "")
     lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
     return "\n".join([*lines, *rewrap(one.notes, width, "")])
+
+
+def _doubt(one: Prediction) -> list[str]:
+    """What a prediction is marked with."""
+    if one.weakest_link is None:
+        return []
+    much = "UNRELIABLE, forced: the interval is wider than a factor of 2" if one.forced else (
+        "UNCERTAIN: the interval reaches over 25% from the prediction"
+    )  # fmt: skip
+    return [f"weakest    {one.weakest_link}", f"           {much}"]
 
 
 def _ops(one: Prediction, recorded: str, width: int) -> str:

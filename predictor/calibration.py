@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from math import log
 
 import msgspec
+import numpy as np
 
+from ..schemas.communications import comm_rows
+from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .end_to_end import ENGINES, totals
-from .fitting import fit_parts, plain_kernels, prepare
+from .fitting import fit_parts, prepare
+from .middles import median
 from .model_file import EndToEndError, FittedModel
 
 __all__ = ["calibrated"]
@@ -29,30 +33,33 @@ def calibrated(
     Args:
         documents, iterations, keep_outliers: those that the model was fitted on.
     """
-    errors = _errors(model, documents, iterations, keep_outliers)
-    if any(document.comm for document in documents):
-        return msgspec.structs.replace(model, end_to_end=errors)
-    done = [totals(document, model, iterations, keep_outliers=keep_outliers) for document in documents]
-    factors, measured = {}, sum(one.measured for one in done)
-    for engine in ENGINES:
-        predicted = sum(one.predicted[engine] for one in done)
-        factors[engine] = measured / predicted if predicted else 1.0
-    return msgspec.structs.replace(model, calibration=factors, end_to_end=errors)
+    on_host = [document for document in documents if not np.any(document.kind == GPU)]
+    model = msgspec.structs.replace(model, end_to_end=_errors(model, documents, on_host, iterations, keep_outliers))
+    if not on_host or any(len(comm_rows(document)) for document in on_host):
+        return model
+    ratios: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    for document in on_host:
+        one = totals(document, model, iterations, keep_outliers=keep_outliers)
+        for engine, predicted in one.predicted.items():
+            ratios[engine].append(one.measured / predicted if predicted else 1.0)
+    return msgspec.structs.replace(model, calibration={engine: median(of) for engine, of in ratios.items()})
 
 
 def _errors(
-    model: FittedModel, documents: Sequence[Trace], iterations: str | None, keep_outliers: bool
-) -> dict[str, EndToEndError]:
+    model: FittedModel, documents: Sequence[Trace], on_host: Sequence[Trace], iterations: str | None,
+    keep_outliers: bool,
+) -> dict[str, EndToEndError]:  # fmt: skip
     """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
-    parts = [prepare(document, iterations, model.devices, keep_outliers) for document in documents]
-    if len(parts) == 1:
-        ratios = tuple(round(log(ratio), 4) for ratio in parts[0].step_ratios)
+    if len(documents) == 1:
+        ratios = tuple(
+            round(log(ratio), 4) for ratio in prepare(documents[0], iterations, (), keep_outliers).step_ratios
+        )
         return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
+    parts = [prepare(document, iterations, model.devices, keep_outliers) for document in on_host]
     found: dict[str, list[tuple[float, float]]] = {engine: [] for engine in ENGINES}
-    for fold in range(min(_FOLDS, len(parts))):
-        given = [part for k, part in enumerate(parts) if k % _FOLDS != fold]
-        other = fit_parts(given, model.devices, plain_kernels(given, model.devices))
-        for document in documents[fold::_FOLDS]:
+    for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
+        other = fit_parts([part for k, part in enumerate(parts) if k % _FOLDS != fold], model.devices, None)
+        for document in on_host[fold::_FOLDS]:
             one = totals(document, other, iterations, keep_outliers=keep_outliers)
             for engine, predicted in one.predicted.items():
                 if predicted and one.measured:

@@ -10,18 +10,20 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
+from ..schemas.communications import find_communications
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
-from ..trace.index import CallIndex
+from ..trace.index import CallIndex, Row
 from ..trace.kinds import GPU
 from ..trace.selection import step_range
+from ..trace.tables import OP
 from ..trace.trace import Trace
-from .constants import Constants, counted_lags
-from .graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, ReplayGraph
+from .graph import DURATION, HOST, ReplayGraph
 from .iterations import Iterations, find_iterations, median_ratio
+from .middles import median
 from .outliers import Outlier
 
 __all__ = [
@@ -29,53 +31,49 @@ __all__ = [
     "EdgeLatencies",
     "Places",
     "fit_edge_latencies",
+    "host_collective_keys",
     "iterations_of",
     "places",
     "transfer_key",
 ]
 
-_TIMED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF)
-_HOST_KINDS = (HOST, HANDOFF)
 _HASH_BYTES = 8
 
 
 class EdgeLatencies(msgspec.Struct, frozen=True):
-    """Medians of lags, ns.
+    """Medians of what work took, ns.
 
     Attributes:
-        places: of the same place (names and shapes of the calls from the thread down, ordinal in the iteration).
-        names: of all lags of that kind to calls of that name; shapes do not matter.
+        places: at the same place (names and shapes of the calls from the thread down, ordinal in the iteration; of GPU
+            events the device).
         transfers: least duration of collectives of one kind, size and group (`transfer_key`): without waiting.
-        host_ratio, device_ratio: what whole iterations take over the sum of the medians of their places. A sum of
-            medians is less than the median of sums where times are skewed or written in whole µs.
+        collectives: median duration of those on the host, waiting included.
+        host_ratio, device_ratio: what whole iterations take over the sum of the medians of their places, own times of
+            operators and GPU events each. A sum of medians is less than the median of sums where times are skewed or
+            written in whole µs.
     """
 
     places: dict[str, int]
-    names: dict[str, int]
     transfers: dict[str, int] = {}
     host_ratio: float = 1.0
     device_ratio: float = 1.0
+    collectives: dict[str, int] = {}
 
     __repr__ = brief
-
-    def ratio(self, kind: int) -> float:
-        """Which of the two belongs to a kind of edge."""
-        return self.host_ratio if kind in _HOST_KINDS else self.device_ratio
 
 
 @dataclass(frozen=True)
 class Places:
-    """The places of some edges of a graph.
+    """The places of the edges of a graph that a model prices: work.
 
     Attributes:
-        edges: int64, which edges: those that are timed, of the iterations asked for.
-        place, name: keys of `EdgeLatencies`, one an edge.
+        edges: int64, durations of GPU events and collectives; own times of operators where there are no GPU events.
+        place: keys of `EdgeLatencies`, one an edge.
         iteration: int64, one an edge.
     """
 
     edges: IntColumn
     place: list[str]
-    name: list[str]
     iteration: IntColumn
 
 
@@ -128,37 +126,44 @@ def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
-    """Keys of the timed edges of a graph of one rank.
+    """Keys of the edges of a graph of one rank that a model prices.
 
     Args:
         trace: the same document for analysis, which knows the shapes.
         of_row: int64, the iteration of each row, −1 for rows whose edges are left out.
     """
     edges, document = graph.edges, graph.document
-    row = graph.row[edges.target]
-    timed = (row >= 0) & np.isin(edges.kind, _TIMED)
-    timed[timed] = of_row[row[timed]] >= 0
-    chosen = np.flatnonzero(timed)
-    row = row[chosen]
+    priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(document.kind == GPU)))
+    priced &= edges.owner >= 0
+    priced[priced] = of_row[edges.owner[priced]] >= 0
+    operators = np.zeros(len(document), np.bool_)
+    operators[trace.calls.source[trace.calls.kind == OP]] = True
+    priced[priced] = (edges.kind[priced] == DURATION) | operators[edges.owner[priced]]
+    chosen = np.flatnonzero(priced)
+    row, owner = graph.row[edges.target[chosen]], edges.owner[chosen]
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
     what = [f"{kind}.{at}" for kind, at in zip(edges.kind[chosen].tolist(), point.tolist(), strict=True)]
-    path, iteration = _paths(document, trace), of_row[row]
-    names = [document.name_of(r) for r in row.tolist()]
+    path, iteration = _paths(document, trace), of_row[owner]
     seen: dict[tuple[int, str, str], int] = defaultdict(int)
     place = []
     for r, of, text in zip(row.tolist(), iteration.tolist(), what, strict=True):
         key = of, path[r], text
         place.append(f"{path[r]}.{text}.{seen[key]}")
         seen[key] += 1
-    return Places(chosen, place, [f"{text} {name}" for name, text in zip(names, what, strict=True)], iteration)
+    return Places(chosen, place, iteration)
 
 
 def _paths(document: Trace, trace: Trace) -> list[str]:
-    """A hash of the names and shapes from the outermost call down to each row; numbers in annotations do not count."""
+    """A hash of the names and shapes from the outermost call down to each row, of GPU events also of the device.
+    Numbers in annotations do not count."""
     labels = [""] * len(document)
     for call, row in enumerate(trace.calls.source.tolist()):
         signature = trace.signature_of(CallIndex(call))
         labels[row] = signature.label if signature is not None else ""
+    devices = {number: str((of or {}).get("name", "")) for number, of in trace.properties.items()}
+    for row, device in zip(trace.gpu.source.tolist(), trace.gpu.device.tolist(), strict=True):
+        if row >= 0:
+            labels[row] = devices.get(device, "")
     plain = ["".join(c for c in name if not c.isdigit()) for name in document.names]
     order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))
     parents, annotation = document.parent_row.tolist(), (document.scope == ANNOTATION_SCOPE).tolist()
@@ -172,28 +177,25 @@ def _paths(document: Trace, trace: Trace) -> list[str]:
     return paths
 
 
-def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]], constants: Sequence[Constants]) -> EdgeLatencies:
-    """Medians of the lags of several graphs, and what iterations take over their sums.
-
-    Lags of a name are those that a replay with the constants of each graph counts: what a launch waits for the work
-    before it on its stream says nothing of other launches.
-    """
-    by_place, by_name = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
-    for (graph, at), one in zip(parts, constants, strict=True):
-        lags = (of[at.edges].tolist() for of in (graph.edges.lag, counted_lags(graph, one)))
-        for place, name, lag, counted in zip(at.place, at.name, *lags, strict=True):
-            by_place[place].append(lag)
-            by_name[name].append(counted)
-    middle = {place: int(np.median(lags)) for place, lags in sorted(by_place.items())}
-    names = {name: int(np.median(lags)) for name, lags in sorted(by_name.items())}
+def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]]) -> EdgeLatencies:
+    """Medians of the lags of several graphs, and what iterations take over their sums."""
+    by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
-    for graph, _ in parts:
-        for row, comm in sorted(graph.document.comm.items()):
-            if graph.document.timed[row]:
-                key, took = transfer_key(comm), int(graph.document.dur[row])
-                transfers[key] = min(took, transfers.get(key, took))
+    for graph, at in parts:
+        document = graph.document
+        for place, lag in zip(at.place, graph.edges.lag[at.edges].tolist(), strict=True):
+            by_place[place].append(lag)
+        on_host = host_collective_keys(document)
+        keys = {row: transfer_key(comm) for row, comm in document.comm.items() if document.timed[row]} | on_host
+        for row, key in sorted(keys.items()):
+            took = int(document.dur[row])
+            transfers[key] = min(took, transfers.get(key, took))
+            if row in on_host:
+                by_key[key].append(took)
+    middle = {place: int(median(lags)) for place, lags in sorted(by_place.items())}
+    collectives = {key: int(median(took)) for key, took in sorted(by_key.items())}
     host, device = (_ratio(parts, middle, on_host=on_host) for on_host in (True, False))
-    return EdgeLatencies(middle, names, transfers, host, device)
+    return EdgeLatencies(middle, transfers, host, device, collectives)
 
 
 def transfer_key(comm: Comm) -> str:
@@ -201,11 +203,22 @@ def transfer_key(comm: Comm) -> str:
     return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 
+def host_collective_keys(document: Trace) -> dict[int, str]:
+    """Row of each collective on the host, or message, to its kind, size and group; without those of unknown size."""
+    return {
+        one.row: f"{document.name_of(Row(one.row))} {one.bytes} {len(one.group[1]) or document.world_size}"
+        for one in find_communications(document)
+        if one.bytes is not None and document.kind[one.row] != GPU
+    }
+
+
 def _ratio(parts: Sequence[tuple[ReplayGraph, Places]], middle: dict[str, int], *, on_host: bool) -> float:
-    """What the iterations take on the host, or else on devices, over the sum of the medians."""
+    """What the operators, or else the GPU events, of iterations take over the sum of the medians."""
     lags = []
     for graph, at in parts:
-        mine = np.isin(graph.edges.kind[at.edges], _HOST_KINDS) == on_host
+        if on_host == np.any(graph.document.kind == GPU):
+            continue
+        mine = (graph.edges.kind[at.edges] == HOST) == on_host
         usual = np.array([middle[place] for place in at.place], np.int64)
         lags.append((graph.edges.lag[at.edges][mine], usual[mine], at.iteration[mine]))
     return median_ratio(lags)

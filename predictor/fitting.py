@@ -15,21 +15,19 @@ from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .constants import Constants, fit_constants
 from .costs.kernel_model import KernelModel, fit_kernels
 from .costs.measured import Measured, cpu_tasks, gpu_tasks, medians, pooled
 from .costs.task import Task
-from .costs.utilisation_fit import fit_utilisation
 from .edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
 from .graph import ReplayGraph
 from .host_time import without_waits
 from .iterations import find_iterations
-from .model_file import VERSION, FittedModel, LaunchConstants
+from .model_file import VERSION, FittedModel
 from .outliers import Outlier
 from .replay import build_graph
 from .step_times import percentiles
 
-__all__ = ["Part", "fit", "fit_parts", "measured_ns", "measured_steps", "plain_kernels", "prepare", "self_time"]
+__all__ = ["Part", "fit", "fit_parts", "measured_ns", "measured_steps", "prepare", "self_time"]
 
 _LEAST_STEPS = 3
 
@@ -41,7 +39,6 @@ class Part:
     file: str
     graph: ReplayGraph
     at: Places
-    constants: Constants
     overheads: OverheadRows
     gpu: list[Measured]
     cpu: list[Task]
@@ -84,18 +81,12 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
     cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
     return FittedModel(
         VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
-        sum(part.iterations for part in parts), _pooled([part.constants for part in parts]), summarise(rows, 0),
-        fit_edge_latencies([(part.graph, part.at) for part in parts], [part.constants for part in parts]), tuple(gpu),
+        sum(part.iterations for part in parts), summarise(rows, 0),
+        fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu),
         tuple(cpu), tuple(devices),
         outliers=tuple(part.set_apart for part in parts), kernels=kernels,
         steps=percentiles(ratios) if ratios else None,
     )  # fmt: skip
-
-
-def plain_kernels(parts: Sequence[Part], devices: Sequence[Device]) -> KernelModel | None:
-    """The utilisation model of some traces' GPU events, without intervals."""
-    measured = pooled(one for part in parts for one in part.gpu if one.ns > 0)
-    return KernelModel(fit_utilisation(measured, _records(devices))) if measured else None
 
 
 def _records(devices: Sequence[Device]) -> dict[str, Device]:
@@ -112,7 +103,7 @@ def prepare(document: Trace, wanted: str | None, devices: Sequence[Device], keep
     calls, own = self_time(graph, trace, of_row)
     counted = of_row >= 0
     return Part(
-        Path(document.file).name, graph, places(graph, trace, of_row), fit_constants(graph, counted),
+        Path(document.file).name, graph, places(graph, trace, of_row),
         overhead_rows(without_waits(trace), 0, counted=counted),
         medians([tasks[i] for i in gpu.tolist()], ns[gpu].tolist()), cpu_tasks(trace, calls), own.tolist(),
         measured_ns(document, chosen), len(chosen.index), chosen.set_apart, _step_ratios(document, chosen),
@@ -147,18 +138,3 @@ def measured_ns(document: Trace, chosen: Chosen) -> int:
         return int(chosen.split.times(document.ts, document.finish)[chosen.index].sum())
     rows = np.flatnonzero(document.timed & (chosen.of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
     return int(document.finish[rows].max() - document.ts[rows].min()) if len(rows) else 0
-
-
-def _pooled(constants: Sequence[Constants]) -> LaunchConstants:
-    """Medians over the traces that have them; the least queue limit seen."""
-
-    def middle(values: Sequence[int]) -> int:
-        known = [value for value in values if value > 0]
-        return int(np.median(known)) if known else 0
-
-    limits = [one.queue_limit for one in constants if one.queue_limit is not None]
-    return LaunchConstants(
-        middle([one.launch_latency_ns for one in constants]), middle([one.gap_ns for one in constants]),
-        middle([one.event_gap_ns for one in constants]), middle([one.sync_return_ns for one in constants]),
-        min(limits, default=None),
-    )  # fmt: skip

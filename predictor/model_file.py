@@ -10,7 +10,6 @@ from ..schemas.files import Source, open_output, read_struct
 from ..trace.brief import brief
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
-from .constants import Constants
 from .costs.kernel_model import KernelModel
 from .costs.measured import Measured
 from .costs.registry import ORDER, Costs
@@ -19,28 +18,11 @@ from .measure.measured import Measured as MeasuredHere
 from .outliers import Outlier
 from .step_times import Percentiles
 
-__all__ = ["VERSION", "EndToEndError", "FittedModel", "LaunchConstants", "read_model", "write_model"]
+__all__ = ["VERSION", "EndToEndError", "FittedModel", "read_model", "write_model"]
 
 VERSION = 1
 _LITTLE, _MUCH = 0.1, 2.0
 """A held-out trace counts as known as well as one with an unknown share u if its own is up to 10%, or up to 2 u."""
-
-
-class LaunchConstants(msgspec.Struct, frozen=True):
-    """The constants of the replay (`Constants`), in ns."""
-
-    launch_latency_ns: int
-    gap_ns: int
-    event_gap_ns: int
-    sync_return_ns: int
-    queue_limit: int | None
-
-    __repr__ = brief
-
-    @property
-    def of_replay(self) -> Constants:
-        """In the form that a replay takes; the skew of the clocks is not among them."""
-        return Constants(**msgspec.structs.asdict(self))
 
 
 class EndToEndError(msgspec.Struct, frozen=True):
@@ -73,8 +55,8 @@ class FittedModel(msgspec.Struct, frozen=True):
         version: of the form of the file.
         files: names of the traces; makespans_ns: what they, or the iterations of them that were taken, took together;
             iterations: their number.
-        constants: of launches and streams. overheads: of the host, profiler included.
-        lags: times by place. gpu, cpu: medians of equal work on devices and hosts.
+        overheads: of the host, profiler included. lags: times of work by place.
+        gpu, cpu: medians of equal work on devices and hosts.
         devices: records that users gave.
         calibration: by engine, what the traces fitted on took over what the engine says of them.
         outliers: of each trace the iterations that it was not fitted on, since they are not like the others.
@@ -88,7 +70,6 @@ class FittedModel(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     makespans_ns: tuple[int, ...]
     iterations: int
-    constants: LaunchConstants
     overheads: Overheads
     lags: EdgeLatencies
     gpu: tuple[Measured, ...]

@@ -10,15 +10,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
-from ..analysis.overheads import Statistic
+from ..analysis.overheads import Overheads, Statistic, overhead_rows, summarise
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
-from .host_time import blocking_copies, synchronising_calls
+from .host_time import blocking_copies, synchronising_calls, without_waits
 from .model_file import FittedModel
 
-__all__ = ["OverheadPrediction", "overhead_model", "overhead_model_of_ranks"]
+__all__ = ["OverheadPrediction", "overhead_model", "overhead_model_of_ranks", "own_overheads", "scaled", "with_work_of"]
 
 _BETWEEN_KERNELS_NS = 1000.0
 
@@ -78,14 +79,15 @@ def overhead_model(
 
 
 def overhead_model_of_ranks(
-    traces: Sequence[Trace], model: FittedModel, kernel_ns: Sequence[Sequence[float]], of_rows: Sequence[IntColumn],
-    begin: Sequence[float], meetings: Sequence[Mapping[int, int]],
+    traces: Sequence[Trace], models: Sequence[FittedModel], kernel_ns: Sequence[Sequence[float]],
+    of_rows: Sequence[IntColumn], begin: Sequence[float], meetings: Sequence[Mapping[int, int]],
 ) -> int:  # fmt: skip
     """ns from the first rank's beginning to the last one's end, if collectives start when their last rank is ready.
 
     Ranks are walked in turn until no collective starts later than in the round before.
 
     Args:
+        models: of each rank, with its overheads.
         begin: ns, when each rank begins.
         meetings: of each collective the GPU event of each rank, by index of the rank.
     """
@@ -93,7 +95,7 @@ def overhead_model_of_ranks(
     for _ in range(len(meetings) + 1):
         walks = [
             overhead_model(trace, model, ns, of_row, after)
-            for trace, ns, of_row, after in zip(traces, kernel_ns, of_rows, starts, strict=True)
+            for trace, model, ns, of_row, after in zip(traces, models, kernel_ns, of_rows, starts, strict=True)
         ]
         before = [dict(of) for of in starts]
         for met in meetings:
@@ -103,6 +105,42 @@ def overhead_model_of_ranks(
         if starts == before:
             break
     return round(max(at + one.total for at, one in zip(begin, walks, strict=True)) - min(begin))
+
+
+def own_overheads(trace: Trace, of_row: IntColumn) -> Overheads:
+    """The overheads of a trace itself.
+
+    Args:
+        of_row: int64, the iteration of each row, −1 for rows that do not count.
+    """
+    return summarise(overhead_rows(without_waits(trace), 0, counted=of_row >= 0), 0)
+
+
+def scaled(overheads: Overheads, factor: float) -> Overheads:
+    """The overheads of a host that takes so many times as long."""
+
+    def times(of: Statistic) -> Statistic:
+        return Statistic(
+            of.mean * factor, of.std * factor, of.n, of.clipped, of.outliers, of.mean_with_outliers * factor
+        )
+
+    tables = {
+        kind: {name: times(of) for name, of in getattr(overheads, kind).items()}
+        for kind in ("t2", "t3", "t4", "t5", "all")
+    }
+    return msgspec.structs.replace(overheads, t1=times(overheads.t1), **tables)
+
+
+def with_work_of(own: Overheads, known: Overheads, speed: float) -> Overheads:
+    """The overheads of a trace without GPU events, whose operators take what they took in other traces, as far as
+    these had them.
+
+    Args:
+        known: of these traces, whose outliers say nothing of this one. speed: what their times are multiplied with.
+    """
+    work = {name: of for name, of in scaled(known, speed).t5.items() if name in own.t5 and of.n}
+    plain = {name: msgspec.structs.replace(of, mean_with_outliers=of.mean) for name, of in work.items()}
+    return msgspec.structs.replace(own, t5=own.t5 | plain)
 
 
 class _Times:

@@ -15,7 +15,7 @@ from ..trace.trace import Trace
 from .costs.bound import bound_of
 from .costs.element_types import retyped, time_ratio
 from .costs.familiarity import Familiarity
-from .costs.intervals import Intervals
+from .costs.intervals import Intervals, Spread
 from .costs.kernel_model import interval_group
 from .costs.measured import Measured, gpu_tasks
 from .costs.similar import MeasuredTable
@@ -24,9 +24,13 @@ from .costs.utilisation import Utilisation
 from .costs.utilisation_fit import fit_utilisation
 from .model_file import FittedModel
 
-__all__ = ["Price", "Pricing"]
+__all__ = ["UNKNOWN", "Price", "Pricing"]
 
-_NOTHING = Estimate(0.0, "unknown")
+UNKNOWN = "unknown"
+"""How a time was found where no model serves the work."""
+_MEASURED = {"measured": Spread(0, 0.8, 1.25)}
+"""Of an equal event, where too few were held out to tell."""
+_NOTHING = Estimate(0.0, UNKNOWN)
 
 
 class Price(NamedTuple):
@@ -138,7 +142,7 @@ class Pricing:
             there = there if self._to is None else msgspec.structs.replace(there, device=self._to)
             estimate, bound = self._estimate(task), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
-            spread = self._intervals.of(interval_group(estimate.how, (level, *rest)))
+            spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
             low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":

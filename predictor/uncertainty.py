@@ -71,15 +71,14 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
     return ends[0], ends[1]
 
 
-def interval(predicted: int, low: int, high: int, error: EndToEndError | None, unknown: float = 0.0) -> tuple[int, int]:
+def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
     """ns between which an end-to-end time is with a probability of 80%.
 
     Args:
         predicted, low, high: ns with all GPU events as predicted, and at the ends of their interval.
-        error: of the engine. unknown: as in `half_width`.
+        half: half width in log time for all else.
     """
     if not predicted:
         return 0, 0
-    half = half_width(error, unknown)
     down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
     return round(predicted * exp(-down)), round(predicted * exp(up))

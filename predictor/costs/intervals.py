@@ -46,20 +46,23 @@ class Intervals(msgspec.Struct, frozen=True):
 
     __repr__ = brief
 
-    def of(self, group: Sequence[str]) -> Spread:
+    def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
         """The factors of the narrowest group that has them.
 
         Args:
             group: from wide to narrow, such as ("utilisation", "new", "work", "Elementwise").
+            usual: of the group's first level, if that has none; by default that of everything.
 
         Example:
             >>> Intervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
             1.2
         """
-        for size in range(len(group), -1, -1):
+        for size in range(len(group), -1 if usual is None else 0, -1):
             found = self.spreads.get("|".join(group[:size]))
             if found is not None:
                 return found
+        if usual is not None:
+            return usual
         return Spread(0, 1 / _UNKNOWN, _UNKNOWN)
 
 

@@ -19,6 +19,7 @@ from ...trace.launch_args import launch_sizes
 from ...trace.tables import OP
 from ...trace.tensors import Signature
 from ...trace.trace import Trace
+from ..middles import median, percentile
 from .task import Bag, Task
 
 __all__ = ["CPU_OP", "Measured", "absent_rank", "cpu_tasks", "gpu_tasks", "medians", "pooled"]
@@ -183,8 +184,8 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
 
 
 def _median(task: Task, ns: Sequence[float]) -> Measured:
-    low, high = np.percentile(ns, (10, 90)).tolist()
-    return Measured(task, float(np.median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
+    low, high = (float(percentile(ns, of)) for of in (10, 90))
+    return Measured(task, float(median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
 
 
 def pooled(measured: Iterable[Measured]) -> list[Measured]:
@@ -210,7 +211,7 @@ def pooled(measured: Iterable[Measured]) -> list[Measured]:
 def _together(task: Task, of: Sequence[Measured]) -> float:
     if of[0].times and len({len(one.times) for one in of}) == 1:
         return absent_rank(np.array([one.times for one in of]), task.group_size)
-    return float(np.median([one.ns for one in of]))
+    return float(median([one.ns for one in of]))
 
 
 def absent_rank(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:

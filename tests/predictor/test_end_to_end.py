@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from etplus.predictor.costs.measured import gpu_tasks, medians
 from etplus.predictor.end_to_end import predict, predict_ranks
 from etplus.predictor.fitting import fit
 from etplus.predictor.host_time import synchronising_calls, without_waits
+from etplus.predictor.middles import median, percentile
 from etplus.predictor.model_file import FittedModel, read_model, write_model
 from etplus.predictor.overhead_model import _launches, overhead_model
 from etplus.schemas.etplus_reader import read_etplus
@@ -200,8 +204,11 @@ def test_commands(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
     linked(GPU_SHAPED).write(file)
     fitted = run("etplus", "fit", file, "-o", model)
-    assert fitted.returncode == 0 and b"similar" in fitted.stdout and b"best over all" in fitted.stdout
-    assert max(map(len, fitted.stdout.decode().splitlines())) <= 80
+    assert fitted.returncode == 0 and b"models in order" in fitted.stdout and b"ridge" not in fitted.stdout
+    first = model.read_bytes()
+    compared = call("fit", file, "-o", model, "--compare")
+    assert compared.returncode == 0 and b"similar" in compared.stdout and b"best over all" in compared.stdout
+    assert max(map(len, compared.stdout.decode().splitlines())) <= 80 and model.read_bytes() == first
     table = run("etplus", "predict", file, "--model", model)
     assert table.returncode == 0 and b"predicted" in table.stdout
     assert max(map(len, table.stdout.decode().splitlines())) <= 80
@@ -209,3 +216,27 @@ def test_commands(tmp_path: Path) -> None:
     assert abs(numbers["error"]) < 0.05 and numbers["ops"]
     broken = call("predict", file, "--model", file)
     assert broken.returncode == 2 and b"etplus fit" in broken.stderr and b"Traceback" not in broken.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists() or os.cpu_count() == 1, reason="threads are counted in /proc")
+def test_fitting_takes_one_thread(tmp_path: Path) -> None:
+    """What BLAS would start as many threads for as there are cores; the environment may still ask for more."""
+    file = tmp_path / "a.json"
+    linked(GPU_SHAPED).write(file)
+    program = (
+        "import os, sys; from etplus.cli.main import main; status = main();"
+        "print(status, len(os.listdir('/proc/self/task')))"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    words = [sys.executable, "-c", program, "fit", file, "-o", tmp_path / "m.json"]
+    done = subprocess.run(words, env=environment, capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == b"0 1"
+
+
+def test_medians_and_percentiles_are_those_of_numpy() -> None:
+    random = np.random.default_rng(0)
+    for count in [*range(1, 12)] * 40:
+        values = [float(one) if whole else int(one) for one, whole in
+                  zip(random.uniform(0, 1e9, count), random.integers(2, size=count), strict=True)]  # fmt: skip
+        assert median(values) == np.median(values)
+        assert [percentile(values, of) for of in (10, 50, 90)] == np.percentile(values, (10, 50, 90)).tolist()

@@ -174,7 +174,7 @@ def test_an_operators_own_time_is_counted_once(program: str, low: int, high: int
     model = msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0))
     shapes = None, batch_change((low + high) // 2), None
     rows = [
-        {row.op: row.predicted_ns for row in predict(trace, model, shape=shape, force=True).rows}
+        {row.op: row.predicted_ns for row in predict(trace, model, shape=shape, force=True, host="model").rows}
         for trace, shape in zip((ends[0], ends[0], ends[1]), shapes, strict=True)
     ]
     first, middle, last = (of["NllLossBackward0"] for of in rows)

@@ -23,6 +23,7 @@ from etplus.predictor.replay import build_graph, fit_constants, replay
 from etplus.predictor.step_times import Percentiles, percentiles, step_times
 from etplus.predictor.summary import summarize
 from etplus.predictor.uncertainty import drawn_in, half_width, interval
+from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from support import call, fixture_pair, shared_pair, shared_trace
@@ -67,10 +68,10 @@ def test_few_held_out_traces_make_the_interval_wide() -> None:
     mixed = EndToEndError((0.05, -0.05, 4.0), (0.0, 0.0, 0.9))
     assert half_width(mixed, 0.01) == half_width(two), "a trace of which nothing was known says nothing of this one"
     assert half_width(mixed, 0.6) > 2 > half_width(None, 0.6) > 1
-    low, high = interval(1000, 900, 1500, None)
+    low, high = interval(1000, 900, 1500, half_width(None))
     assert log(1000 / low) == pytest.approx(hypot(0.3, log(1 / 0.9)), abs=2e-3)
     assert log(high / 1000) == pytest.approx(hypot(0.3, log(1.5)), abs=2e-3)
-    assert interval(0, 0, 0, None) == (0, 0)
+    assert interval(0, 0, 0, 0.3) == (0, 0)
 
 
 def steps(lengths: list[int]) -> Trace:
@@ -100,11 +101,11 @@ def test_step_times_are_a_distribution_without_the_warm_up() -> None:
 def test_predicted_steps_are_spread_as_those_fitted_on() -> None:
     model = calibrated(fit([steps([96, 98, 100, 102, 104])]), [steps([96, 98, 100, 102, 104])])
     assert model.steps == percentiles([0.96, 0.98, 1.0, 1.02, 1.04])
-    done = predict(steps([100] * 4), model)
+    done = predict(steps([100] * 4), model, host="model")
     assert done.steps is not None and done.steps.count == 4
     assert done.steps.predicted.p90 / done.steps.predicted.p10 == pytest.approx(1.032 / 0.968, rel=1e-3)
     assert done.low_ns < done.predicted_ns < done.high_ns and done.low_ns < 400_000 < done.high_ns
-    assert predict(kernels({"k": [5]}).document(), model).steps is None
+    assert predict(kernels({"k": [5]}).document(), model, force=True).steps is None
 
 
 def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
@@ -146,9 +147,13 @@ def test_both_engines_take_a_trace_without_operators() -> None:
     made.call("cudaDeviceSynchronize", 5, 90)
     trace = made.document()
     model = calibrated(fit([trace]), [trace])
-    assert set(model.calibration) == {"replay", "overheads"}
-    assert predict(trace, model, engine="overheads").predicted_ns == 0
-    assert 0 < predict(trace, model).low_ns < 60_000 < predict(trace, model).high_ns
+    assert model.calibration == {}, "no times of the host are the model's"
+    with pytest.raises(UsageError, match="the engine finds no work in the trace; --force"):
+        predict(trace, model, engine="overheads")
+    empty = predict(trace, model, engine="overheads", force=True)
+    assert empty.predicted_ns == 0 and empty.forced and not empty.to_dict()["reliable"]
+    done = predict(trace, model, force=True)
+    assert 0 < done.low_ns <= 60_000 < done.high_ns
 
 
 def test_bounds_are_known_where_flops_or_bytes_are() -> None:
