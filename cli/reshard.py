@@ -18,6 +18,7 @@ from ..predictor.model_file import read_model
 from ..predictor.network import Network, parse_network
 from ..predictor.reshard.job import Resharded, Scaled, reshard
 from ..predictor.reshard.layout import Layout, Schedule, TensorStyle, parse_layout
+from ..schemas.collector import gc_disabled
 from ..schemas.files import open_output
 from ..schemas.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
@@ -98,6 +99,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@gc_disabled()
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
     layout = Layout(
