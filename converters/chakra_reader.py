@@ -133,11 +133,11 @@ class _ChakraRecords:
         return iter(())
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The inputs and outputs alone, without strides."""
+        """The inputs and outputs alone, with the strides of inputs."""
         if not self.form.ours:
             return self.texts(rows)
         known: dict[bytes, bytes] = {}
-        texts = (_encode(self.form.tensors(node, {})) for node in self._nodes(rows))
+        texts = (_encode(self.form.tensors(node, _input_strides(node))) for node in self._nodes(rows))
         return [known.setdefault(text, text) for text in texts]
 
     def chunks(self) -> Iterator[bytes]:
@@ -359,6 +359,11 @@ class _Form:
         except msgspec.ValidationError:
             place = node if isinstance(node, str) else f"node {node.id}"
             raise TraceFormatError(self.file, place, "an attribute that should be a JSON object", _CHECK) from None
+
+
+def _input_strides(node: Node) -> dict[str, Any]:
+    """Of a node's attributes the one that says them, if any."""
+    return {one.name: one.string_val for one in node.attr if one.name == "input_strides"}
 
 
 class _Needs:
