@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["Transaction", "check_outputs", "make_folder", "protect", "transaction"]
+__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "staged", "transaction"]
 
 StrPath = str | os.PathLike[str]
 
@@ -81,6 +81,10 @@ class Transaction:
         """
         self._temporary[str(target)] = path = target.with_name(f".{secrets.token_hex(8)}.part")
         return path
+
+    def place_of(self, target: Path) -> Path:
+        """Where an output is: beside `target` until the end, or already there."""
+        return self._temporary.get(str(target), target)
 
     def drop(self, target: Path) -> None:
         """Forget an output that could not be written."""
@@ -154,6 +158,24 @@ def protect(source: StrPath | int) -> None:
     if run is not None:
         with contextlib.suppress(OSError, ValueError):  # who opens it reports what is wrong
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
+
+
+def staged(output: StrPath) -> Path:
+    """Where an output of the present transaction can be read before the transaction ends."""
+    run, target = _current.get(), Path(os.path.realpath(output))
+    return target if run is None else run.place_of(target)
+
+
+def check_folder(output: StrPath) -> None:
+    """Refuse at once an output, or a prefix of outputs, for whose files there is no folder to write to.
+
+    Raises:
+        UsageError: the folder is not there, is none, or may not be written to.
+    """
+    name = os.fspath(output)
+    folder = Path(os.path.realpath(name)).parent
+    if name and name != STANDARD_STREAM and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise UsageError(f"{name}: cannot be written; create the folder or choose another")
 
 
 def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
