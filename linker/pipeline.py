@@ -36,6 +36,7 @@ from .dependencies import Dependencies, find_dependencies
 from .identity import Claims, Evidence, modified, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
+from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import Match
 from .reading import read_pair, read_timeline
@@ -177,6 +178,8 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
         pair, claims, method=options.match, exact=options.exact_match, strict=options.strict,
         iteration=options.iteration,
     )  # fmt: skip
+    pair, found = with_lost_collectives(pair, found)
+    et = pair.et
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
     attachment = attach_gpu_events(kineto, pair.calls, marked(len(pair.calls), found.call[found.call >= 0]))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "transaction"]
+__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "staged", "transaction"]
 
 StrPath = str | os.PathLike[str]
 
@@ -100,6 +100,11 @@ class Transaction:
             return None
         self._unnamed[str(target)] = made
         return made
+
+    def place_of(self, target: Path) -> Path:
+        """Where an output can be read: in its file without a name, beside `target`, or already there."""
+        made = self._unnamed.get(str(target))
+        return self._temporary.get(str(target), target) if made is None else Path(f"/proc/self/fd/{made}")
 
     def drop(self, target: Path) -> None:
         """Forget an output that could not be written."""
@@ -198,6 +203,12 @@ def protect(source: StrPath | int) -> None:
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
+def staged(output: StrPath) -> Path:
+    """Where an output of the present transaction can be read before the transaction ends."""
+    run, target = _current.get(), Path(os.path.realpath(output))
+    return target if run is None else run.place_of(target)
+
+
 def check_outputs(
     outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = (), *, in_new_folders: bool = False
 ) -> None:
@@ -223,11 +234,13 @@ def check_outputs(
 
 
 def check_folder(output: StrPath) -> None:
-    """Refuse an output, or a prefix of outputs, whose folder is not there or cannot be written to.
+    """Refuse an output, or a prefix of outputs, whose folder is not there or cannot be written to; "-" has none.
 
     Raises:
         UsageError: such an output.
     """
+    if os.fspath(output) in ("", STANDARD_STREAM):
+        return
     target = Path(os.path.realpath(output))
     folder = target.parent
     if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
