@@ -231,7 +231,7 @@ class _Signatures:
         for argument, shapes in zip(signature.inputs, inputs, strict=False):
             tensors, done = self._tensors(argument.tensors, shapes)
             taken &= done
-            arguments.append(Argument(tensors, argument.value))
+            arguments.append(argument._replace(tensors=tensors))
         outputs, done = self._tensors(signature.outputs or (), [shape for one in results for shape in one])
         made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
         if made == signature:

@@ -95,24 +95,29 @@ class Argument(NamedTuple):
     Attributes:
         tensors: its tensors: one, those of a list, or none.
         value: of other values the value, if recorded.
-        repeats: how many elements of its one tensor lie at one place of memory: over 1 for an expanded tensor, some of
-            whose strides are 0.
+        expanded: dimensions of its one tensor along which all elements lie at one place of memory: their strides are 0.
     """
 
     tensors: tuple[Tensor, ...] = ()
     value: Any = None
-    repeats: int = 1
+    expanded: tuple[int, ...] = ()
+
+    @property
+    def nbytes(self) -> int | None:
+        """Memory in which its tensors lie, bytes; None if the type of one is unknown."""
+        size = total_bytes(self.tensors)
+        return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
 
 
 def read_bytes(arguments: Iterable[Argument]) -> int | None:
     """Memory in which the tensors of arguments lie, bytes; None if the type of one is unknown.
 
     Example:
-        >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), repeats=1000)])
+        >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), expanded=(1,))])
         32
     """
-    sizes = [(total_bytes(argument.tensors), argument.repeats) for argument in arguments]
-    return None if any(size is None for size, _ in sizes) else sum(size // times for size, times in sizes if size)
+    sizes = [argument.nbytes for argument in arguments]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 @dataclass(frozen=True)
@@ -265,7 +270,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
     inputs = tuple(argument(*one) for one in zip(shapes, types, values, strict=True))
     if key[5]:
         steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
-        inputs = tuple(one._replace(repeats=_repeats(one, step)) for one, step in zip(inputs, steps, strict=False))
+        inputs = tuple(one._replace(expanded=_expanded(one, step)) for one, step in zip(inputs, steps, strict=False))
     if not key[2]:
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
@@ -282,12 +287,12 @@ def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))
 
 
-def _repeats(argument: Argument, strides: Any) -> int:
-    """See `Argument`; 1 where the strides are not those of one tensor."""
+def _expanded(argument: Argument, strides: Any) -> tuple[int, ...]:
+    """See `Argument`; none where the strides are not those of one tensor."""
     shape = argument.tensors[0].shape if len(argument.tensors) == 1 else ()
-    if not isinstance(strides, list) or len(strides) != len(shape) or 0 in shape:
-        return 1
-    return math.prod(extent for extent, step in zip(shape, strides, strict=True) if type(step) is int and step == 0)
+    if not isinstance(strides, list) or len(strides) != len(shape):
+        return ()
+    return tuple(dim for dim, step in enumerate(strides) if type(step) is int and step == 0 and shape[dim] > 1)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -54,8 +54,8 @@ class RecordStore(Protocol):
         """The JSON objects of rows (int64, any order), braces included."""
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """Of ET nodes (rows, any order) JSON objects with at least inputs and outputs as in `texts`, but for strides of
-        outputs.
+        """Of ET nodes (rows, any order) JSON objects with at least the inputs and outputs of `texts`, but for the
+        strides of outputs.
 
         Where many are equal they are one object.
         """

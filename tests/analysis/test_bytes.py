@@ -276,7 +276,7 @@ def test_only_what_indices_choose() -> None:
     index, all_of = np.empty(64, np.int64), np.empty((64, 4096), np.int64)
     assert bytes_moved("aten::gather", call(table, 0, all_of, False)) == all_of.nbytes + 2 * rows.nbytes
     assert bytes_moved("aten::gather", call(table, 0, all_of, False, rows)) == all_of.nbytes + 2 * rows.nbytes, "out="
-    expanded = Signature((*call(table, 0).inputs, Argument(tensor(all_of).tensors, None, 4096), Argument((), False)))
+    expanded = Signature((*call(table, 0).inputs, Argument(tensor(all_of).tensors, expanded=(1,)), Argument((), False)))
     assert bytes_moved("aten::gather", expanded) == index.nbytes + 2 * rows.nbytes, "an index for each row"
     assert bytes_moved("aten::index_select", call(table, 0, index)) == index.nbytes + 2 * rows.nbytes
     few = np.empty((4, 4096), np.float16)
