@@ -246,7 +246,7 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
         else:
-            check_folder(target)
+            check_folder(path)
             with _written_beside(target, run) as file:
                 yield file
 

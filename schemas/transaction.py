@@ -226,10 +226,11 @@ def check_outputs(
                 protect(0 if os.fspath(name) == STANDARD_STREAM else name)
         probe = Transaction(run)
         for name in outputs:
-            target = None if name is None else probe.claim(name)
-            if target is not None and (target.is_file() or not target.exists()):
+            if name is None or (target := probe.claim(name)) is None:
+                continue
+            if target.is_file() or not target.exists():
                 if not in_new_folders:
-                    check_folder(target)
+                    check_folder(name)
                 probe.temporary(target)
 
 
