@@ -35,7 +35,8 @@ __all__ = [
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 16
+_BLOCKS_KEPT = 2
+"""One is read again in the time of a copy: the positions of its records stay known."""
 _BLANK = b" \t\r\n"
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
