@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import groupby
 from textwrap import wrap
@@ -166,5 +165,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _suggestion(word: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches  # for mistakes only
+
     meant = get_close_matches(word, sorted(known), 1)
     return f"; did you mean {meant[0]}?" if meant else ""

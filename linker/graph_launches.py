@@ -51,7 +51,7 @@ class GraphLaunch:
     @property
     def streams(self) -> int:
         """How many streams it ran on."""
-        return len(np.unique(self.stream))
+        return len(distinct(self.stream))
 
     @property
     def node_order(self) -> IntColumn | None:

@@ -382,7 +382,7 @@ def _calls(pair: TracePair) -> Iterator[_Weighed]:
 
 def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which calls are between the first and the last joined call of their own thread."""
-    of = np.unique(thread, return_inverse=True)[1].reshape(-1)
+    of = positions(distinct(thread), thread)
     rows = np.flatnonzero(joined)
     first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
     np.minimum.at(first, of[rows], rows)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
-from ..schemas.comm_types import collective_type, input_values
+from ..schemas.comm_types import CollectiveCommType, collective_type, input_values
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE

@@ -37,7 +37,8 @@ _HEAD = 1 << 20
 _FAR = 1 << 28
 """Bytes in which the array, and then a second record, begins; else only a parser finds them."""
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 16
+_BLOCKS_KEPT = 2
+"""One is read again in the time of a copy: the positions of its records stay known."""
 _BLANK = b" \t\r\n"
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode

@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +24,9 @@ from ..memory import available_memory, size_text
 from ..sniff import GZIP_MAGIC, head_of, is_sqlite
 from ..text import Text
 from ..transaction import protect
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["Database", "is_nsys", "open_database"]
 
@@ -225,6 +227,8 @@ def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Ite
         TraceFormatError: not a database of Nsight Systems, or one that cannot be read; also from the block.
         UsageError: parquet files, and pyarrow is not installed.
     """
+    import sqlite3  # every link asks `is_nsys`, few open one
+
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)
         database: Database | None = None
@@ -305,6 +309,8 @@ def _refuse_endless(file: Path, rows: int) -> None:
 
 def _import_parquet(folder: Path, target: Path) -> None:
     """Put the columns of parquet files that are read into a database, a block of rows at a time."""
+    import sqlite3
+
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
