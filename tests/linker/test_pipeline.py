@@ -51,7 +51,6 @@ def test_a_link_imports_nothing_of_other_formats(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
-
 def test_paths_bytes_and_file_objects_give_the_same_links() -> None:
     for et, kineto in (
         (str(ET), str(KINETO)),
