@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "open_document", "parse_trace"]
 
+_ET = re.compile(r"\.et(?:\.gz)?$")
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
@@ -44,8 +45,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
-    named_et = isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz"))
-    if named_et and not is_text(head_of(source)):
+    if isinstance(source, (str, os.PathLike)) and _ET.search(os.fspath(source)) and not is_text(head_of(source)):
         return _read_et(source)
     if nsys.is_nsys(source):
         return _linked(nsys.read_nsys(source, rank=rank, progress=progress))
