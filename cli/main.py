@@ -114,14 +114,12 @@ def _run(arguments: Namespace, alone: bool) -> int:
     """
     import logging
 
-    from ..schemas.memory import cap_memory
+    from ..schemas.memory import capped_memory
     from ..schemas.transaction import transaction
     from .parser import command_module
 
-    if alone:
-        cap_memory()
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
-    with transaction():
+    with capped_memory() if alone else contextlib.nullcontext(), transaction():
         try:
             status: int = command_module(arguments.command).run(arguments)
             sys.stdout.flush()

@@ -138,10 +138,9 @@ def gunzip(
             if done is not None:
                 done(read)
     except (isal_zlib.error, EOFError):  # type: ignore[misc]
-        spool, watch = Spool(name, kept, len(packed)), Expansion(name)
+        spool = Spool(name, kept, len(packed))
         broken_at = None
-        for piece, broken_at in _tolerant(packed):  # noqa: B007 (the last one counts)
-            watch.add(_STEP, len(piece))
+        for piece, broken_at in _tolerant(packed):  # noqa: B007 (the last one counts); what precedes damage was watched
             spool.write(piece)
         return spool.text(), broken_at
     return spool.text(), None
@@ -157,9 +156,9 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
             if not block:
                 raise EOFError
             piece = inflate.decompress(block)
-            at += len(block)
-            yield piece, len(block)
-        at -= len(inflate.unused_data)
+            used = len(block) - len(inflate.unused_data)  # a block may have many members
+            at += used
+            yield piece, used
 
 
 def _tolerant(packed: Text) -> Iterator[tuple[bytes, int | None]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..trace.errors import TraceFormatError, UsageError
 
-__all__ = ["LIMIT", "Expansion", "available_memory", "cap_memory", "or_raise_limit", "require_memory", "size_text"]
+__all__ = ["LIMIT", "Expansion", "available_memory", "capped_memory", "or_raise_limit", "require_memory", "size_text"]
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
 """The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
@@ -33,6 +34,8 @@ _STRETCH = 1 << 16
 """Bytes of gzip that are judged together; they have one block of deflate at least, as writers make them."""
 _GROWN = 1 << 25
 """Bytes that such stretches of one input may have: as much is read in seconds, whatever it is."""
+_INTERVAL_S = 0.1
+_SLACK = 1 << 28
 _WORTH_ASKING = 1 << 26
 """Bytes; with less, to find out what is available takes longer than it saves."""
 _UNLIMITED = 1 << 62
@@ -117,25 +120,54 @@ class Expansion:
             raise TraceFormatError(self._name, "", problem, remedy)
 
 
-def cap_memory() -> None:
-    """Have the system refuse memory to this process beyond what the machine, or `LIMIT`, has: it then ends with one
-    line. Without this the system would end it, or other processes, at some moment.
+@contextlib.contextmanager
+def capped_memory() -> Iterator[None]:
+    """Have the block end with a `MemoryError` when the process takes more than the user allows (`LIMIT`), for whatever.
+
+    Ten times a second of CPU time Python looks at what it holds. Somewhat beyond, and where no limit is set beyond what
+    the machine has, the system refuses memory; some libraries then crash, so that this is the second line only.
 
     Raises:
         UsageError: see `available_memory`.
     """
+    allowed = _limit()
+    _refuse_beyond_machine()
+    if allowed >= _UNLIMITED or not hasattr(signal, "setitimer"):
+        yield
+        return
+    signal.signal(signal.SIGPROF, lambda *_: _check_held(allowed))
+    signal.setitimer(signal.ITIMER_PROF, _INTERVAL_S, _INTERVAL_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _refuse_beyond_machine() -> None:
+    """Have the system refuse what is beyond all limits."""
     try:
         import resource
     except ImportError:  # Windows
         return
-    most, reserved = min(_totals()), _fields(_PROC / "self" / "status", 1024).get("VmData:")
+    reserved = _fields(_PROC / "self" / "status", 1024).get("VmData:")
+    most = min(_totals())
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if most >= _UNLIMITED or reserved is None:
         return
-    most += max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they do not use
+    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they do not use
     if soft == resource.RLIM_INFINITY or most < soft:
         with contextlib.suppress(OSError, ValueError):  # beyond the hard limit, which holds anyway
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _check_held(allowed: int) -> None:
+    """
+    Raises:
+        MemoryError: this process has more than it is allowed.
+    """
+    if _held() > allowed:
+        signal.setitimer(signal.ITIMER_PROF, 0)  # once: what handles the error takes memory, too
+        raise MemoryError
 
 
 def size_text(count: int) -> str:
