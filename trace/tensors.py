@@ -102,6 +102,10 @@ class Argument(NamedTuple):
     value: Any = None
     expanded: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
+        return f"Argument({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
     @property
     def nbytes(self) -> int | None:
         """Memory in which its tensors lie, bytes; None if the type of one is unknown."""

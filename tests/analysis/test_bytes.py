@@ -39,17 +39,6 @@ def array(rng: random.Random, dtype: str, rank: int = 3) -> np.ndarray[Any, Any]
     return np.zeros([rng.randint(1, 7) for _ in range(rank)], dtype)
 
 
-def test_gather_reads_what_its_index_has_room_for() -> None:
-    """Its output is shaped like its index, which is expanded where whole rows are gathered."""
-    table, rows, out = np.zeros((1000, 64), "float32"), np.zeros((30, 64), "int64"), np.zeros((30, 64), "float32")
-    for more in ((), (False,), (False, out)):
-        assert bytes_moved("aten::gather", call(table, 0, rows, *more)) == 2 * out.nbytes + 30 * 8
-    single = np.zeros((1000, 1), "int64")
-    for axis in (1, -1, "1"):
-        assert bytes_moved("aten::gather", call(table, axis, single, False)) == 2 * 1000 * 4 + single.nbytes
-    assert bytes_moved("aten::index_select", call(table, 0, np.zeros(30, "int64"))) == 2 * out.nbytes + 30 * 8
-
-
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "argmax", "all", "max", "prod"])
 def test_reductions(name: str) -> None:
     for seed in range(60):
