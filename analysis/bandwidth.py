@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function, union
 from ..trace.trace import Trace
@@ -36,6 +37,8 @@ class BandwidthRow:
     total_ns: int
     busy_ns: int
     not_recorded: int
+
+    __repr__ = brief
 
     @property
     def bytes_per_second(self) -> float | None:

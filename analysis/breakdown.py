@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
@@ -51,6 +52,8 @@ class BreakdownRow(Totals):
     total_ns: int
     share: float
     reason: str = ""
+
+    __repr__ = brief
 
     @property
     def label(self) -> str:
@@ -101,6 +104,8 @@ class StreamUse(_Busy):
     busy_ns: int
     idle_ns: int
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class DeviceUse(_Busy):
@@ -108,7 +113,7 @@ class DeviceUse(_Busy):
 
     Attributes:
         busy_ns: at least one event of any stream ran. overlapped_ns: events of two streams or more ran at once.
-        compute_ns: a kernel ran that is no communication. copy_ns: a copy or memset ran.
+        compute_ns: a kernel ran that is no communication, nor one of MTIA's waits. copy_ns: a copy or memset ran.
         communication_ns: a communication kernel ran; exposed_communication_ns: and no computing kernel at that time.
     """
 
@@ -122,6 +127,8 @@ class DeviceUse(_Busy):
     copy_ns: int
     communication_ns: int
     exposed_communication_ns: int
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,8 @@ class Iteration:
     start: int
     end: int
     gpu_ns: int
+
+    __repr__ = brief
 
     @property
     def latency_ns(self) -> int:
@@ -214,7 +223,8 @@ def device_use(trace: Trace) -> list[DeviceUse]:
         found.append(
             DeviceUse(
                 device, window.length, spans[device], busy.length, window.length - busy.length,
-                _overlapped(trace, mine), compute.length, _busy(trace, mine & ~kernels).length, communication.length,
+                _overlapped(trace, mine), compute.length, _busy(trace, mine & trace.is_copy).length,
+                communication.length,
                 communication.length - intersection(communication, compute).length,
             )
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from ..trace.brief import brief
 from ..trace.comm_kernels import Comm, collective_of
 from ..trace.trace import Trace
 from .totals import Totals, per_second
@@ -36,6 +37,8 @@ class CommunicationRow(Totals):
     count: int
     total_ns: int
     min_ns: int
+
+    __repr__ = brief
 
     @property
     def algorithm_bandwidth(self) -> float | None:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import structs
 
 from ..schemas.files import Source, read_struct
+from ..trace.brief import brief
 
 __all__ = ["Device", "find_device", "known_devices", "read_devices", "why_unknown"]
 
@@ -52,6 +53,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     multiprocessors: int | None = None
     l2_bytes: int | None = None
     l2_gb_s: float | None = None
+
+    __repr__ = brief
 
     def peak_flops(self, dtype: str) -> float | None:
         """FLOP/s at best for an element type (torch's name, or "tf32"), None if unknown; tf32 falls back to float32."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.printable import printable
 from .breakdown import BreakdownRow, breakdown, launched_in
 from .path_diff import PathRow, path_rows, plain_paths
@@ -37,6 +38,8 @@ class Side(Totals):
     flops_share: float | None = None
     bytes_share: float | None = None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class DiffRow:
@@ -45,6 +48,8 @@ class DiffRow:
     name: str
     a: Side | None
     b: Side | None
+
+    __repr__ = brief
 
     @property
     def change_ns(self) -> float:
@@ -91,6 +96,8 @@ class Difference:
     latency_b: float
     damage: tuple[str, ...] = ()
     paths: list[PathRow] = field(default_factory=list)
+
+    __repr__ = brief
 
     @property
     def gains(self) -> list[DiffRow]:

@@ -14,23 +14,25 @@ from functools import partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from ..trace.tensors import Signature, Tensor, total_bytes
-from . import serving
+from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
+from . import indexing, serving
 from .attention import ATTENTION
-from .convolutions import CONVOLUTIONS, GRADIENTS
+from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
 from .outputs import (
     COMPARISONS,
     NORMALISATIONS,
     POINTWISE,
-    READS_WHAT_IT_WRITES,
     REDUCTIONS,
     SEVERAL_GRADIENTS,
     WRITES_ONLY,
     Returned,
     broadcast,
     concatenated,
+    functional,
     matmul_shape,
+    plain_name,
 )
+from .triton import IS_TRITON, moved_by_triton
 
 __all__ = ["Operator", "Product", "bytes_moved", "flops", "operator", "product", "register"]
 
@@ -83,14 +85,14 @@ def register(names: str, entry: Operator) -> None:
 
 
 def operator(name: str) -> Operator | None:
-    """How an operator is counted, None if it is not known. "add_" and "add" are counted alike.
+    """How an operator is counted, None if it is not known. "add_", "add" and "add.out" are counted alike.
 
     Kernels that Inductor makes are operators of the same name in the trace, with all their buffers as inputs. What
     FBGEMM's embedding tables read follows from their indices, which are not recorded.
     """
-    name = name.removeprefix("aten::")
-    if name.startswith("triton_"):
-        return _BUFFERS
+    if name.startswith(IS_TRITON):
+        return Operator(moved=partial(moved_by_triton, name))
+    name = plain_name(name)
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
     return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
@@ -120,11 +122,11 @@ def flops(name: str, signature: Signature) -> int | None:
 
 
 def bytes_moved(name: str, signature: Signature) -> int | None:
-    """Bytes that a call must read and write: all inputs and outputs once.
+    """Bytes that a call must read and write: all inputs and outputs once; of an `out` tensor that it is written.
 
     None where a tensor's type, or the outputs, are neither recorded nor known.
     """
-    entry = operator(name)
+    entry, signature = operator(name), functional(name, signature)
     if entry is not None and entry.moved is not None:
         return _number(entry.moved, signature)
     return _number(partial(_inputs_and_outputs, name, entry), signature)
@@ -145,7 +147,11 @@ def _number(count: Callable[[Signature], int | None] | None, signature: Signatur
 
 def _inputs_and_outputs(name: str, entry: Operator | None, signature: Signature) -> int | None:
     outputs = _outputs(name, entry, signature)
-    return None if outputs is None else total_bytes((*signature.tensors, *outputs))
+    return None if outputs is None else _sum(read_bytes(signature.inputs), total_bytes(outputs))
+
+
+def _sum(*sizes: int | None) -> int | None:
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[Tensor, ...] | None:
@@ -222,8 +228,19 @@ for _name, _attention in ATTENTION.items():
 
 # Convolutions
 
+
+def _convolved(convolution: Convolution, signature: Signature) -> int | None:
+    """Inputs and outputs, of the input what the weights meet: a 1 × 1 convolution of stride 2 reads a quarter of it."""
+    inputs, outputs, weight, transposed = convolution.shapes(signature)
+    first = signature.inputs[0].tensors[0]
+    read = tuple(min(x, y * k) for x, y, k in zip(inputs[2:], outputs[2:], weight[2:], strict=True))
+    met = first if transposed else Tensor(inputs[:2] + read, first.dtype)
+    written = signature.outputs or (Tensor(outputs, signature.dtype),)
+    return _sum(met.nbytes, read_bytes(signature.inputs[1:]), total_bytes(written))
+
+
 for _name, _convolution in CONVOLUTIONS.items():
-    register(_name, Operator(_convolution.flops, _convolution.outputs, values=True))
+    register(_name, Operator(_convolution.flops, _convolution.outputs, partial(_convolved, _convolution), values=True))
 for _name, _gradient in GRADIENTS.items():
     register(_name, Operator(_gradient.flops, _gradient.outputs, values=True, parts=_gradient.parts))
 
@@ -233,19 +250,7 @@ for _name, _gradient in GRADIENTS.items():
 
 def _buffer_bytes(signature: Signature) -> int | None:
     """Every tensor once: those that are written stand among the inputs."""
-    return total_bytes(signature.tensors)
-
-
-def _gathered_bytes(signature: Signature) -> int | None:
-    """Of the first tensor only what the indices choose is read: as much as is written."""
-    outputs = signature.outputs
-    if not outputs:
-        table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
-        if table is None or indices is None or axis not in (0, "0"):
-            return None
-        outputs = (Tensor(indices + table[1:], signature.tensors[0].dtype),)
-    total, chosen = total_bytes(outputs), total_bytes(signature.tensors[1:])
-    return None if total is None or chosen is None else 2 * total + chosen
+    return read_bytes(signature.inputs)
 
 
 _UNCOUNTED = Operator(moved=lambda signature: None)
@@ -261,7 +266,8 @@ register(POINTWISE, Operator(outputs=_pointwise_outputs))
 register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool")))
 register(NORMALISATIONS, Operator(outputs=lambda signature: [signature.shape(0) or ()]))
 register(WRITES_ONLY, _BUFFERS)
-register(READS_WHAT_IT_WRITES, Operator(moved=_gathered_bytes, values=True))
+for _name, _moved in indexing.MOVED.items():
+    register(_name, Operator(moved=_moved, values=True))
 
 register("cat concat concatenate", Operator(outputs=concatenated, values=True))
 for _name, _reduction in REDUCTIONS.items():

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.trace import Trace
 from .devices import Device
 from .flops import Product, product
-from .roofline import Work, against_peaks, find_devices, work_of_events
+from .roofline import Work, against_peaks, find_devices, from_memory, work_of_events
 from .totals import Totals, per_second
 
 __all__ = ["GemmRow", "gemm_table"]
@@ -28,8 +29,8 @@ class GemmRow(Totals):
         count: number of calls (of a replayed graph: of replays). total_ns: durations of all their kernels.
         kernels: names of the kernels that compute the products, the most frequent first.
         flops: 2·batch·m·n·k of each call. bytes: inputs and outputs once, None if not known.
-        flops_share, bytes_share: of the device's peaks, 1 is all; None where unknown. bound: "compute" or "memory", by
-            which the time at peak is longer; "" where it is not known.
+        flops_share, bytes_share: of the device's peaks, 1 is all; None where unknown. bound: "compute", "memory" or
+            "cache", by which the time at peak is longer; "" where it is not known. See `KernelRow`.
     """
 
     device: int
@@ -47,6 +48,8 @@ class GemmRow(Totals):
     flops_share: float | None
     bytes_share: float | None
     bound: str
+
+    __repr__ = brief
 
     @property
     def flops_per_second(self) -> float | None:
@@ -75,11 +78,13 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
     events = np.flatnonzero((work.flops >= 0) & (work.call >= 0))
     size, products = _products(trace, work.call[events])
     events, size = events[size >= 0], size[size >= 0]
+    passed = from_memory(trace, work.bytes, devices)
     rows = []
     for (device, dtype, code), at in grouped(gpu.device[events], work.dtype[events], size):
         mine = events[at]
         total, known = int(work.operator_ns[mine].sum()), bool((work.bytes[mine] >= 0).all())
         done, moved = sum(work.flops[mine].tolist()), int(work.bytes[mine].sum()) if known else None
+        through = (moved, total) if passed[mine].all() else (None, 0)
         of = devices.get(device)
         peak = of.peak_flops(work.dtypes[dtype]) if of is not None else None
         count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine]]), axis=1).T)
@@ -88,7 +93,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         rows.append(
             GemmRow(
                 device, op, work.dtypes[dtype], *extents, count, total, tuple(name for name, _ in names.most_common()),
-                done, moved, *against_peaks(of, peak, (done, total), (moved, total)),
+                done, moved, *against_peaks(of, peak, (done, total), (moved, total), through),
             )
         )  # fmt: skip
     return sorted(rows, key=lambda row: (-row.total_ns, row.device, row.op, row.dtype, row.batch, row.m, row.n, row.k))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function
 from ..trace.trace import Trace
@@ -19,8 +20,9 @@ __all__ = [
     "queue_use",
 ]  # fmt: skip
 
-KERNEL_DELAY_NS = 30
-"""Gaps below this are the device's own delay between two kernels (HTA's `consecutive_kernel_delay`)."""
+KERNEL_DELAY_NS = 30_000
+"""Gaps below this are the device's own delay between two kernels: HTA's `consecutive_kernel_delay`, whose default of 30
+is documented as ns and compared with µs (`_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py)."""
 QUEUE_LIMIT = 1024
 """Launches that a stream's queue holds (HTA's `max_queue_length`)."""
 LONG_CALL_NS = 50_000
@@ -31,15 +33,18 @@ LONG_DELAY_NS = 100_000
 
 @dataclass(frozen=True)
 class IdleCauses:
-    """Idle time of one stream, from its first event to its last: host_wait_ns + kernel_wait_ns + other_ns = idle_ns.
+    """Idle time of one stream in the trace's span, all of it by cause: the sum of the five is idle_ns.
 
     A gap between two consecutive events of a stream counts for one cause. It begins at the end of all that ran before
     on the stream (HTA: of the event before).
 
     Attributes:
         host_wait_ns, host_waits: the later event was launched after the gap had begun; length and number of gaps.
-        kernel_wait_ns, kernel_waits: it had been launched, and the gap is shorter than the device's own delay.
-        other_ns, others: the rest: waits for other streams, and gaps before events of unknown launch.
+        kernel_wait_ns, kernel_waits: it was not, and the gap is shorter than the device's own delay (the consecutive
+            kernel delay).
+        other_ns, others: the rest, such as waits for other streams.
+        before_first_ns: from the span's start to the stream's first event. after_last_ns: from the end of its last one
+            to the span's end. The stream had nothing to run yet, or no more; HTA leaves both out.
     """
 
     device: int
@@ -50,11 +55,15 @@ class IdleCauses:
     kernel_waits: int
     other_ns: int
     others: int
+    before_first_ns: int
+    after_last_ns: int
+
+    __repr__ = brief
 
     @property
     def idle_ns(self) -> int:
-        """All gaps."""
-        return self.host_wait_ns + self.kernel_wait_ns + self.other_ns
+        """All of it."""
+        return self.host_wait_ns + self.kernel_wait_ns + self.other_ns + self.before_first_ns + self.after_last_ns
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,8 @@ class LaunchRow:
     short: int
     long_calls: int
     long_delays: int
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -114,6 +125,8 @@ class QueueUse:
     mean: float | None
     full_ns: int
 
+    __repr__ = brief
+
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[IdleCauses]:
     """Why each stream was idle, by device and stream.
@@ -125,10 +138,11 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[Id
         >>> idle_causes(trace)[0].idle_ns >= 0
         True
     """
-    gpu, launched = trace.gpu, _launch_start(trace)
+    gpu, launched, span = trace.gpu, _launch_start(trace), trace.span
     found = []
     for device, stream, events in gpu.by_stream():
-        reach = np.maximum.accumulate(gpu.end[events])[:-1]
+        ran = np.maximum.accumulate(gpu.end[events])
+        reach, last = ran[:-1], int(ran[-1])
         gap = np.maximum(gpu.ts[events[1:]] - reach, 0)
         host = launched[events[1:]] > reach
         kernel = ~host & (gap < kernel_delay_ns)
@@ -137,6 +151,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[Id
             for cause in (host, kernel, ~host & ~kernel)
             for value in (gap[cause].sum(), np.count_nonzero(gap[cause]))
         ]
+        numbers += [int(gpu.ts[events[0]]) - span.start, span.end - last]
         found.append(IdleCauses(device, stream, *numbers))
     return found
 

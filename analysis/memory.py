@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
@@ -51,6 +52,9 @@ class Blocks(NamedTuple):
     category: npt.NDArray[np.int8]
     before: npt.NDArray[np.bool_]
 
+    def __repr__(self) -> str:
+        return brief(self)
+
     def take(self, rows: npt.NDArray[Any]) -> Blocks:
         """Those at some positions, or of a mask."""
         return Blocks(*(column[rows] for column in self))  # type: ignore[arg-type]
@@ -73,6 +77,8 @@ class MemoryHolder:
     blocks: int
     bytes: int
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class OutlivingRow:
@@ -90,6 +96,8 @@ class OutlivingRow:
     bytes: int
     next_bytes: int
     kept_bytes: int
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,8 @@ class DeviceMemory:
     blocks: Blocks
     holders: list[MemoryHolder]
     outliving: list[OutlivingRow]
+
+    __repr__ = brief
 
     @property
     def number(self) -> int:

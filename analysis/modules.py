@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.call_tree import Hierarchy, nearest
 from ..trace.columns import IntColumn
 from ..trace.intervals import sums
@@ -40,6 +41,8 @@ class ModuleRow(Totals):
     total_ns: int
     device_self_ns: int
     device_total_ns: int
+
+    __repr__ = brief
 
     @property
     def label(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.call_tree import CallTree, nearest, outermost
 from ..trace.columns import distinct_rows
 from ..trace.index import as_column
@@ -40,6 +41,8 @@ class OperatorRow(Totals):
     device_self_ns: int
     device_total_ns: int
     launches: int
+
+    __repr__ = brief
 
 
 def operator_table(trace: Trace, *, by_shape: bool = False) -> list[OperatorRow]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..trace.tensors import Signature, Tensor, total_bytes
+from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 __all__ = [
-    "COMPARISONS", "NORMALISATIONS", "POINTWISE", "READS_WHAT_IT_WRITES", "REDUCTIONS", "SEVERAL_GRADIENTS",
-    "WRITES_ONLY", "Gradients", "Reduction", "Returned", "broadcast", "concatenated", "matmul_shape",
+    "COMPARISONS", "NORMALISATIONS", "POINTWISE", "REDUCTIONS", "SEVERAL_GRADIENTS", "WRITES_ONLY", "Gradients",
+    "Reduction", "Returned", "broadcast", "concatenated", "functional", "matmul_shape", "plain_name",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -36,8 +36,59 @@ WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential
 """Operators whose first tensor is written without being read."""
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
 """Operators whose output has the inputs' shapes, broadcast, and is of bools."""
-READS_WHAT_IT_WRITES = "index_select gather take index"
-"""Operators that read of their first tensor what the others choose."""
+_LAST_INPUT = {
+    -1: "arange range linspace logspace full ones zeros empty eye rand randn randperm randint",
+    0: (
+        "abs bitwise_not ceil cos elu erf exp expm1 floor gelu hardsigmoid hardswish hardtanh leaky_relu log log1p mish"
+        " neg reciprocal relu round rsqrt sigmoid sign silu sin softplus sqrt square tanh threshold tril triu isnan"
+        " isinf isfinite logical_not cat concat concatenate sum nansum prod mean amax amin argmax argmin all any"
+        " logsumexp linalg_vector_norm count_nonzero _softmax _log_softmax softmax log_softmax cumsum sort _chunk_cat"
+        " clone stack topk"
+    ),
+    1: (
+        "mm bmm matmul mv dot vdot _int_mm add sub rsub mul div fmod remainder pow maximum minimum bitwise_and"
+        " bitwise_or max min eq ne lt le gt ge logical_and logical_or logical_xor take index sigmoid_backward"
+        " silu_backward tanh_backward gelu_backward threshold_backward hardtanh_backward leaky_relu_backward"
+        " softplus_backward native_dropout_backward _softmax_backward_data _log_softmax_backward_data clamp_max"
+        " clamp_min"
+    ),
+    2: (
+        "addmm baddbmm addmv addbmm _addmm_activation linear addcdiv addcmul clamp lerp where masked_fill"
+        " mse_loss_backward gather index_select"
+    ),
+    3: "native_layer_norm",
+    4: "native_batch_norm",
+    5: "elu_backward _scaled_mm",
+}
+"""Operators by the position of their last argument that is an input tensor; tensors behind it are their `out`."""
+_INPUTS_UNTIL = {name: at for at, names in _LAST_INPUT.items() for name in names.split()}
+
+
+def plain_name(name: str) -> str:
+    """An operator's name without the namespace of ATen and without its overload's.
+
+    Example:
+        >>> plain_name("aten::mm.out")
+        'mm'
+    """
+    return name.removeprefix("aten::").partition(".")[0]
+
+
+def functional(name: str, signature: Signature) -> Signature:
+    """A call that was given tensors to write into (`out`) as that which returns them; other calls as they are.
+
+    Where outputs are not recorded they are those tensors, unless the call had to resize them.
+
+    Args:
+        name: the operator's, such as "aten::mm".
+    """
+    last = _INPUTS_UNTIL.get(plain_name(name), len(signature.inputs))
+    given = tuple(tensor for argument in signature.inputs[last + 1 :] for tensor in argument.tensors)
+    if not given:
+        return signature
+    inputs = tuple(one for at, one in enumerate(signature.inputs) if at <= last or not one.tensors)
+    resized = any(tensor.numel == 0 for tensor in given)
+    return Signature(inputs, signature.outputs or (None if resized else given))
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
@@ -136,13 +187,13 @@ class Reduction:
         return [*returned, Tensor(shape, "int64")] if self.indices and not over_all else returned
 
     def moved(self, signature: Signature) -> int | None:
-        """Bytes: the input once, what is left once. An `out` tensor among the arguments is what is returned."""
+        """Bytes: the input once, what is left once."""
         returned = signature.outputs or self.outputs(signature)
         if returned is None:
             return None
-        read = signature.tensors if _is_binary(signature) else signature.inputs[0].tensors
-        written = [one if isinstance(one, Tensor) else Tensor(one, signature.dtype) for one in returned]
-        return total_bytes((*read, *written))
+        read = read_bytes(signature.inputs if _is_binary(signature) else signature.inputs[:1])
+        written = total_bytes(one if isinstance(one, Tensor) else Tensor(one, signature.dtype) for one in returned)
+        return None if read is None or written is None else read + written
 
     def _dtype(self, dtype: str) -> str:
         if self.dtype != "sum":

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.files import Source, read_struct
+from ..trace.brief import brief
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, StringTable, begins, grouped
 from ..trace.tables import OP
@@ -59,6 +60,8 @@ class OverheadRows:
     sequences: Mapping[tuple[str, tuple[str, ...]], int]
     too_long: int
 
+    __repr__ = brief
+
 
 class Statistic(msgspec.Struct, frozen=True):
     """What rows come to, in µs.
@@ -77,6 +80,8 @@ class Statistic(msgspec.Struct, frozen=True):
     clipped: int
     outliers: int
     mean_with_outliers: float
+
+    __repr__ = brief
 
     @property
     def expected(self) -> float:
@@ -106,6 +111,8 @@ class Overheads(msgspec.Struct, frozen=True):
     cpu_event_overhead_us: float
     too_long: int = 0
     files: tuple[str, ...] = ()
+
+    __repr__ = brief
 
 
 def overhead_rows(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.call_tree import name_paths
 from ..trace.columns import IntColumn, StringTable
 from ..trace.index import as_column
@@ -34,6 +35,8 @@ class PathSide:
     device_ns: float
     launched_ns: float
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class PathRow:
@@ -46,6 +49,8 @@ class PathRow:
     path: tuple[str, ...]
     a: PathSide | None
     b: PathSide | None
+
+    __repr__ = brief
 
     def change(self, what: str) -> float:
         """B less A of one of the attributes of `PathSide`."""

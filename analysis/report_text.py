@@ -129,10 +129,12 @@ def _idle(analysis: Analysis, width: int) -> str:
     for one in analysis.idle_causes:
         queue = queues.get((one.device, one.stream))
         used = (queue.longest, number(queue.mean), *_ms(queue.full_ns)) if queue else (None, None, None)
-        causes = _ms(one.host_wait_ns, one.kernel_wait_ns, one.other_ns)
+        causes = _ms(one.host_wait_ns, one.kernel_wait_ns, one.other_ns, one.before_first_ns, one.after_last_ns)
         rows.append([f"device {one.device} stream {one.stream}", *causes, *used])
-    heads = ["stream", "host ms", "kernel ms", "other ms", "longest", "mean", "full ms"]
-    return render("idle time by cause, and launches in the queue", heads, rows, width)
+    heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
+    delay = number(analysis.kernel_delay_ns / _US)
+    title = f"idle time by cause (kernel: gaps under {delay} µs that no launch explains), and launches in the queue"
+    return render(title, heads, rows, width)
 
 
 def _launches(analysis: Analysis, width: int, top: int) -> str:

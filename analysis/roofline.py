@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, begins, distinct, distinct_rows, matching
 from ..trace.intervals import sums
@@ -19,7 +20,7 @@ from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
 from .totals import Totals, per_second
 
-__all__ = ["KernelRow", "Work", "against_peaks", "find_devices", "kernel_table", "work_of_events"]
+__all__ = ["KernelRow", "Work", "against_peaks", "find_devices", "from_memory", "kernel_table", "work_of_events"]
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
@@ -50,6 +51,8 @@ class Work:
     call: IntColumn
     operator_ns: IntColumn
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class KernelRow(Totals):
@@ -62,8 +65,10 @@ class KernelRow(Totals):
             None if they are known for none.
         operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
         peak_flops_per_second: the device's peak for the element type, which `flops_share` is of; None if unknown.
-        flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown.
-        bound: "compute", "memory", by which the time at peak is longer; "" where it is not known.
+        flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown. The share of the
+            bandwidth is that of the events whose data came from memory (`from_memory`), None without any.
+        bound: "compute" or "memory", by which the time at peak is longer; "cache" in place of "memory" where the data
+            of no event must have come from there; "" where it is not known.
     """
 
     device: int
@@ -82,6 +87,8 @@ class KernelRow(Totals):
     flops_share: float | None
     bytes_share: float | None
     bound: str
+
+    __repr__ = brief
 
     @property
     def flops_per_second(self) -> float | None:
@@ -146,6 +153,25 @@ def work_of_events(trace: Trace) -> Work:
             _share(trace, work.bytes, main, int(size[caller[events[0]]]))
     _set_dtypes(trace, work)
     return work
+
+
+def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
+    """Which GPU events moved their bytes to and from the device's memory, as far as that can be known.
+
+    What fits the device's last cache may be there before, and stay there: such an event has no share of the bandwidth.
+    Nor has one that was faster than memory is, where the cache explains it: it may hold as much of what is read when
+    the event begins, and of what was written when it ends.
+
+    Args:
+        size: int64, bytes of each event, −1 if unknown.
+        devices: from `find_devices`; events of others are none of these.
+    """
+    gpu, found = trace.gpu, np.zeros(len(trace.gpu), np.bool_)
+    for number, device in devices.items():
+        cache, passes = device.l2_bytes or 0, gpu.dur * (device.bytes_per_second / 1e9)
+        helped = (size > passes) & (size - 2 * cache <= passes) & (cache > 0) & (gpu.dur > 0)
+        found |= (gpu.device == number) & (size > cache) & ~helped
+    return found
 
 
 def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
@@ -238,7 +264,10 @@ def kernel_table(
     ops = _ops_by_row(trace, inverse, len(keys))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
     operator_ns = sums(inverse, work.operator_ns, len(keys))
-    done, moved = (_known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes))
+    judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
+    done, moved, passed = (
+        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, judged)
+    )
     rows = []
     for row in np.argsort(-total, kind="stable").tolist():
         number, name, category, dtype = keys[row].tolist()
@@ -249,26 +278,36 @@ def kernel_table(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
                 int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak,
-                *against_peaks(device, peak, done[row], moved[row]),
+                *against_peaks(device, peak, done[row], moved[row], passed[row]),
             )
         )  # fmt: skip
     return rows
 
 
 def against_peaks(
-    device: Device | None, peak: float | None, done: tuple[int | None, int], moved: tuple[int | None, int]
-) -> tuple[float | None, float | None, str]:
-    """Shares of the peaks, and which of them bounds."""
+    device: Device | None, peak: float | None, done: tuple[int | None, int], moved: tuple[int | None, int],
+    passed: tuple[int | None, int],
+) -> tuple[float | None, float | None, str]:  # fmt: skip
+    """Shares of the peaks, and which of them bounds.
+
+    Args:
+        done, moved: FLOPs and bytes, and durations of the events, ns; (None, 0) where they are not known.
+        passed: of them bytes that came from memory; see `from_memory`.
+    """
     if device is None:
         return None, None, ""
     at_peak = done[0] / peak * 1e9 if done[0] is not None and peak else None
-    at_bandwidth = moved[0] / device.bytes_per_second * 1e9 if moved[0] is not None else None
+    at_bandwidth, from_there = (
+        size / device.bytes_per_second * 1e9 if size is not None else None for size in (moved[0], passed[0])
+    )
     shares = [
-        least / ns if least is not None and ns else None for least, ns in ((at_peak, done[1]), (at_bandwidth, moved[1]))
+        least / ns if least is not None and ns else None for least, ns in ((at_peak, done[1]), (from_there, passed[1]))
     ]
     if at_bandwidth is None or (done[0] is not None and at_peak is None):
         return shares[0], shares[1], ""
-    return shares[0], shares[1], "compute" if (at_peak or 0) > at_bandwidth else "memory"
+    if (at_peak or 0) > at_bandwidth:
+        return shares[0], shares[1], "compute"
+    return shares[0], shares[1], "cache" if from_there is None else "memory"
 
 
 def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.trace import Trace
 
 __all__ = ["KernelSequence", "kernel_sequences"]
@@ -26,6 +27,8 @@ class KernelSequence:
     count: int
     gpu_ns: int
     host_ns: int
+
+    __repr__ = brief
 
 
 def kernel_sequences(trace: Trace, *, least: int = 3) -> list[KernelSequence]:

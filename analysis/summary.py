@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import distinct_rows
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
@@ -32,7 +33,7 @@ from .breakdown import (
 from .communication import communication
 from .devices import Device, why_unknown
 from .gemms import GemmRow, gemm_table
-from .launches import idle_causes, launch_statistics, queue_use
+from .launches import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .memory import DeviceMemory, device_memory
 from .modules import module_table
 from .operators import OperatorRow, operator_table
@@ -62,6 +63,8 @@ class HostOp(Totals):
     count: int
     total_ns: int
 
+    __repr__ = brief
+
 
 def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
     """What a function finds in the trace of an `Analysis`, when it is first asked for."""
@@ -77,6 +80,7 @@ class Analysis:
         breakdown, streams, device_use, host, host_ops, iterations, kernels: see the functions of these names.
         operators: see `operators.operator_table`.
         overhead_rows: of this trace; event_ns: what was taken off for a profiler event.
+        kernel_delay_ns: gaps below this are the device's own delay in `idle_causes`.
         batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
         idle_causes, launches, queues, copies, communication, memory, sequences, modules, gemms: see the functions
@@ -99,13 +103,19 @@ class Analysis:
     event_ns: int
     batch_size: int | None
     notes: tuple[str, ...]
+    kernel_delay_ns: int = KERNEL_DELAY_NS
+
+    __repr__ = brief
 
     @cached_property
     def overheads(self) -> Overheads:
         """Statistics of the trace's overheads."""
         return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
 
-    idle_causes = _of_trace(idle_causes)
+    @cached_property
+    def idle_causes(self) -> list[IdleCauses]:
+        return idle_causes(self.trace, self.kernel_delay_ns)
+
     launches = _of_trace(launch_statistics)
     queues = _of_trace(queue_use)
     copies = _of_trace(copy_bandwidth)
@@ -137,6 +147,7 @@ def analyse(
     event_ns: int = DEFAULT_EVENT_NS,
     by_shape: bool = False,
     batch_size: int | None = None,
+    consecutive_kernel_delay_ns: int = KERNEL_DELAY_NS,
 ) -> Analysis:
     """Analyse a trace.
 
@@ -146,6 +157,7 @@ def analyse(
         event_ns: the host's cost of one profiler event.
         by_shape: separate rows for operators with different shapes in `host_ops`, `operators` and overheads.
         batch_size: samples an iteration.
+        consecutive_kernel_delay_ns: gaps of a stream below this are the device's own delay between two kernels.
     """
     trace = with_unattached(trace)
     devices = find_devices(trace, own_devices)
@@ -164,7 +176,7 @@ def analyse(
         host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
         kernel_table(trace, work, devices),
         overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
-        (*trace.notes, *_missing(trace), *unknown),
+        (*trace.notes, *_missing(trace), *unknown), consecutive_kernel_delay_ns,
     )  # fmt: skip
 
 
@@ -209,6 +221,7 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
             "samples_per_second": analysis.samples_per_second,
         },
         "overheads": msgspec.to_builtins(analysis.overheads),
+        "consecutive_kernel_delay_ns": analysis.kernel_delay_ns,
         "kernel_labels": _labels(trace),
         **tables_of(analysis),
     }
@@ -230,6 +243,7 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
         "tflops": device and device.tflops,
         "peaks": {row.dtype: row.peak_flops_per_second for row in rows if row.peak_flops_per_second is not None},
         "memory_gb_s": device and device.memory_gb_s,
+        "cache_bytes": device and device.l2_bytes,
     }
 
 

@@ -218,7 +218,7 @@ def other_tables() -> list[Table]:
 
 def _gpu_lines() -> Iterator[Line]:
     linear, report = "all certain, iteration 10 of 40", "the ET is iteration 10 of 40"
-    yield _gpu("linear", linear, lambda r: r.report.ops["certain"] == 928 and _says(r, report))
+    yield _gpu("linear", linear, lambda r: r.report.ops["certain"] == 928 and _says(r, report), timezone="UTC-4")
     for rank in range(4):
         yield _gpu(f"dlrm.rank{rank}", "≥ 0.995 equivalent, offset reported, GPU attached", _is_next_iteration)
     yield _gpu("simple_add", "all linked", lambda r: r.report.ops["linked"] == 36)
@@ -227,11 +227,13 @@ def _gpu_lines() -> Iterator[Line]:
         yield _gpu("resnet103", "≥ 0.999 linked, none certain", _is_other_run, variant)
 
 
-def _gpu(name: str, bar: str, met: Callable[[Trace], bool], variant: str = VARIANTS[0]) -> Line:
+def _gpu(
+    name: str, bar: str, met: Callable[[Trace], bool], variant: str = VARIANTS[0], timezone: str | None = None
+) -> Line:
     et, kineto = (load(TRACES / "gpu-pairs" / f"{name}.{side}.json.gz").data for side in ("et", "kineto"))
-    result = link(strip(et, variant), strip(kineto, variant))
+    result = link(strip(et, variant), strip(kineto, variant), timezone=timezone)
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
-    shown = name if variant == VARIANTS[0] else f"{name}, {variant}"
+    shown = ", ".join([name, *([variant] if variant != VARIANTS[0] else []), *([timezone] if timezone else [])])
     counts = (sum(c["total"] for c in gpu), sum(c["attached"] for c in gpu))
     cells = (shown, ops["total"], ops["linked"], ops["certain"], *counts, result.report.method, _note(result))
     return Line(cells, bar, met(result))

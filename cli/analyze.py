@@ -21,9 +21,12 @@ from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
 from ..schemas.transaction import make_folder
 from ..trace.errors import UsageError
+from ..trace.selection import part_of
 from .damage import warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
+from .kernel_delay import add_kernel_delay
+from .options import add_annotation, add_batch_size, add_device_spec, add_part, add_top
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
 
@@ -36,6 +39,7 @@ examples:
   etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
   etplus analyze --et-file et.json --kineto-file kineto.json
   etplus analyze linked --json numbers.json                # the folder that etplus batch wrote
+  etplus analyze et_plus.json --steps 2-4                  # without warm-up
   etplus analyze branch.json --baseline main.json --fail-over 5%
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
@@ -59,18 +63,23 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--plot-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)")
     add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, as JSON")
     add("--by-shape", action="store_true", help="separate rows for operators with different shapes")
-    add("--top", type=_count, default=15, metavar="N", help="rows of each printed table (default: 15)")
-    add("--batch-size", type=_count, metavar="N", help="samples an iteration, for the throughput")
-    add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
+    add_top(parser)
+    add_part(parser, "analyse only")
+    add_annotation(parser)
+    add_batch_size(parser)
+    add_kernel_delay(parser)
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
     add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
     add_limit(parser, "the input", "the baseline")
-    add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
+    add_device_spec(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse, write what was asked for, print; returns the exit status."""
+    csv_folder, plots_folder = (
+        None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
+    )  # first, since other outputs may be in them
     inputs = find_inputs(
         arguments, outputs=[arguments.overheads, arguments.json, arguments.output],
         reads=[arguments.device_spec, arguments.baseline, *arguments.graph_capture],
@@ -78,9 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
     _check_baseline(arguments, len(inputs))
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
     event_ns = round(arguments.cpu_event_overhead * 1000)
-    csv_folder, plots_folder = (
-        None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
-    )
     if plots_folder is not None:
         require_matplotlib()
     texts: list[str] = []
@@ -90,12 +96,14 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[OverheadRows] = []
     found: Difference | None = None
     analysed = partial(
-        analyse, own_devices=own, annotation=arguments.iteration_annotation, event_ns=event_ns,
+        analyse, own_devices=own, annotation=arguments.annotation, event_ns=event_ns,
         by_shape=arguments.by_shape, batch_size=arguments.batch_size,
+        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
     )  # fmt: skip
     captures = captures_of(arguments)
+    chosen = partial(part_of, steps=arguments.steps, window=arguments.window)
     for one in read_inputs(inputs):
-        trace = with_captures(one, captures)
+        trace = chosen(with_captures(one, captures))
         warn_of_damage([trace])
         analysis = analysed(trace)
         rows.append(analysis.overhead_rows)
@@ -105,7 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
             numbers.append(json_of(analysis))
         _gather(tables, analysis)
         if arguments.baseline is not None:
-            found = difference(analysed(read_input(arguments.baseline)), analysis, by_shape=arguments.by_shape)
+            baseline = analysed(chosen(read_input(arguments.baseline)))
+            found = difference(baseline, analysis, by_shape=arguments.by_shape)
             texts.append(diff_text(found, terminal_width(), arguments.top))
         if plots_folder is not None:
             stem = Path(trace.file).name.split(".json")[0] + "." if len(inputs) > 1 else ""
@@ -163,13 +172,6 @@ def _cell(value: Any) -> Any:
     https://owasp.org/www-community/attacks/CSV_Injection
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
 
 
 def _microseconds(text: str) -> float:

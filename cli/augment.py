@@ -11,6 +11,7 @@ from ..schemas.nsys import is_nsys
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_input
+from .options import add_device_spec
 from .outputs import add_json, write_json
 
 __all__ = ["prepare_parser", "run"]
@@ -37,7 +38,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "one")
     add("-o", "--output", metavar="OUT", help="the trace with more arguments; gzipped if it ends in .gz")
     add_json(parser, "the counts of events")
-    add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
+    add_device_spec(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,8 @@ import msgspec
 from ..linker.batch import ENGINES, Batch, find_job, link_many
 from ..linker.job.pairing import to_manifest
 from ..linker.job.report_text import report_text
+from ..linker.job.storage import is_url
+from ..schemas.transaction import check_outputs, make_folder
 from ..trace.printable import printable
 from .graph_captures import add_graph_captures
 from .link import LINK_OPTIONS, add_link_options, share
@@ -73,6 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     where: dict[str, Any] = {key: getattr(arguments, key) for key in ("manifest", "et", "kineto", "ranks")}
     if arguments.dry_run:
         return _dry_run(arguments, where)
+    if arguments.output is not None and not is_url(arguments.output):
+        make_folder(arguments.output)  # first, since --json may be in it
+    check_outputs([arguments.json])
     try:
         batch = link_many(
             arguments.source,

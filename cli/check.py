@@ -81,8 +81,7 @@ def _lines(report: PreflightReport) -> list[str]:
                 lines.append(f"  - and {count - len(listed):,} more")
     for text in report.skipped:
         lines += _wrap(f"not checked: {text}", "    ")
-    errors, warnings = (_number(report.total(level), level) for level in levels)
-    return [*lines, f"{'passed' if report.ok else 'failed'}: {errors}, {warnings}"]
+    return [*lines, report.verdict]
 
 
 def _wrap(text: str, indent: str) -> list[str]:

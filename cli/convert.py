@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..converters.convert import Conversion, convert
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
-from ..schemas.transaction import check_outputs
+from ..schemas.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
+from .parser import hidden_alias
+
+if TYPE_CHECKING:
+    from ..converters.preflight_findings import PreflightReport, Profile
 
 __all__ = ["prepare_parser", "run"]
 
@@ -34,13 +39,16 @@ examples:
 ET+ may be of trace-link or of Chakra's linker.
 Without -o there may be two FILEs, the second of which is written and must not exist yet.
 
-Exit status: 0 written, 2 bad input or usage, nothing written.
+Exit status: 0 written, 1 written, but etplus check finds errors in it, 2 bad input or usage, nothing written.
 """
 
 _OPTIONS = (
     "host", "memory_nodes", "skew", "renumber_ranks", "replicate", "roofline", "schema", "split", "subtree",
-    "max_nodes",
+    "max_nodes", "degrade",
 )  # fmt: skip
+
+_SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
+"""Formats that are checked when they are written, and for what."""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +57,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of one job", rank=False)
-    add("-o", "--output", "--out", dest="output", metavar="OUTPUT",
+    add("-o", "--output", metavar="OUTPUT",
         help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
         "for npz without .npz a folder")  # fmt: skip
+    hidden_alias(parser, "--out", "--output")
     add_json(parser, "what was written and changed")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add("--host", metavar="MODE", help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes")
@@ -65,9 +74,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
     add("--roofline", type=float, metavar="GB/S",
         help="astra-sim: num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
-    add("--rank", type=int, metavar="N", help="take only this rank of the inputs")
+    add("--rank", type=int, metavar="N",
+        help="of the inputs, or of an export of several ranks, only this rank of the job; with --et-file: the rank "
+        "that the pair is of")  # fmt: skip
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
+    add("--degrade", action="store_const", const=True,
+        help="chakra, astra-sim: keep communications that not all ranks have alike as computations of their measured "
+        "duration (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
     add("--schema", choices=("1.1.1",),
         help="etplus: lift nodes of older schemas to this one's layout, which Chakra's converter reads")  # fmt: skip
     add("--split", choices=("model", "graph"),
@@ -84,7 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.files, output = _inputs_and_output(arguments)
     inputs = find_inputs(arguments, rank_of_job=True)
     exporter = exporter_for(output, arguments.to)
-    check_outputs([arguments.json], input_files(inputs))
+    is_file = names_a_file(output, exporter.name)
+    check_outputs([arguments.json, output if is_file else None], input_files(inputs))
+    if is_file or exporter.name in _SETS:
+        check_folder(output)
     settings: dict[str, Any] = dict(map(_option, arguments.option))
     settings |= {name: value for name in _OPTIONS if (value := getattr(arguments, name)) is not None}
     if arguments.config is not None:
@@ -95,14 +112,29 @@ def run(arguments: argparse.Namespace) -> int:
         to=exporter.name,
         rank=arguments.rank,
         job=arguments.job,
-        as_prefix=not names_a_file(output, exporter.name),
+        as_prefix=not is_file,
         **settings,
     )
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}
-    write_json(arguments.json, plain)
+    report = _checked(done, exporter.name)
+    told = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
+    write_json(arguments.json, {**plain, **told})
     print("\n".join(_lines(done)), file=sys.stderr)
-    return 0
+    if report is None:
+        return 0
+    remedy = "" if report.ok else f"; etplus check {shlex.quote(output)} --profile {report.profile} lists them"
+    print(f"check   {report.verdict}{remedy}", file=sys.stderr)
+    return 0 if report.ok else 1
+
+
+def _checked(done: Conversion, name: str) -> PreflightReport | None:
+    """The check of what was written in a format; None if it is not one that is checked."""
+    if name not in _SETS:
+        return None
+    from ..converters.preflight import check_written  # the other formats do not need it
+
+    return check_written(done.files, profile=_SETS[name])
 
 
 def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:

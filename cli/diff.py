@@ -11,8 +11,10 @@ from ..analysis.diff_html import diff_html
 from ..analysis.summary import analyse
 from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
+from ..trace.selection import part_of
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, read_inputs
+from .options import add_annotation, add_device_spec, add_steps, add_top
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
 
@@ -43,18 +45,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_tables_and_switch(parser)
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--total", action="store_true", help="compare the whole traces, not an iteration of each on average")
-    add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
-    add("--top", type=int, default=15, metavar="N", help="rows of each printed table (default: 15)")
+    add_steps(parser, "compare only")
+    add_annotation(parser)
+    add_top(parser)
     add_limit(parser, "B", "A")
-    add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
+    add_device_spec(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
     inputs = find_inputs(arguments, 2, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    annotation = arguments.iteration_annotation
-    a, b = (analyse(trace, own, annotation=annotation) for trace in read_inputs(inputs))
+    parts = (part_of(trace, steps=arguments.steps) for trace in read_inputs(inputs))
+    a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)
     if is_page(arguments.output):
@@ -63,5 +66,5 @@ def run(arguments: argparse.Namespace) -> int:
             out.write(diff_html(found, a, b))
         print(f"wrote   {arguments.output}", file=sys.stderr)
     else:
-        write_tables(arguments, diff_text(found, terminal_width(), max(arguments.top, 1)), json_of_difference(found))
+        write_tables(arguments, diff_text(found, terminal_width(), arguments.top), json_of_difference(found))
     return report_regressions(found, arguments.fail_over)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..converters.open import load
 from ..schemas.job_report import read_job_report
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
 from ..schemas.transaction import check_outputs
@@ -76,7 +75,8 @@ def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = T
     """
     group = parser.add_argument_group("of a Nsight Systems export with several processes or GPUs (default: all)")
     if rank:
-        group.add_argument("--rank", type=int, metavar="N", help="only this one, from 0, by GPU and process id")
+        group.add_argument("--rank", type=int, metavar="N",
+            help="only this one, from 0, by GPU and process id; with --et-file: the rank of the pair")  # fmt: skip
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
     parser.set_defaults(gpu=None)
     if gpu:
@@ -172,8 +172,10 @@ def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
 def read_input(one: TraceInput) -> Trace:
     """Read a trace of any format, or link a pair and report on standard error how much of it was linked."""
     if not isinstance(one, Pair):
+        from ..converters.open import load  # either is imported only where it is needed: that takes a while
+
         return load(one, progress=True)
-    from ..linker import link  # imported only where files are linked or folders searched: it takes a while
+    from ..linker import link
 
     trace = link(one.et, one.kineto, rank=one.rank, progress=True)
     ops = trace.report.ops

@@ -21,7 +21,16 @@ from .parser import hidden_alias
 
 __all__ = ["LINK_OPTIONS", "add_link_options", "prepare_parser", "report_text", "run", "share"]
 
-LINK_OPTIONS = ("annotation", "match", "exact_match", "iteration", "strict", "renumber", "data_dependencies")
+LINK_OPTIONS = (
+    "annotation",
+    "match",
+    "exact_match",
+    "iteration",
+    "strict",
+    "renumber",
+    "data_dependencies",
+    "timezone",
+)
 """Those of `LinkOptions` that `etplus link` and `etplus batch` have."""
 _LINKED_LESS = 3
 _WIDTH = 79
@@ -33,9 +42,10 @@ launched it. The report goes to standard error.
 """
 _EPILOG = """\
 examples:
+  trace-link et.json kineto.json.gz -o et_plus.json
   trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
-  etplus link --kineto-file kineto.json.gz -o k_plus.json     # without an ET
-  etplus link --kineto-file replay.json.gz --graph-capture capture.json.gz
+  etplus link kineto.json.gz -o k_plus.json                   # without an ET
+  etplus link replay.json.gz --graph-capture capture.json.gz
 
 Exit status: 0 linked; 3 linked less than --min-match, or no kernel of a replayed
 graph with --graph-capture (the file is written all the same); 2 bad input or
@@ -47,11 +57,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
-    add("--et-file", metavar="FILE",
-        help="Execution Trace, .json or .json.gz, - for standard input; without one the nodes are made of the Kineto "
-        "trace's own CPU calls")  # fmt: skip
-    add("--kineto-file", metavar="FILE",
-        help="Kineto trace, .json or .json.gz, or Nsight Systems export, .sqlite; - for standard input")  # fmt: skip
+    add("files", nargs="*", metavar="FILE",
+        help="an Execution Trace and a Kineto trace (.json, .json.gz) or Nsight Systems export (.sqlite), in either "
+        "order; or one of the latter alone: the nodes are then made of its own CPU calls; - for standard "
+        "input")  # fmt: skip
+    group = parser.add_argument_group("in place of FILEs")
+    group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
+    group.add_argument("--kineto-file", metavar="FILE",
+        help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
     add("-o", "--output", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
         "(default: the first input's name with _plus.json, in the current folder)")  # fmt: skip
@@ -65,8 +78,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     hidden_alias(parser, "--chakra-host-trace", "--et-file")
     hidden_alias(parser, "--chakra-device-trace", "--kineto-file")
     add("--rank", type=int, metavar="N",
-        help="rank of the job that both files are of, where their names do not say it; also put into the default "
-        "output name")  # fmt: skip
+        help="rank of the job that both files are of, where their names do not say it: what contradicts it is refused, "
+        "but it proves nothing; also put into the default output name")  # fmt: skip
     add_nsys_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes to read and write large files with (default: the cores)")  # fmt: skip
@@ -89,21 +102,23 @@ def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None
         help="leave ambiguous nodes unlinked; refuse broken files instead of recovering")  # fmt: skip
     add("--renumber", action="store_true", help="number nodes as the original linker does, old ids kept as et_id")
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
+    add("--timezone", metavar="ZONE",
+        help="of the machine that recorded the Execution Trace, whose time is local: UTC-7, UTC+05:30, Europe/Berlin; "
+        "where it is not UTC, links are certain only if this is known")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Link and write; returns the exit status."""
-    if arguments.kineto_file is None:
-        raise UsageError("--kineto-file is required; see --help for an example")
-    if arguments.et_file == arguments.kineto_file == "-":
+    et, kineto = _pair(arguments)
+    if et == kineto == "-":
         raise UsageError("only one of the two files can come from standard input")
-    inputs = [file for file in (arguments.et_file, arguments.kineto_file) if file is not None]
+    inputs = [file for file in (et, kineto) if file is not None]
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
     check_outputs([output, arguments.json], [*inputs, *arguments.graph_capture])
     which = arguments.pid is not None or arguments.gpu is not None
     result = link(
-        arguments.et_file,
-        chosen_rank(arguments, arguments.kineto_file) if which else arguments.kineto_file,
+        et,
+        chosen_rank(arguments, kineto) if which else kineto,
         progress=not arguments.no_progress,
         jobs=arguments.jobs,
         rank=arguments.rank,
@@ -120,12 +135,42 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         result.write(output, jobs=arguments.jobs)
     print(report_text(result, output), file=sys.stderr)
-    alone = arguments.et_file is None  # nothing had to be matched
-    if not alone and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
+    if et is not None and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
         return _LINKED_LESS
     if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:
         return _LINKED_LESS
     return 0
+
+
+def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
+    """The Execution Trace, if there is one, and the Kineto trace that a command line names.
+
+    Which of the FILEs is which follows from their contents; where they do not say, the Execution Trace comes first.
+
+    Raises:
+        UsageError: none, one or two of them, but not these.
+    """
+    files: list[str] = arguments.files
+    if not files:
+        if arguments.kineto_file is None:
+            raise UsageError("no Kineto trace was given; give `FILE FILE`, or --et-file and --kineto-file")
+        return arguments.et_file, arguments.kineto_file
+    if arguments.et_file is not None or arguments.kineto_file is not None:
+        raise UsageError(f"{files[0]}: give the traces as FILEs or with --et-file and --kineto-file, not both")
+    if len(files) > 2:
+        raise UsageError(f"{len(files)} FILEs were given; give one pair, or a job's folder to `etplus batch`")
+    from ..linker.job.naming import ET, KINETO, kind_inside  # not needed with --kineto-file, and takes a while
+
+    kinds = [kind_inside(file) for file in files]
+    if len(files) == 1:
+        if kinds == [ET]:
+            raise UsageError(f"{files[0]}: an Execution Trace alone has no times; give its Kineto trace, too")
+        return None, files[0]
+    if kinds[0] and kinds[0] == kinds[1]:
+        kind = "Execution Traces" if kinds[0] == ET else f"{KINETO}s"
+        raise UsageError(f"{files[0]} and {files[1]} are both {kind}; give an Execution Trace and a {KINETO}")
+    swapped = kinds[0] == KINETO or kinds[1] == ET
+    return (files[1], files[0]) if swapped else (files[0], files[1])
 
 
 def report_text(linked: Trace, output: str) -> str:

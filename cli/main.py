@@ -58,7 +58,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
             arguments = _parsed(parse, words, alone)
             level = arguments.log_level
             imported()
-            return _run(arguments)
+            return _run(arguments, alone)
         except SystemExit as end:  # --help, wrong usage, SIGTERM
             lost = _lost_output()
             if lost is None or end.code:
@@ -106,15 +106,20 @@ def _keep_blas_to_one_thread() -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
-def _run(arguments: Namespace) -> int:
-    """Run the command as one transaction: none of its outputs appears unless it returns."""
+def _run(arguments: Namespace, alone: bool) -> int:
+    """Run the command as one transaction: none of its outputs appears unless it returns.
+
+    Args:
+        alone: the process has nothing else to do.
+    """
     import logging
 
+    from ..schemas.memory import capped_memory
     from ..schemas.transaction import transaction
     from .parser import command_module
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
-    with transaction():
+    with capped_memory() if alone else contextlib.nullcontext(), transaction():
         try:
             status: int = command_module(arguments.command).run(arguments)
             sys.stdout.flush()
@@ -129,7 +134,9 @@ def _explained(error: Exception) -> str:
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "not enough memory; give smaller or fewer files, or run it on a machine with more"
+        from ..schemas.memory import or_raise_limit
+
+        return f"not enough memory; give smaller or fewer files, or run it on a machine with more{or_raise_limit()}"
     if isinstance(error, OSError) and error.filename == _STDOUT:
         return f"{_STDOUT}: writing failed ({error.strerror}); nothing was written"
     if isinstance(error, OSError):

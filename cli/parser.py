@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import groupby
 from textwrap import wrap
@@ -14,6 +13,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..trace.printable import printable
 from .terminal import red
 
 __all__ = ["COMMANDS", "command_module", "etplus_parser", "hidden_alias", "parse", "parse_link"]
@@ -63,7 +63,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors suggest what may have been meant."""
+    """A parser whose errors are one line, and suggest what may have been meant."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Help, **options)
@@ -71,8 +71,9 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if choice := _CHOICES.search(message):
             message += _suggestion(choice[1], re.findall(r"[^', ]+", choice[2]))
-        self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {message}\n")
+        see = " See" if message.endswith("?") else "; see"
+        line = f"{printable(message, ' ')}{see} `{self.prog} --help`"
+        self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse, and refuse what is not known."""
@@ -100,7 +101,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         arguments.command = name
         return arguments
     if name and not name.startswith("-"):
-        root.error(f"unknown command {name!r}{_suggestion(name, commands)}; `etplus help` lists all")
+        root.error(f"unknown command {name!r}{_suggestion(name, commands)}")
     return root.parse_all(words)
 
 
@@ -164,5 +165,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _suggestion(word: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches  # for mistakes only
+
     meant = get_close_matches(word, sorted(known), 1)
     return f"; did you mean {meant[0]}?" if meant else ""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
+from ..analysis.tables import render, terminal_width
 from ..schemas.files import open_output, open_text
 from ..schemas.secrets import MASK, Masker
-from ..trace.errors import TraceFormatError, UsageError
+from ..schemas.transaction import check_outputs
+from ..trace.errors import TraceFormatError
+from .outputs import add_json, write_json
+from .terminal import print_text
 
 __all__ = ["prepare_parser", "run"]
 
@@ -16,11 +19,15 @@ _EPILOG = f"""\
 examples:
   etplus redact kineto.json.gz -o shared.json.gz
   etplus redact et_plus.json -o shared.json --hosts --users --paths
+  etplus redact kineto.json.gz --dry-run
 
-Masked with {MASK.decode()} are the values of what is named like a secret (*TOKEN*, *SECRET*, *PASSWORD*, *API_KEY*,
-*CREDENTIAL*, *AUTH*, ...): members of objects and all they hold, "NAME=value" and "--name value" in strings, and
-passwords in URLs. All else keeps its bytes. A secret under a name that does not say so is not found: look at the header
-before you publish a trace.
+Masked with {MASK.decode()} is what looks like a secret (hf_..., ghp_..., AKIA...,
+sk-..., JSON web tokens, private keys, signatures and passwords in URLs, ...) and
+what is named like one (*TOKEN, *SECRET*, *PASSWORD*, *_KEY, *_PWD, *AUTH*, ...):
+members of objects and all they hold, pairs of names and values, "NAME=value",
+"name: value" and "--name value" in strings. All else keeps its bytes. A secret
+without such a form or name is not found: look at what --dry-run lists as kept,
+and at the header, before you publish a trace.
 
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
@@ -32,7 +39,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("input", metavar="IN", help="Kineto trace, ET or ET+, gzipped or not; - for standard input")
-    add("-o", "--output", metavar="OUT", required=True, help="the copy; gzipped if it ends in .gz")
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("-o", "--output", metavar="OUT", help="the copy; gzipped if it ends in .gz")
+    wanted.add_argument("--dry-run", action="store_true",
+        help="write nothing, list by name what is masked and what is kept under a suspicious name")  # fmt: skip
+    add_json(parser, "the count of masked values")
     add("--hosts", action="store_true", help="mask host names (hostname, NODE_LIST, MASTER_ADDR, ...)")
     add("--users", action="store_true", help="mask user names (USER, ..., folders below /home and /Users)")
     add("--paths", action="store_true", help="mask the folders of absolute paths, file names stay")
@@ -40,9 +51,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Copy with masks, and report on standard error how many there are; returns the exit status."""
-    source, output = arguments.input, Path(arguments.output)
-    if output.is_file() and Path(source).is_file() and output.samefile(source):
-        raise UsageError(f"{output}: is the input; choose another output")
+    source = arguments.input
+    check_outputs([arguments.output, arguments.json], [source])
     blob = open_text(source, progress=True)
     if blob.broken_at is not None:
         raise TraceFormatError(
@@ -51,9 +61,30 @@ def run(arguments: argparse.Namespace) -> int:
     if not blob.data[: 1 << 16].lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise TraceFormatError(blob.name, "byte 0", "not JSON", "give a Kineto trace, an Execution Trace or ET+")
     masker = Masker(hosts=arguments.hosts, users=arguments.users, paths=arguments.paths)
+    if arguments.output is None:
+        for _ in masker.pieces(blob.data):
+            pass
+        write_json(arguments.json, {"masked": masker.count, "by_name": dict(masker.masked), "kept": dict(masker.kept)})
+        if arguments.json != "-":
+            print_text(_found(masker, terminal_width()))
+        return 0
     with open_output(arguments.output) as file:
         for piece in masker.pieces(blob.data):
             file.write(piece)
+    write_json(arguments.json, {"masked": masker.count})
     print(f"masked  {masker.count:,} values", file=sys.stderr)
     print(f"wrote   {arguments.output}", file=sys.stderr)
     return 0
+
+
+def _found(masker: Masker, width: int) -> str:
+    """What is masked and what is not, by name; never a value."""
+    told = (
+        (f"masked: {masker.count:,} values", "name or form", masker.masked),
+        (f"kept: {sum(masker.kept.values()):,} values under suspicious names", "name", masker.kept),
+    )
+    return "\n\n".join(
+        render(title, [head, "values"], [[name, count] for name, count in found.most_common()], width)
+        if found else title
+        for title, head, found in told
+    )  # fmt: skip

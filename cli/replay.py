@@ -36,6 +36,7 @@ from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
 from .execution import add_execution, run_execution
 from .inputs import add_inputs, find_inputs, read_inputs
+from .options import add_steps
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 
@@ -74,8 +75,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--network", metavar="SPEC",
         help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
         "halving-doubling; several traces are the ranks of one job")  # fmt: skip
-    add("--steps", metavar="A-B",
-        help="predict these iterations (from 0: 3, 2-5, or all), each from the times of the others")  # fmt: skip
+    add_steps(parser, "predict from the times of the others each of", "such as 3, 2-5, or all")
     hidden_alias(parser, "--predict-iteration", "--steps")
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")

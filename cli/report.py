@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ..analysis.devices import read_devices
+from ..analysis.html_page import check_page_name
 from ..analysis.job import check_job, job_trace
 from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
@@ -18,6 +19,8 @@ from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .kernel_delay import add_kernel_delay
+from .options import add_annotation, add_batch_size, add_device_spec, add_part
 
 __all__ = ["prepare_parser", "run"]
 
@@ -27,7 +30,7 @@ examples:
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
   etplus report linked -o job.html                        # the folder that etplus batch wrote
   etplus report et_plus.json.gz --steps 3 -o step3.html   # a smaller page
-  etplus report kineto.json.gz -o report.html --iteration-annotation train_step
+  etplus report kineto.json.gz -o report.html --annotation train_step
   etplus report kineto.json.gz --python-frames             # recorded with_stack=True
 
 The page holds all it needs and loads nothing from the network.
@@ -45,22 +48,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_graph_captures(parser)
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
-    add("--steps", metavar="A-B", help="show only these iterations, from 0, such as 3 or 0-19")
-    add(
-        "--window", metavar="A-B", help="show only this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)"
-    )
-    add("--iteration-annotation", metavar="NAME", help="annotations with NAME in theirs are the iterations")
-    add("--batch-size", type=int, metavar="N", help="samples an iteration, for the throughput")
+    add_part(parser, "show only")
+    add_annotation(parser)
+    add_batch_size(parser)
+    add_kernel_delay(parser)
     add("--python-frames", action="store_true", help="Python functions in the flame graph; of Kineto traces with_stack")
-    add("--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json")
+    add_device_spec(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the files and write the page; returns the exit status."""
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
-    if arguments.batch_size is not None and arguments.batch_size < 1:
-        raise UsageError(f"--batch-size {arguments.batch_size}: must be 1 or more")
+    check_page_name(arguments.output)
     if arguments.python_frames:
         _check_frames(inputs)
     own = read_devices(arguments.device_spec) if arguments.device_spec else ()
@@ -69,7 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     for one, read in zip(inputs, read_inputs(inputs), strict=True):
         trace = part_of(with_captures(read, captures), steps=arguments.steps, window=arguments.window)
         frames = read_python_frames(one) if arguments.python_frames and isinstance(one, str) else None
-        analysis = analyse(trace, own, annotation=arguments.iteration_annotation, batch_size=arguments.batch_size)
+        analysis = analyse(
+            trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
+            consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
+        )  # fmt: skip
         ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace), frames))
         job.append(job_trace(trace))
         warn_of_damage([trace])

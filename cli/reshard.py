@@ -18,8 +18,9 @@ from ..predictor.model_file import read_model
 from ..predictor.network import Network, parse_network
 from ..predictor.reshard.job import Resharded, Scaled, reshard
 from ..predictor.reshard.layout import Layout, Schedule, TensorStyle, parse_layout
+from ..schemas.collector import gc_disabled
 from ..schemas.files import open_output
-from ..schemas.transaction import check_outputs
+from ..schemas.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
@@ -98,6 +99,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@gc_disabled()
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
     layout = Layout(
@@ -112,7 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--to {arguments.to}: give the prefix of the files with -o")
     inputs = find_inputs(arguments)
     given = [*input_files(inputs), arguments.use, arguments.model, arguments.measured]
-    check_outputs([arguments.json, arguments.plan], [one for one in given if one is not None])
+    if arguments.output is not None:
+        check_folder(arguments.output) if arguments.to else make_folder(arguments.output)
+    check_outputs([arguments.json, arguments.plan], given)
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
@@ -186,11 +190,7 @@ def _write(
         for note in done.notes:
             print(f"note    {note}", file=sys.stderr)
         return list(done.files)
-    folder = Path(output)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{output}: not a folder; give another --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
+    folder, files = Path(output), []
     for rank in ranks:
         files.append(str(folder / f"rank_{rank}.etplus.json.gz"))
         job.trace(rank).write(files[-1])

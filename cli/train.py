@@ -12,13 +12,14 @@ from tqdm import tqdm
 from ..schemas.graph_arrays import read_dataset
 from ..schemas.transaction import check_outputs
 from ..trace.errors import UsageError
+from .outputs import add_json, write_json
 
 __all__ = ["MISSING", "prepare_parser", "run"]
 
 MISSING = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 _EPILOG = """\
 example:
-  etplus convert runs/*.json.gz --to npz --out dataset
+  etplus convert runs/*.json.gz --to npz -o dataset
   etplus train dataset -o model.safetensors
   etplus evaluate dataset --model model.safetensors
 
@@ -33,6 +34,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
     add("-o", "--output", required=True, metavar="MODEL", help="network to write (.safetensors)")
+    add_json(parser, "what was trained, and its error on valid/")
     add("--kind", choices=("gru", "sage"), default="sage", help="network (default: sage)")
     add("--hidden", type=int, default=64, metavar="N", help="width of a node's state (default: 64)")
     add("--epochs", type=int, metavar="N", help="at most (default: sage 150, gru 25)")
@@ -50,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
     if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")
-    check_outputs([arguments.output])
-    graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
     checkpoint = Path(f"{arguments.output}.checkpoint")
+    check_outputs([arguments.output, arguments.json, checkpoint])
+    graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
     with tqdm(total=most, desc="epochs", leave=False, disable=None) as bar:
 
         def report(epoch: int, error: float) -> None:
@@ -64,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             checkpoint=checkpoint, resume=arguments.resume, report=report,
         )  # fmt: skip
     write_trained(trained, arguments.output)
+    numbers = {"kind": arguments.kind, "graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid}
+    write_json(arguments.json, numbers)
     print(
         f"{arguments.kind}: {len(graphs)} graphs, {trained.epochs} epochs, mean |log ratio| on valid/ "
         f"{trained.valid:.3f}\nwrote {arguments.output}",

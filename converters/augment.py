@@ -12,7 +12,7 @@ import orjson
 
 from ..analysis.counters import Counter, counters
 from ..analysis.devices import Device
-from ..analysis.roofline import find_devices, work_of_events
+from ..analysis.roofline import find_devices, from_memory, work_of_events
 from ..schemas.collector import gc_disabled
 from ..schemas.files import Source, open_output
 from ..schemas.files import load as load_bytes
@@ -141,6 +141,7 @@ def _last_recorded(texts: list[bytes], found: list[Counter]) -> int:
 def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:
     """What to write into each GPU event."""
     work, devices, gpu = work_of_events(trace), find_devices(trace, own_devices), trace.gpu
+    passed = from_memory(trace, work.bytes, devices)
     result = []
     columns = zip(
         work.flops.tolist(),
@@ -148,9 +149,10 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
         work.dtype.tolist(),
         gpu.dur.tolist(),
         gpu.device.tolist(),
+        passed.tolist(),
         strict=True,
     )
-    for flops, size, dtype, dur, number in columns:
+    for flops, size, dtype, dur, number, judged in columns:
         values: dict[str, float] = {}
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
@@ -160,7 +162,7 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
             values[ARGUMENTS[1]] = size / 1e9
         if flops >= 0 and peak and dur:
             values[ARGUMENTS[2]] = round(100e9 * flops / dur / peak, _DECIMALS)
-        if size >= 0 and device is not None and dur:
+        if judged and device is not None and dur:
             values[ARGUMENTS[3]] = round(100e9 * size / dur / device.bytes_per_second, _DECIMALS)
         result.append(values)
     return result

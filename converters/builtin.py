@@ -33,6 +33,7 @@ __all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "Gra
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
+_SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
 
@@ -42,10 +43,12 @@ class ChakraOptions:
 
     Attributes:
         memory_nodes: copies and fills as MEM nodes, see `write_et`.
+        degrade: keep communications that not all ranks have alike as computations, see `matched`; else refuse them.
         as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
     """
 
     memory_nodes: bool = False
+    degrade: bool = False
     as_prefix: bool | None = None
 
 
@@ -59,6 +62,7 @@ class AstraSimOptions:
         renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
         replicate: so many ranks that all run the one trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
+        degrade: as in `ChakraOptions`.
         as_prefix: as in `ChakraOptions`.
 
     Raises:
@@ -70,6 +74,7 @@ class AstraSimOptions:
     renumber_ranks: bool = False
     replicate: int | None = None
     roofline: float | None = None
+    degrade: bool = False
     as_prefix: bool | None = None
 
     def __post_init__(self) -> None:
@@ -126,13 +131,22 @@ class Chakra:
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
         """See `write_et`."""
+        from ..analysis.rank_communications import communications
         from .chakra import write_et
         from .collectives import agree, survey
+        from .matched_ranks import Recorded, matched
 
-        found = [survey(trace, rank, traces.unmatched(rank)) for rank, trace in traces.items()]
-        prefix = _is_prefix(len(found), options.as_prefix)
+        surveyed: list[RankComms] = []
+        recorded: dict[int, Recorded] = {}
+        for rank, trace in traces.items():
+            surveyed.append(survey(trace, rank, traces.unmatched(rank)))
+            if len(traces) > 1:
+                recorded[rank] = Recorded(trace.file, communications(trace), traces.unmatched(rank))
+        prefix = _is_prefix(len(surveyed), options.as_prefix)
+        found, notes = matched(surveyed, recorded, degrade=options.degrade)
         write = partial(write_et, memory_nodes=options.memory_nodes)
-        return _write_ranks(traces, path, prefix, agree(found), write, sources={rank: rank for rank in traces})
+        done = _write_ranks(traces, path, prefix, agree(found), write, sources={rank: rank for rank in traces})
+        return replace(done, notes=(*done.notes, *notes))
 
 
 class AstraSim:
@@ -147,14 +161,18 @@ class AstraSim:
         from .astra_sim import for_simulator, write_astra_sim
         from .collectives import agree, survey
         from .job_times import JobTimes, rank_times
+        from .matched_ranks import Recorded, matched
         from .simulated_ranks import simulated_ranks
 
-        found: list[RankComms] = []
+        surveyed: list[RankComms] = []
         times: dict[int, RankTimes] = {}
+        recorded: dict[int, Recorded] = {}
         for rank, trace in traces.items():
-            found.append(survey(trace, rank, traces.unmatched(rank)))
+            surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
                 times[rank] = rank_times(trace)
+                recorded[rank] = Recorded(trace.file, times[rank].comms, traces.unmatched(rank))
+        found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks.comms), options.as_prefix)
         job = JobTimes(times)
@@ -170,7 +188,7 @@ class AstraSim:
 
         agreement = for_simulator(agree(ranks.comms))
         done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)
-        return replace(done, notes=(*done.notes, *ranks.notes, *notes))
+        return replace(done, notes=(*done.notes, *ranks.notes, *notes, *changes))
 
 
 class ChakraJson:
@@ -343,7 +361,10 @@ def _write_ranks(
         from .astra_sim import write_groups
 
         files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
-    return Conversion(tuple(files), nodes, counts, (*agreement.notes, *coupled.notes()))
+    communicates = any(one.found for one in agreement.ranks.values())
+    silent = len(sources) > 1 and not communicates and not coupled.fixed_ns
+    notes = (*agreement.notes, *coupled.notes(), *([_SILENT] if silent else []))
+    return Conversion(tuple(files), nodes, counts, notes)
 
 
 def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:

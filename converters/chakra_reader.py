@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -75,6 +76,7 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
         bodies.extend(one.body for one in block)
 
     while block := [form.row(*one, needs) for one in islice(messages, _BLOCK)]:
+        form.check_ids(block)
         calls += [one for one in block if one.runtime]
         add([one for one in block if not one.runtime], runtime=False)
     add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
@@ -126,12 +128,16 @@ class _ChakraRecords:
         """The JSON objects of rows, braces included."""
         return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
 
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None: Chakra has no others."""
+        return iter(())
+
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The inputs and outputs alone, without strides."""
+        """The inputs and outputs alone, with the strides of inputs."""
         if not self.form.ours:
             return self.texts(rows)
         known: dict[bytes, bytes] = {}
-        texts = (_encode(self.form.tensors(node, {})) for node in self._nodes(rows))
+        texts = (_encode(self.form.tensors(node, _input_strides(node))) for node in self._nodes(rows))
         return [known.setdefault(text, text) for text in texts]
 
     def chunks(self) -> Iterator[bytes]:
@@ -227,6 +233,12 @@ class _Form:
             return -1, 0, 0
         inclusive, exclusive = self._durations(values)
         return max(values.get("start_ns", 0), 0), inclusive, 0 if values.get("cat") == "runtime" else exclusive
+
+    def check_ids(self, block: list[_Row]) -> None:
+        """Refuse nodes with the same id at once: of a file that repeats itself there may be no end."""
+        if len({one.node.id for one in block}) < len(block):
+            node, count = Counter(one.node.id for one in block).most_common(1)[0]
+            raise TraceFormatError(self.file, f"node {node}", f"{count} nodes have this id", _CHECK)
 
     def checked_times(self, block: list[_Row]) -> dict[str, IntColumn]:
         """The times of rows as columns."""
@@ -347,6 +359,11 @@ class _Form:
         except msgspec.ValidationError:
             place = node if isinstance(node, str) else f"node {node.id}"
             raise TraceFormatError(self.file, place, "an attribute that should be a JSON object", _CHECK) from None
+
+
+def _input_strides(node: Node) -> dict[str, Any]:
+    """Of a node's attributes the one that says them, if any."""
+    return {one.name: one.string_val for one in node.attr if one.name == "input_strides"}
 
 
 class _Needs:

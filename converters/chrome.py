@@ -8,7 +8,7 @@ of no length is over by then; and of slices that overlap on a thread without nes
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,9 +24,10 @@ from ..trace.columns import IntColumn, lists_by, marked
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
-from ..trace.kinds import GPU, RUNTIME
+from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Trace
 from .kineto_form import arguments, category, header
+from .kineto_others import OtherEvent, kineto_threads_of, other_events
 
 __all__ = ["ChromeTrace", "Process", "counter_events", "program_of", "timed_documents", "write_chrome"]
 
@@ -79,7 +80,12 @@ def write_chrome(
         ConvertError: no node has a time. UsageError: the output cannot be written.
     """
     timed = timed_documents(documents)
-    zero = min(one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist()]) for one in timed)
+    others = {rank: other_events(one) for rank, one in documents.items()}
+    zero = min(
+        one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist(), *(event.ts for event in others[rank][:1])])
+        for rank, one in documents.items()
+        if one.timed.any()
+    )
     slices = flows = left_out = 0
     with open_output(path) as file:
         fields = header(timed[0], zero)
@@ -89,7 +95,7 @@ def write_chrome(
         lead = b""
         for rank, document in documents.items():
             title = titles[rank] if titles else f"rank {rank}"
-            process = Process.of(document, rank, zero, title, alone=len(documents) == 1)
+            process = Process.of(document, rank, zero, title, others[rank], alone=len(documents) == 1)
             for event in process.events():
                 file.write(lead + orjson.dumps(event))
                 lead = b",\n"
@@ -125,14 +131,18 @@ class Process:
     finish: IntColumn
     flows: IntColumn
     kinds: IntColumn
+    others: Sequence[OtherEvent]
     alone: bool
 
     @staticmethod
-    def of(document: Trace, rank: int, zero: int, title: str, *, alone: bool) -> Process:
+    def of(
+        document: Trace, rank: int, zero: int, title: str, others: Sequence[OtherEvent] = (), *, alone: bool
+    ) -> Process:  # fmt: skip
         """Place the rows of a rank on tracks.
 
         Args:
             zero: wall-clock ns of the output's time 0.
+            others: events that are no rows, from `other_events`.
             alone: it is the only rank.
         """
         rows = np.flatnonzero(document.timed)
@@ -148,7 +158,7 @@ class Process:
         order = rows[np.lexsort((document.id[rows], -finish[rows], document.ts[rows]))]
         flows = np.stack([source[shown], target[shown]], axis=1)
         zero -= document.base_time_ns
-        return Process(document, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], alone)
+        return Process(document, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], others, alone)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""
@@ -156,9 +166,12 @@ class Process:
         yield from self._thread_names()
         leaving, arriving = (lists_by(rows, range(len(rows))) for rows in self.flows.T.tolist())
         begun, late = set[int](), []
+        modules, others = self._others()
         for row, record in zip(self.rows.tolist(), self.document.records(self.rows), strict=True):
-            yield self._slice(row, record)
             ts = int(self.document.ts[row])
+            while others and (others[-1][0], -others[-1][1]) <= (ts, -int(self.document.dur[row])):
+                yield others.pop()[2]
+            yield self._slice(row, record, modules.get(int(self.document.kineto_event[row])))
             for flow in leaving.get(row, ()):
                 begun.add(flow)
                 yield self._flow(flow, row, ts, "s")
@@ -168,8 +181,37 @@ class Process:
                 else:  # a call that waits for what began after it
                     late.append(self._flow(flow, row, max(ts, int(self.document.ts[self.flows[flow, 0]])), "f"))
         yield from late
+        yield from (event for _, _, event in reversed(others))
         yield from self._memory()
         yield from self._counters()
+
+    def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
+        """Events that are no rows: those that rows were made of, by index; the rest with start and duration, ns, the
+        last first."""
+        calls = self.document.kind[self.rows] == CPU
+        own = set(self.document.kineto_event[self.rows[calls]].tolist())
+        threads, streams = self._places() if self.others else ({}, {})
+        rest = []
+        for one in reversed(self.others):
+            if one.index not in own:
+                known = streams.get((one.pid, one.tid)) if one.on_gpu else threads.get(one.tid)
+                pid, tid = known or (one.pid if self.alone else self.rank, one.tid)
+                times = {"ts": self._us(one.ts), "dur": one.dur / 1000}
+                event = {"ph": "X", **one.written, "pid": pid, "tid": tid, **times}
+                rest.append((one.ts, one.dur, event))
+        return {one.index: one for one in self.others if one.index in own}, rest
+
+    def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
+        """Process and thread of each of Kineto's threads, and of each device and stream."""
+        document, rows = self.document, self.rows[self.lane[self.rows] == 0]
+        place = dict(
+            zip(rows.tolist(), zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True), strict=True)
+        )
+        gpu = document.kind[rows] == GPU
+        of_thread = {int(document.thread[row]): place[row] for row in rows[~gpu].tolist()}
+        threads = {tid: of_thread[thread] for tid, thread in kineto_threads_of(document).items() if thread in of_thread}
+        streams = {(int(document.device[row]), int(document.stream[row])): place[row] for row in rows[gpu].tolist()}
+        return threads, streams
 
     def _memory(self) -> Iterator[dict[str, Any]]:
         """What allocators did, as Kineto has it, on the thread of the operator around it."""
@@ -191,12 +233,15 @@ class Process:
             pid = self.rank if not self.alone else program if counter.device < 0 else counter.device
             yield from counter_events(counter, pid, self.zero)
 
-    def _slice(self, row: Row, record: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    def _slice(self, row: Row, record: dict[str, msgspec.Raw], made_of: OtherEvent | None) -> dict[str, Any]:
         document = self.document
         ts = int(document.ts[row])
+        args = arguments(document, row, record)
+        if made_of is not None and "args" in made_of.written:
+            args = {**orjson.loads(orjson.dumps(made_of.written["args"])), **args}
         return {
             "ph": "X", "cat": category(document, row), "name": document.name_of(row), **self._place(row),
-            "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": arguments(document, row, record),
+            "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": args,
         }  # fmt: skip
 
     def _place(self, row: int) -> dict[str, int]:

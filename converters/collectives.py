@@ -11,6 +11,7 @@ import numpy as np
 from ..analysis.matching import paired
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
+from ..schemas.job_ranks import groups_at_hand
 from ..trace.columns import places
 from ..trace.trace import Trace
 
@@ -106,25 +107,11 @@ def survey(document: Trace, rank: int, unmatched: Container[int] = ()) -> RankCo
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
-    """Give groups numbers and messages tags, the same on all ranks.
-
-    Several ranks are taken to be all there are: groups are cut down to them. One rank stands for a job of which the
-    others are not at hand: its groups stay whole.
-    """
+    """Give groups numbers and messages tags, the same on all ranks; see `groups_at_hand` for which ranks they have."""
     present = sorted(one.rank for one in ranks)
-    members: dict[Group, list[int]] = {}
-    notes = []
-    for one in ranks:
-        for group in sorted({comm.named for comm in one.found} - {WORLD}):
-            members.setdefault(group, list(group[1])).extend([] if group[1] else [one.rank])
-    if len(ranks) > 1:
-        members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
-        world = max((one.world or 0 for one in ranks), default=0)
-        if world > len(present):
-            notes.append(f"{len(present)} of {world} ranks were given; groups are cut down to these")
-        members = {group: of for group, of in members.items() if of != present}
-    else:
-        members = {group: of if group[1] else [] for group, of in members.items()}
+    world = max((one.world or 0 for one in ranks), default=0)
+    members, notes = groups_at_hand({one.rank: [comm.named for comm in one.found] for one in ranks}, world)
+    members = {group: of for group, of in members.items() if of != present or len(present) < 2}
     numbers = _numbers(members)
     grouped = [
         replace(one, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in one.found))
@@ -134,7 +121,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
         ranks={one.rank: one for one in _tagged(grouped)},
         groups={numbers[group]: of for group, of in sorted(members.items(), key=lambda item: numbers[item[0]]) if of},
         names={number: group[0] for group, number in sorted(numbers.items(), key=lambda item: item[1])},
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

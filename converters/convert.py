@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..schemas.job_report import read_job_report
-from ..schemas.transaction import protect, transaction
+from ..schemas.transaction import check_folder, protect, transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .exporter import Conversion, Exporter
@@ -72,6 +72,8 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, which is made
+        check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None)
     done = exporter.write(traces, os.fspath(output), chosen)

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from ..trace.brief import brief
 from .traces import Traces
 
 __all__ = ["PICTURES", "Conversion", "Exporter", "Inputs", "NoOptions", "with_gz"]
@@ -37,6 +38,8 @@ class Conversion:
     counts: Counter[str] = field(default_factory=Counter)
     notes: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import orjson
 
+from ..schemas.kineto_decode import MODULE
 from ..schemas.secrets import mask
-from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.conventions import ANNOTATION_SCOPE, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE
 from ..trace.index import Row
 from ..trace.kinds import GPU, RUNTIME
@@ -21,9 +22,13 @@ __all__ = ["arguments", "category", "header"]
 _DRIVER = re.compile(r"cu[A-Z]")
 _XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
-_NUMBERS = {"Int", "Double", "Bool", "ScalarList"}
+_NUMBERS = {"Int", "Double", "Bool"}
+_KINETO_KINDS = {"Scalar", "ScalarList"}
+"""In nodes that were made of Kineto's events."""
 _NAMES = {"schema_version": "schemaVersion", "device_properties": "deviceProperties",
           "distributed_info": "distributedInfo"}  # fmt: skip
+_WHOLE = 1e10
+"""Doubles below this without a fraction are written as whole numbers with a point."""
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -54,7 +59,10 @@ def category(document: Trace, row: Row) -> str:
     if kind == RUNTIME:
         name = document.name_of(row)
         return "cuda_driver" if _DRIVER.match(name) else "xpu_runtime" if _XPU.match(name) else "cuda_runtime"
-    return "user_annotation" if document.scope[row] == ANNOTATION_SCOPE else "cpu_op"
+    if document.scope[row] != ANNOTATION_SCOPE:
+        return "cpu_op"
+    is_module = not document.outputs_recorded and document.name_of(row).startswith(MODULE)
+    return PYTHON_CATEGORY if is_module else "user_annotation"
 
 
 def arguments(document: Trace, row: int, record: Record) -> dict[str, Any]:
@@ -75,8 +83,9 @@ def arguments(document: Trace, row: int, record: Record) -> dict[str, Any]:
     args: dict[str, Any] = {"External id": own, "Record function id": int(document.rf_id[row])}
     if document.seq_id[row] >= 0:
         args |= {"Sequence number": int(document.seq_id[row]), "Fwd thread id": int(document.fw_tid[row])}
-    if document.scope[row] != ANNOTATION_SCOPE:
-        args |= _inputs(document, record)
+    inputs = _inputs(document, record)
+    if document.scope[row] != ANNOTATION_SCOPE or inputs.get("Input Dims"):
+        args |= inputs
     return {**args, **more}
 
 
@@ -94,27 +103,36 @@ def _inputs(document: Trace, record: Record) -> dict[str, Any]:
         fields = record if document.flat else _decode(record["inputs"])
         keys = ("input_shapes", "input_types", "inputs") if document.flat else ("shapes", "types", "values")
         shapes, types, values = (msgspec.json.decode(fields[key]) for key in keys)
+        strides = msgspec.json.decode(fields["strides"]) if "strides" in fields and not document.flat else None
         if not len(shapes) == len(types) == len(values):
             return {}
-        kinds = [_kind(str(one)) for one in types]
+        kinds = [_kind(str(one), from_et=document.outputs_recorded) for one in types]
     except (KeyError, TypeError, *UNREADABLE):
         return {}
     texts = ["" if "Tensor" in str(kind) else _text(value) for kind, value in zip(types, values, strict=True)]
-    return {"Input Dims": shapes, "Input type": kinds, "Concrete Inputs": texts}
+    steps = {"Input Strides": strides} if isinstance(strides, list) and len(strides) == len(shapes) else {}
+    return {"Input Dims": shapes, "Input type": kinds, **steps, "Concrete Inputs": texts}
 
 
-def _kind(of_et: str) -> str:
-    """Kineto's name for a type of the ET."""
+def _kind(of_et: str, *, from_et: bool) -> str:
+    """Kineto's name for a type of the ET; nodes that were made of Kineto's events have lists of tensors alone."""
     tensor = _TENSOR.fullmatch(of_et)
     if tensor:
         return tensor[1]
     if of_et.startswith("GenericList["):
-        return "TensorList" if "Tensor(" in of_et else "ScalarList"
+        return "ScalarList" if from_et and "Tensor(" not in of_et else "TensorList"
+    if of_et in _KINETO_KINDS:
+        return of_et
     return "Scalar" if of_et in _NUMBERS else ""
 
 
 def _text(value: Any) -> str:
-    """A value as Kineto writes it: 1, 0.5, True, [1, 1], "" for none."""
+    """A value as Kineto writes it: 1, 0.5, 2., True, [1, 1], "" for none.
+
+    Of numbers that is `operator<<` in aten/src/ATen/core/ivalue.cpp.
+    """
+    if isinstance(value, float):
+        return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_text, value)) + "]"
     return "" if value is None or value == "<None>" else str(value)

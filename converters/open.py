@@ -11,7 +11,7 @@ from ..schemas.collector import gc_disabled
 from ..schemas.etplus_reader import parse_etplus
 from ..schemas.files import Blob, Source
 from ..schemas.files import load as load_bytes
-from ..schemas.perfetto import is_pftrace
+from ..schemas.sniff import head_of, is_pftrace, is_text
 from ..trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "open_document", "parse_trace"]
 
-_TEXT = re.compile(rb"[\t\r\n -~]{16}")
-"""How JSON texts begin, and Chakra traces do not."""
+_ET = re.compile(r"\.et(?:\.gz)?$")
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 
@@ -46,14 +45,14 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
-    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith((".et", ".et.gz")):
+    if isinstance(source, (str, os.PathLike)) and _ET.search(os.fspath(source)) and not is_text(head_of(source)):
         return _read_et(source)
     if nsys.is_nsys(source):
         return _linked(nsys.read_nsys(source, rank=rank, progress=progress))
     blob = load_bytes(source, progress=progress)
     if nsys.is_nsys(blob):  # from a stream
         return _linked(nsys.read_nsys(blob, rank=rank))
-    binary = not _TEXT.match(blob.data) and not is_pftrace(blob.data)
+    binary = not is_text(blob.data) and not is_pftrace(blob.data)
     if isinstance(source, (str, os.PathLike)) and source != "-" and binary:
         return _read_et(source)
     return parse_trace(blob, progress=progress)

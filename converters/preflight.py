@@ -12,6 +12,7 @@ import msgspec
 
 from ..schemas.files import load
 from ..schemas.job_ranks import ONE_RANK
+from ..schemas.transaction import staged
 from ..trace.columns import marked
 from ..trace.errors import TraceFormatError, UsageError
 from .coupling import Coupling, coupling
@@ -19,7 +20,7 @@ from .preflight_comm import Groups, check_groups, compare_ranks
 from .preflight_findings import KINDS, Findings, PreflightReport, Problem, Profile
 from .preflight_rank import UNKNOWN_RANK, RankFile, RankScan, scan
 
-__all__ = ["KINDS", "PreflightReport", "Problem", "Profile", "check"]
+__all__ = ["KINDS", "PreflightReport", "Problem", "Profile", "check", "check_written"]
 
 _RANK = re.compile(r"(?P<prefix>.+)\.(?P<rank>0|[1-9][0-9]{0,8})\.et(\.gz)?", re.ASCII | re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
@@ -55,19 +56,39 @@ def check(
         raise UsageError(f"unknown profile {profile!r}; known are chakra and astra-sim")
     if limit < 0:
         raise UsageError(f"limit is {limit}; give 0 or more")
-    findings = Findings(profile, limit)
     files, prefix, alone = _find(source)
     group_path = _group_path(prefix, groups)
+    known = _read_groups(group_path) if group_path else None
+    return _check(files, Findings(profile, limit), alone=alone, group_path=group_path, groups=known)
+
+
+def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
+    """Check the set, or the one file, that the present transaction writes; None if it is not one of regular files.
+
+    Args:
+        files: the names that the files are to have, group files among them.
+    """
+    if not all(staged(name).is_file() for name in files):
+        return None
+    ranks = [_rank_file(Path(name)) for name in files if not name.endswith(".json")]
+    groups = next((name for name in files if name.endswith(_GROUPS_SUFFIX)), None)
+    known = None if groups is None else _read_groups(str(staged(groups)))
+    placed = sorted((RankFile(staged(one.path), one.rank) for one in ranks), key=lambda one: one.rank)
+    return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known)
+
+
+def _check(
+    files: list[RankFile], findings: Findings, *, alone: bool, group_path: str | None, groups: Groups | None
+) -> PreflightReport:
     if group_path and "empty" in group_path:
         findings.add("groups-path", None, (), "{}", group_path)
-    known = _read_groups(group_path) if group_path else None
     world = None if alone else max(file.rank for file in files) + 1
     scans = [scan(file, findings) for file in files]
-    check_groups(scans, known, world, findings)
+    check_groups(scans, groups, world, findings)
     if world is None:
         findings.skip("ranks were not compared with each other: one file was given")
     else:
-        _compare(scans, world, known, findings)
+        _compare(scans, world, groups, findings)
     coupled = sum((_coupling(one) for one in scans), Coupling())
     computing = sum(one.nodes - len(one.comm.op) for one in scans)
     if coupled.few and computing >= coupled.collectives:
@@ -149,7 +170,7 @@ def _group_path(prefix: str | None, groups: str | os.PathLike[str] | None) -> st
 
 
 def _read_groups(path: str) -> dict[int, list[int]]:
-    blob, remedy = load(path), 'write {"<number>": [<rank>, ...], ...}'
+    blob, remedy = load(path, trace=False), 'write {"<number>": [<rank>, ...], ...}'
     try:
         groups = msgspec.json.decode(blob.data, type=dict[str, list[int]])
     except msgspec.DecodeError as error:

@@ -10,6 +10,7 @@ __all__ = ["KINDS", "Findings", "Kind", "Level", "PreflightReport", "Problem", "
 
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
+_LEVELS: tuple[Level, ...] = ("error", "warning")
 _MAX_TEXT = 400  # values come from the trace and can be of any length
 
 
@@ -122,6 +123,13 @@ class PreflightReport:
     def ok(self) -> bool:
         """Whether there is no error; warnings do not count."""
         return not self.total("error")
+
+    @property
+    def verdict(self) -> str:
+        """ "passed" or "failed" and how much was found, in half a line."""
+        found = [(self.total(level), level) for level in _LEVELS]
+        told = ", ".join(f"{count:,} {level}{'s' * (count != 1)}" for count, level in found)
+        return f"{'passed' if self.ok else 'failed'}: {told}"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..linker.ranks import file_rank
@@ -98,7 +98,7 @@ class Traces(Mapping[int, Trace]):
         (rank,) = self
         return self._sources[self._positions[rank]]
 
-    def unmatched(self, rank: int) -> Container[int]:
+    def unmatched(self, rank: int) -> Collection[int]:
         """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 

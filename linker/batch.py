@@ -19,10 +19,11 @@ from ..analysis.matching import match_collectives, match_messages
 from ..schemas.files import progress_bar
 from ..schemas.job_ranks import ONE_RANK, RankFacts, foreign_traces
 from ..schemas.job_report import ClockOffset, JobReport, RankResult
-from ..schemas.transaction import check_outputs
+from ..schemas.transaction import check_outputs, make_folder
+from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
 from .job.engines import Engine, dask_cluster, given_executor, local_processes, run_all
-from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, ranges
+from .job.pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
 from .job.rank import RankState, RankTask, link_rank, set_clock_offset, write_bytes
 from .job.report_text import report_text
 from .job.storage import Folder, is_url, open_folder
@@ -35,6 +36,8 @@ _LOG = logging.getLogger("etplus")
 ENGINES = ("processes", "dask")
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
+_OF_A_RANK = ("rank", "whole_job")
+"""Options of `link` that are found out for each rank."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Batch:
     output: str
     now: int
     before: int
+
+    __repr__ = brief
 
     @property
     def complete(self) -> bool:
@@ -118,7 +123,7 @@ def link_many(
         given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
         RankTask(one.rank, one.et, one.kineto, folder, target, min_match,
-                 {**given, "rank": one.rank} if one.settled else given, apply_clock_offsets)
+                 given | _known(one), apply_clock_offsets)
         for one in pairing.ranks
         if not one.problem
     ]  # fmt: skip
@@ -151,7 +156,7 @@ def find_job(
     else:
         own = os.fspath(output) if output is not None else _below(folder.root)
         pairing = find_pairs(folder, et=et, kineto=kineto, skip=_inside(folder.root, own))
-    pairing = pairing.of(ranks)
+    pairing = proved_by_all(folder, pairing).of(ranks)
     if not any(one.et and one.kineto for one in pairing.ranks):
         reasons = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
         raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {reasons}")
@@ -159,7 +164,7 @@ def find_job(
 
 
 def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
-    """Refuse a job of which an output would replace an input, wherever they are."""
+    """Refuse a job of which an output would replace an input, wherever they are, or cannot be written."""
     inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
@@ -168,16 +173,24 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     for name in filter(is_url, outputs):
         if name in inputs:
             raise UsageError(f"{name}: the output would replace an input; choose another --output")
-    check_outputs([name for name in outputs if not is_url(name)], sorted(name for name in inputs if not is_url(name)))
+    here = sorted(name for name in inputs if not is_url(name))
+    check_outputs([name for name in outputs if not is_url(name)], here, in_new_folders=True)
+    if not is_url(target.root):
+        make_folder(target.root)
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say something, so that outputs are the same whether or not a default was spelt out."""
-    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name != "rank"}
+    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
         raise UsageError(f"link has no option {unknown[0]!r}")
     return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def _known(files: RankFiles) -> dict[str, Any]:
+    """The options of `link` that say what is known of a pair."""
+    return {**({"rank": files.rank} if files.settled else {}), **({"whole_job": True} if files.proved else {})}
 
 
 def _below(root: str) -> str:

@@ -7,19 +7,20 @@ split, out split, …).
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from ..schemas.execution_trace import ExecutionTrace
 from ..schemas.kineto import EventTable
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching
 from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
-__all__ = ["RECORD_PARAM_COMMS", "WAIT", "CommRecord", "comm_of_kernels", "comm_of_node", "comm_record"]
+__all__ = ["RECORD_PARAM_COMMS", "WAIT", "CommRecord", "comm_of_kernels", "comm_of_node", "comm_records"]
 
 RECORD_PARAM_COMMS = "record_param_comms"
 """The node that PyTorch records around every collective."""
@@ -38,7 +39,11 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 """Attributes of record_param_comms since schema 1.1.0."""
-_MAX_DEPTH = 64
+_MAX_DEPTH = 63
+_TEXTS = 1024
+"""Texts of nodes that are in memory at once."""
+
+T = TypeVar("T")
 
 
 def comm_of_kernels(
@@ -54,21 +59,17 @@ def comm_of_kernels(
         By position in `rows`, the fields of docs/etplus.md; None where neither trace records them.
     """
     wanted = np.flatnonzero(matching(events.name[rows], events.names, is_comm_kernel))
-    result: dict[int, dict[str, Any]] = {}
-    from_et: dict[int, dict[str, Any]] = {}
-    for i, args in zip(wanted.tolist(), events.args_of(rows[wanted]), strict=True):
-        comm, parent = kernel_comm(args), int(parents[i])
-        if comm["collective"] is None or comm["in_nelems"] is None:
-            if parent not in from_et:
-                text = _ancestor(et, nodes, parent)
-                from_et[parent] = {} if text is None else comm_of_node(text)
-            comm = {key: from_et[parent].get(key) if value is None else value for key, value in comm.items()}
+    result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
+    partial = [i for i, comm in result.items() if comm["collective"] is None or comm["in_nelems"] is None]
+    for i, from_et in zip(partial, _of_ancestors(et, nodes, parents[partial], comm_of_node), strict=True):
+        if from_et is not None:
+            result[i] = {key: from_et.get(key) if value is None else value for key, value in result[i].items()}
+    for i, comm in result.items():
         if comm["collective"] is None:
             comm["collective"] = collective_of(events.names[events.name[rows[i]]])
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
         comm["bytes"] = size * elements if size and elements is not None else None
-        result[i] = comm
     return result
 
 
@@ -86,15 +87,16 @@ class CommRecord(NamedTuple):
     group: str
 
 
-def comm_record(et: ExecutionTrace, nodes: EtCalls, position: int) -> CommRecord | None:
-    """The nearest `record_param_comms` at or above a node, None without one.
+def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
+    """For each of some nodes the nearest `record_param_comms` at or above it, None without one.
 
     Args:
-        position: in `nodes`, −1 for none.
+        positions: in `nodes`, −1 for none.
     """
-    text = _ancestor(et, nodes, position)
-    if text is None:
-        return None
+    return _of_ancestors(et, nodes, positions, _record_of)
+
+
+def _record_of(text: bytes) -> CommRecord | None:
     values, at = _inputs(msgspec.json.decode(text))
     if at < 0:
         return None
@@ -106,16 +108,28 @@ def comm_record(et: ExecutionTrace, nodes: EtCalls, position: int) -> CommRecord
     return CommRecord(values[at], sequence if type(sequence) is int else None, group[0] if named else "")
 
 
-def _ancestor(et: ExecutionTrace, nodes: EtCalls, position: int) -> bytes | None:
-    """Text of the nearest record_param_comms at or above a node, None if there is none."""
+def _of_ancestors(
+    et: ExecutionTrace, nodes: EtCalls, positions: IntColumn, read: Callable[[bytes], T]
+) -> list[T | None]:
+    """What a function makes of the text of the nearest record_param_comms at or above each node, None without one.
+
+    Each text is read once, and all in the order of the file, so that no piece of it is looked for twice.
+    """
+    is_record = matching(et.name[nodes.node], et.names, RECORD_PARAM_COMMS.__eq__)
+    at = np.array(positions, np.int64)
     for _ in range(_MAX_DEPTH):
-        if position < 0:
-            return None
-        node = nodes.node[position]
-        if et.names[et.name[node]] == RECORD_PARAM_COMMS:
-            return et.texts.of(np.array([node]))[0]
-        position = int(nodes.parent[position])
-    return None
+        above = np.flatnonzero((at >= 0) & ~is_record[at])
+        at[above] = nodes.parent[at[above]]
+    found = np.flatnonzero((at >= 0) & is_record[at])
+    node = nodes.node[at[found]]
+    wanted = distinct(node)
+    made: list[T] = []
+    for first in range(0, len(wanted), _TEXTS):
+        made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
+    result: list[T | None] = [None] * len(at)
+    for i, k in zip(found.tolist(), np.searchsorted(wanted, node).tolist(), strict=True):
+        result[i] = made[k]
+    return result
 
 
 def _inputs(node: dict[str, Any]) -> tuple[list[Any], int]:

@@ -23,10 +23,10 @@ from typing import Literal
 import numpy as np
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, lists_by, marked
+from ..trace.columns import IntColumn, distinct, lists_by, marked
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import ROUNDING_NS
-from .comm import WAIT, CommRecord, comm_record
+from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
 from .linked import LinkedTrace
 
@@ -110,9 +110,10 @@ def _waits_by_call(
             numbered.setdefault(call.record.sequence, []).append(k)
     begins = {thread: [calls[k].begin for k in of] for thread, of in own.items()}
     entered, left, unnumbered = set[int](), dict[int, list[tuple[int, int]]](), dict[int, list[int]]()
-    for wait, thread, ts in zip(waits.tolist(), events.thread[rows].tolist(), events.ts[rows].tolist(), strict=True):
-        parent = int(linked.runtime_parent[wait])
-        record = comm_record(linked.et, linked.nodes, parent) if parent >= 0 else None
+    parents = linked.runtime_parent[waits]
+    records = comm_records(linked.et, linked.nodes, parents)
+    places = (column.tolist() for column in (parents, events.thread[rows], events.ts[rows]))
+    for record, parent, thread, ts in zip(records, *places, strict=True):
         asked = record is not None and record.collective == WAIT
         at = bisect_right(begins.get(thread, []), ts) - 1
         if record is not None and asked and (k := _numbered(calls, numbered, record, ts, left)) >= 0:
@@ -138,8 +139,9 @@ def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> l
         if launcher >= 0:
             outermost = _outermost(linked, int(linked.gpu_parent[i]))
             members.setdefault((outermost, -1 if outermost >= 0 else launcher), []).append(i)
-    found = []
-    for (outermost, _), of in members.items():
+    found, first = [], np.array([of[0] for of in members.values()], np.int64)
+    records = comm_records(linked.et, linked.nodes, linked.gpu_parent[first])
+    for (outermost, _), of, record in zip(members, members.values(), records, strict=True):
         launcher = int(linked.gpu_launcher[of[0]])
         call = int(linked.call_of_node[outermost]) if outermost >= 0 else -1
         launch = int(events.ts[launcher])
@@ -152,7 +154,7 @@ def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> l
                 end=int(calls.end[call]) if call >= 0 else launch,
                 first=of[0],
                 last=of[-1],
-                record=comm_record(linked.et, linked.nodes, int(linked.gpu_parent[of[0]])),
+                record=record,
             )
         )
     return found
@@ -213,10 +215,10 @@ class _Around:
 
     def __init__(self, linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> None:
         self.gpu = gpu
-        others = np.setdiff1d(np.flatnonzero(linked.gpu_launcher >= 0), np.array(kernels, np.int64))
+        others = np.flatnonzero((linked.gpu_launcher >= 0) & ~marked(len(linked.gpu_launcher), kernels))
         others = others[np.argsort(gpu.launch[others], kind="stable")]
-        thread = linked.kineto.events.thread[linked.gpu_launcher[others]]
-        self.launched = {one: others[thread == one] for one in np.unique(thread).tolist()}
+        thread = linked.kineto.events.thread[linked.gpu_launcher[others]].astype(np.int64)
+        self.launched = {one: others[thread == one] for one in distinct(thread).tolist()}
         self.times = {one: gpu.launch[launched] for one, launched in self.launched.items()}
 
     def reader(self, thread: int, ts: int) -> int:
@@ -259,7 +261,7 @@ class _TensorsOf:
         """Positions in `nodes`: readers of what a collective writes, or writers of what it reads."""
         near, far = self.linked.data_edges if writes else self.linked.data_edges[::-1]
         mine = self.calls[k].outermost
-        return np.unique(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
+        return distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
 
     def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
         events = [launched[end] for one in nodes.tolist() if (launched := self._launched.get(one))]

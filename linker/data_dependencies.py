@@ -105,6 +105,8 @@ def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn)
     Returns:
         Positions of the nodes, int64, of the same length.
     """
+    if not len(kineto.data):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     node = spread(len(kineto.events), calls.row, node_of_call)
     producer, reader = node[kineto.data].T
     both = (producer >= 0) & (reader >= 0)

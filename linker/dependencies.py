@@ -85,8 +85,10 @@ class _Edges:
         return kept
 
     def table(self) -> IntColumn:
-        """All edges, (m, 3), sorted, each once."""
+        """All edges, (m, 3), sorted, each once; they are gathered no longer."""
         source, target, kind = (np.concatenate(column) for column in (self.source, self.target, self.kind))
+        for column in (self.source, self.target, self.kind):
+            column.clear()
         order = np.lexsort((kind, target, source))
         table: IntColumn = np.stack([source, target, kind], axis=1)[order]
         return table[begins(*table.T)]
@@ -172,6 +174,8 @@ def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
 
 def _add_data(linked: LinkedTrace, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
     """Last writer of a tensor → reader, where both are linked."""
+    if not len(data[0]):
+        return
     (writer, reader), start = data, linked.node_times[0]
     both = (start[writer] >= 0) & (start[reader] >= 0)
     writer, reader = writer[both], reader[both]
@@ -183,7 +187,10 @@ def _add_host_comm(linked: LinkedTrace, edges: _Edges) -> set[tuple[int, int]]:
 
     They are edges of kind `data`, and inferred: which call issued a collective is known by their order alone.
     """
-    (run, reader), (start, end) = find_host_readers(linked), linked.node_times
+    run, reader = find_host_readers(linked)
+    if not len(run):
+        return set()
+    start, end = linked.node_times
     ids = linked.node_id(run), linked.node_id(reader)
     in_order = (end[run] <= start[reader] + ROUNDING_NS) & (start[run] < start[reader])
     kept = edges.add("data", ids, in_order)

@@ -51,7 +51,7 @@ class GraphLaunch:
     @property
     def streams(self) -> int:
         """How many streams it ran on."""
-        return len(np.unique(self.stream))
+        return len(distinct(self.stream))
 
     @property
     def node_order(self) -> IntColumn | None:
@@ -90,7 +90,7 @@ def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
     grid, node = _launched_as(trace, events)
     step, batch = _steps(trace, launches)
     ends = np.flatnonzero(np.diff(launch, append=-1)) + 1
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
     return [
         GraphLaunch(int(trace.correlation[launches[k]]), events[a:b], codes[a:b], stream[a:b], grid[a:b], node[a:b],
                 step[k], batch[k])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
-from ..trace.columns import IntColumn, distinct, lists_by, positions
+from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, positions
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named
 from .gpu_order import GpuOrder
@@ -108,7 +108,7 @@ def _between_work(linked: LinkedTrace, arrows: IntColumn) -> IntColumn:
     rows = np.concatenate([direct, np.array(through, np.int64).reshape(-1, 2)])
     at = positions(linked.gpu_row, rows.reshape(-1)).reshape(-1, 2)
     attached = at[(at >= 0).all(axis=1)]
-    return np.unique(attached, axis=0)
+    return distinct_rows(*attached.T)[0]
 
 
 def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
@@ -138,7 +138,7 @@ def _forks_and_joins(linked: LinkedTrace, gpu: GpuOrder, members: IntColumn) -> 
     """
     events, rows = linked.kineto.events, linked.gpu_row[members]
     stream = gpu.stream[members]
-    if len(np.unique(stream)) < 2:
+    if len(distinct(stream)) < 2:
         return []
     ts, end = events.ts[rows], events.end[rows]
     by_end = np.argsort(end, kind="stable")

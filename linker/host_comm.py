@@ -22,6 +22,8 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
 
     A reader that starts while the collective runs is part of it: the backend copies its buffers.
     """
+    if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, end = linked.node_times
     runs, issued = _issued(linked, start).T
     if not len(runs):
@@ -46,8 +48,6 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
 def _issued(linked: LinkedTrace, start: IntColumn) -> IntColumn:
     """Linked collectives on the host, and of each the call that issued it, int64 (n, 2)."""
     et, nodes = linked.et, linked.nodes
-    if not any(map(HOST_COLLECTIVE.fullmatch, et.names)):
-        return np.zeros((0, 2), np.int64)
     codes = et.name[nodes.node]
     runs = np.flatnonzero(matching(codes, et.names, HOST_COLLECTIVE.fullmatch) & (start >= 0))
     issuing = outermost_calls(nodes.parent, codes, et.names, start >= 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,26 +20,26 @@ from ..schemas.kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, positions
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError
-from ..trace.link_report import Finding, Identity
+from ..trace.link_report import Finding, Identity, Verdict
 from .calls import TracePair
 from .ranks import Claim, file_rank, rank_of_et, rank_of_kineto
+from .time_zones import OFFSETS_S, offset_name, offsets_of
 
-__all__ = ["Claims", "Word", "identify", "linked_pids", "read_claims", "said_rank"]
+__all__ = ["Claims", "Evidence", "Word", "identify", "linked_pids", "modified", "read_claims", "said_rank"]
 
-Kind = Literal["pid", "time", "world_size", "rank", "names", "option", "calls"]
-Weight = Literal["proves", "refutes", "unknown"]
+Kind = Literal["run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls"]
+Weight = Literal["proves", "refutes", "stated", "unknown"]
 
-_RUN: frozenset[Kind] = frozenset({"pid", "time"})
-_RANK: frozenset[Kind] = frozenset({"rank", "names", "option"})
-_TIME_ZONE_S = 900
-"""The ET has local time; time zones differ by multiples of 15 minutes."""
-_WEST_S, _EAST_S = 12 * 3600, 14 * 3600
-"""How far local time is behind and ahead of UTC at most."""
+_ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
+_ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 _SLACK_S = 1.0
 """The ET's time is in whole seconds, and rounded down."""
+_ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
+"""How long after the end of recording the ET is last written (0.01 s where it was measured; it is closed then), and the
+Kineto trace, which is exported then."""
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
 """`start_ts` and `finish_ts` are in whole ms, of another clock than Kineto's."""
-_REMEDY = "name both files by rank (rank0.et.json, rank0.kineto.json) or pass --rank"
+_REMEDY = "record with etplus.linker.recording.record, which writes an id, or link the whole job with etplus batch"
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,14 @@ class Claims:
     Attributes:
         machine: how many ranks were recorded in one timeline, of which only one is of the ET's process; 0 where this
             one is of a single rank, or several or none are of that process.
+        evidence: what else is known about the files.
     """
 
     et: Claim
     kineto: Claim
     word: Word | None = None
     machine: int = 0
+    evidence: Evidence = field(default_factory=lambda: Evidence())
 
     @property
     def world_size(self) -> int | None:
@@ -74,11 +76,32 @@ class Claims:
         """Whether another rank of the job could have recorded one of the files."""
         if self.world_size is not None:
             return self.world_size > 1
-        numbered = any(claim.rank for claim in (self.et, self.kineto)) or self.word is not None
+        numbered = any(claim.rank for claim in (self.et, self.kineto)) or (self.word is not None and self.word.rank > 0)
         return numbered or self.et.communicates or self.kineto.communicates
 
+    @property
+    def agreed(self) -> bool:
+        """Whether the contents of neither file contradict the user's word; true if nothing was said."""
+        word = self.word
+        return word is None or all(one.ranks is None or word.rank in one.ranks for one in (self.et, self.kineto))
 
-class _Evidence(NamedTuple):
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known about two files beside their contents.
+
+    Attributes:
+        timezone: of the machine that recorded the ET, as the user says; see `offsets_of`.
+        modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
+        whole_job: the files of every rank of the job are at hand, and these two fit no others of them.
+    """
+
+    timezone: str | None = None
+    modified_s: tuple[float, float] | None = None
+    whole_job: bool = False
+
+
+class _Weighed(NamedTuple):
     """A `Finding`, and what follows from it."""
 
     by: Kind
@@ -118,7 +141,15 @@ def _name(source: Source) -> str:
     return os.fspath(named) if isinstance(named, (str, os.PathLike)) else ""
 
 
-def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> Claims:
+def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
+    """When both files were last written, seconds since the epoch; None where one is no file."""
+    try:
+        return os.stat(_name(et)).st_mtime, os.stat(_name(kineto)).st_mtime  # noqa: PTH116 (a name may be bytes)
+    except (OSError, ValueError):
+        return None
+
+
+def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None, evidence: Evidence) -> Claims:
     """What both files and the user say about the rank.
 
     Raises:
@@ -126,7 +157,7 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> C
     """
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
-    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), word, machine)
+    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), word, machine, evidence)
     if word is not None and word.by == "option":
         for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
             if claim.ranks is not None and word.rank not in claim.ranks:
@@ -139,39 +170,66 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None) -> C
 def identify(claims: Claims, pair: TracePair, linked: IntColumn) -> Identity:
     """Weigh everything that is known about the process and the time of both files.
 
-    Where there is one rank, process id and time prove the run. Where there can be several, the rank must be proved,
-    too: by the contents of both files, or by the user's word if nothing contradicts it.
+    An id of the recording in both files proves both. Without one, process id and time prove the run where there is one
+    rank. Where there can be several, the rank must be proved, too: by the contents of both files, or of those of the
+    whole job. What the user says about the rank is no proof: files are renamed.
 
     Args:
         linked: int64, positions in `pair.calls` of the linked ones.
     """
-    evidence = [*_pid(pair, linked), *_time(pair, linked), *_rank(claims)]
-    if claims.several_ranks and not (pair.et.losses or pair.kineto.losses):
-        evidence += _calls(pair)
-    proved = {one.by for one in evidence if one.weight == "proves"}
-    refuted = any(one.weight == "refutes" for one in evidence)
-    is_proved = proved >= _RUN and (not claims.several_ranks or bool(proved & _RANK))
-    rank = claims.et.rank if "rank" in proved else claims.word.rank if claims.word and proved & _RANK else None
-    weights: tuple[Weight, ...] = ("proves", "refutes", "unknown")
+    weighed = [*_run(claims), *_pid(pair, linked)]
+    if not claims.et.runs & claims.kineto.runs:
+        weighed += [*_time(claims.evidence, pair, linked), *_rank(claims)]
+        if claims.several_ranks and not (pair.et.losses or pair.kineto.losses):
+            weighed += _calls(pair)
+    verdict, rank = _verdict(claims, weighed)
+    by_weight = {weight: tuple(Finding(one.by, one.says) for one in weighed if one.weight == weight)
+                 for weight in ("proves", "refutes", "stated", "unknown")}  # fmt: skip
     return Identity(
-        "refuted" if refuted else "proved" if is_proved else "unknown",
-        None if refuted else rank, claims.world_size, claims.several_ranks,
-        *(tuple(Finding(one.by, one.says) for one in evidence if one.weight == weight) for weight in weights),
+        verdict, rank, claims.world_size, claims.several_ranks, by_weight["proves"], by_weight["refutes"],
+        (*by_weight["stated"], *by_weight["unknown"]),
     )  # fmt: skip
 
 
-def _pid(pair: TracePair, linked: IntColumn) -> Iterator[_Evidence]:
+def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | None]:
+    """What follows from all evidence, and the rank that is proved or stated."""
+    proved = {one.by for one in weighed if one.weight == "proves"}
+    stated = any(one.weight == "stated" for one in weighed)
+    rank = next((one.rank for one in (claims.kineto, claims.et) if one.rank is not None), None)
+    if rank is None and claims.word is not None:
+        rank = claims.word.rank
+    if any(one.weight == "refutes" for one in weighed):
+        return "refuted", None
+    if "run" in proved or (proved >= _ONE_TIME and not claims.several_ranks):
+        return "proved", rank if claims.several_ranks else None
+    if proved >= _ONE_TIME and proved & _ONE_RANK:
+        return "proved", rank
+    if proved >= _ONE_TIME and stated:
+        return "stated", rank
+    return "unknown", rank if proved & _ONE_RANK else None
+
+
+def _run(claims: Claims) -> Iterator[_Weighed]:
+    ours, theirs = claims.et.runs, claims.kineto.runs
+    if ours & theirs:
+        yield _Weighed("run", "proves", f"both files are of recording {min(ours & theirs)}, as both say")
+    elif ours and theirs:
+        says = f"two runs: the ET is of recording {min(ours)}, the Kineto trace of recording {min(theirs)}"
+        yield _Weighed("run", "refutes", says)
+
+
+def _pid(pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
     et = pair.et
     if et.pid < 0:
-        yield _Evidence("pid", "unknown", "the ET names no process, so that nothing proves one run")
+        yield _Weighed("pid", "unknown", "the ET names no process, so that nothing proves one run")
         return
     pids = linked_pids(pair, linked)
     if not pids:
         return
     if pids == [str(et.pid)]:
-        yield _Evidence("pid", "proves", f"both files are of process {et.pid}")
+        yield _Weighed("pid", "proves", f"both files are of process {et.pid}")
         return
-    yield _Evidence(
+    yield _Weighed(
         "pid", "refutes",
         f"two runs: the ET is of process {et.pid}, the linked Kineto events of {', '.join(pids[:8])}; "
         "the structure is the same, the times are those of the Kineto run",
@@ -184,46 +242,73 @@ def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
     return sorted({str(threads[code][0]) for code in distinct(pair.calls.thread[linked]).tolist()})
 
 
-def _time(pair: TracePair, linked: IntColumn) -> Iterator[_Evidence]:
+def _time(evidence: Evidence, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
     """Whether the linked events are in the ET's window, as far as its time zone is known."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
         says = "the ET has no time of recording (time, start_ts, finish_ts), so that nothing proves one run"
-        yield _Evidence("time", "unknown", says)
+        yield _Weighed("time", "unknown", says)
         return
     if not len(linked):
         return
     begin_ns, end_ns = int(calls.ts[linked].min()), int(calls.end[linked].max())
-    length = (end_ns - begin_ns) / 1e9
-    ahead = et.started_s - (pair.kineto.base_time_ns + begin_ns) / 1e9
-    after = (-ahead + _SLACK_S) % _TIME_ZONE_S - _SLACK_S
-    inside = after + length <= et.duration_s + 2 * _SLACK_S
-    near = -_WEST_S - et.duration_s - 2 * _SLACK_S <= ahead <= _EAST_S + 2 * _SLACK_S
-    if not inside or not near:
-        yield _Evidence(
+    begin_s, length = (pair.kineto.base_time_ns + begin_ns) / 1e9, (end_ns - begin_ns) / 1e9
+    known = None if evidence.timezone is None else offsets_of(evidence.timezone, et.started_s)
+    zones = [zone for zone in OFFSETS_S if _is_inside(begin_s - (et.started_s - zone), length, et.duration_s)]
+    shown = [zone for zone in zones if known is None and _were_written(evidence, et, zone, begin_s + length)]
+    fitting = shown or [zone for zone in zones if known is None or zone in known]
+    if not fitting:
+        where = f", which was in {evidence.timezone}" if zones else ""
+        yield _Weighed(
             "time", "refutes",
-            "two windows: the linked Kineto events lie outside the time in which the ET was recorded; "
+            f"two windows: the linked Kineto events lie outside the time in which the ET was recorded{where}; "
             "the structure is the same, the times are of another window or another run",
         )  # fmt: skip
     elif length > et.duration_s * (1 + _CLOCK_DRIFT) + _CLOCK_SLACK_S:
-        yield _Evidence(
+        yield _Weighed(
             "time", "refutes",
             f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, the ET was recorded for only "
             f"{1000 * et.duration_s:,.0f} ms; the times are of another window or another process",
         )  # fmt: skip
+    elif known is None and not shown and fitting[0]:
+        zone = offset_name(fitting[0])
+        yield _Weighed(
+            "time", "unknown",
+            "the linked Kineto events lie in the time in which the ET was recorded only if that machine was in "
+            f"{zone}, which nothing shows: two runs of one program can be that far apart, so that no link is certain; "
+            f"if it was, pass --timezone {zone}",
+        )  # fmt: skip
     else:
-        yield _Evidence("time", "proves", "the linked Kineto events lie in the time in which the ET was recorded")
+        zone = f" (local time {offset_name(fitting[0])})" if fitting[0] else ""
+        yield _Weighed("time", "proves", f"the linked Kineto events lie in the time in which the ET was recorded{zone}")
 
 
-def _rank(claims: Claims) -> Iterator[_Evidence]:
+def _is_inside(after_s: float, length_s: float, duration_s: float) -> bool:
+    """Whether what began so long after the start of a recording lies in it."""
+    return after_s >= -_SLACK_S and after_s + length_s <= duration_s + 2 * _SLACK_S
+
+
+def _were_written(evidence: Evidence, et: ExecutionTrace, zone: int, end_s: float) -> bool:
+    """Whether both files were last written when they were recorded, if the ET's local time is `zone` ahead of UTC.
+
+    A copy is newer; one that was made as fast as this says is no copy of an earlier run's.
+    """
+    if evidence.modified_s is None:
+        return False
+    after_et = evidence.modified_s[0] - (et.started_s - zone + et.duration_s)
+    after_kineto = evidence.modified_s[1] - end_s
+    return -_SLACK_S <= after_et <= _ET_WRITTEN_S + _SLACK_S and -_SLACK_S <= after_kineto <= _KINETO_WRITTEN_S
+
+
+def _rank(claims: Claims) -> Iterator[_Weighed]:
     ours, theirs, word = claims.et, claims.kineto, claims.word
     if ours.world_size and theirs.world_size and ours.world_size != theirs.world_size:
         says = (
             f"two jobs: the ET is of a job of {ours.world_size} ranks, the Kineto trace of one of {theirs.world_size}"
         )
-        yield _Evidence("world_size", "refutes", says)
+        yield _Weighed("world_size", "refutes", says)
     if ours.ranks is not None and theirs.ranks is not None and not ours.ranks & theirs.ranks:
-        yield _Evidence(
+        yield _Weighed(
             "rank", "refutes",
             f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
             "the structure is the same, the times are those of the Kineto trace's rank",
@@ -236,24 +321,31 @@ def _rank(claims: Claims) -> Iterator[_Evidence]:
         says = (
             f"both files are of rank {ours.rank}{of}: process groups or messages of the ET, distributedInfo of Kineto"
         )
-        yield _Evidence("rank", "proves", says)
-    elif word is not None and all(one.ranks is None or word.rank in one.ranks for one in (ours, theirs)):
-        by = "the names of both files say" if word.by == "names" else "was given (--rank)"
-        yield _Evidence(word.by, "proves", f"both files are of rank {word.rank}{of}, as {by}; nothing contradicts it")
-    elif word is None and claims.machine >= (claims.world_size or 1):
+        yield _Weighed("rank", "proves", says)
+    elif claims.agreed and claims.machine >= (claims.world_size or 1):
         says = f"the timeline is of {claims.machine} ranks of the job, and only one of them is of the ET's process"
-        yield _Evidence("rank", "proves", says)
+        yield _Weighed("rank", "proves", says)
+    elif claims.agreed and claims.evidence.whole_job:
+        says = "all ranks' files are at hand, and these two fit no others of them (process ids, process groups)"
+        yield _Weighed("job", "proves", says)
+    elif word is not None and claims.agreed:
+        by = "the names of both files say" if word.by == "names" else "was given (--rank)"
+        yield _Weighed(
+            word.by, "stated",
+            f"stated, not proved: both files are of rank {word.rank}{of}, as {by}; nothing in them contradicts it, but "
+            f"nothing in them tells the ranks apart, so that no link is certain; {_REMEDY}",
+        )  # fmt: skip
     else:
         if word is not None:
             other = next(one for one in (theirs, ours) if one.ranks is not None and word.rank not in one.ranks)
             which = "Kineto trace" if other is theirs else "ET"
             says = f"the names of both files say rank {word.rank}, but the {which} was recorded by {_ranks(other)}"
-            yield _Evidence("names", "unknown", says)
+            yield _Weighed("names", "unknown", says)
         known = [
             f"the {what} is of {_ranks(one)}" for what, one in (("ET", ours), ("Kineto trace", theirs)) if one.ranks
         ]
         size = f"the job has {claims.world_size} ranks" if claims.world_size else "the job can have several ranks"
-        yield _Evidence(
+        yield _Weighed(
             "rank", "unknown",
             f"{', '.join([size, *known])}, and nothing but process id and time says that one rank recorded both files, "
             f"so that no link is certain; {_REMEDY}",
@@ -266,7 +358,7 @@ def _ranks(claim: Claim) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"one of ranks {shown}"
 
 
-def _calls(pair: TracePair) -> Iterator[_Evidence]:
+def _calls(pair: TracePair) -> Iterator[_Weighed]:
     """Calls of the ET within what both files cover that Kineto lacks, or has under another name.
 
     Of 123,725 calls in 77 recorded pairs none is such: on each thread, from the first to the last call with an id that
@@ -281,7 +373,7 @@ def _calls(pair: TracePair) -> Iterator[_Evidence]:
     lacking = np.flatnonzero(other_name | ((ours > 0) & ~joined & _between(nodes.thread, joined)))
     if len(lacking):
         name = pair.et.names[pair.et.name[nodes.node[lacking[0]]]]
-        yield _Evidence(
+        yield _Weighed(
             "calls", "refutes",
             f"two processes: {len(lacking):,} calls of the ET (such as {name}) are not in the Kineto trace, though "
             "both cover that time",
@@ -290,7 +382,7 @@ def _calls(pair: TracePair) -> Iterator[_Evidence]:
 
 def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which calls are between the first and the last joined call of their own thread."""
-    of = np.unique(thread, return_inverse=True)[1].reshape(-1)
+    of = positions(distinct(thread), thread)
     rows = np.flatnonzero(joined)
     first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
     np.minimum.at(first, of[rows], rows)

@@ -54,8 +54,8 @@ _NODE = (
 ) % _NO_TENSORS_TEXT
 """A node, but for its numbers, name and inputs."""
 _NOTHING = msgspec.Raw(b"[]")
-_Recorded = tuple[bytes, bytes, bytes]
-"""What Kineto records of a call's inputs: the texts of values, shapes and types."""
+_Recorded = tuple[bytes, bytes, bytes, bytes]
+"""What Kineto records of a call's inputs: the texts of values, shapes, types and strides."""
 
 
 class _Inputs(msgspec.Struct, gc=False):
@@ -64,6 +64,7 @@ class _Inputs(msgspec.Struct, gc=False):
     values: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
     shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -229,12 +230,12 @@ def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
 
 
 def _recorded(event: bytes) -> _Recorded | None:
-    """The texts of values, shapes and types in an event, None where they cannot be read."""
+    """The texts of values, shapes, types and strides in an event, None where they cannot be read."""
     try:
         given = _decode_event(event).args
     except msgspec.MsgspecError:
         return None
-    return bytes(given.values), bytes(given.shapes), bytes(given.types)
+    return bytes(given.values), bytes(given.shapes), bytes(given.types), bytes(given.strides)
 
 
 def _inputs_texts(recorded: list[_Recorded | None], known: dict[_Recorded | None, bytes]) -> list[bytes]:
@@ -251,16 +252,18 @@ def _inputs_texts(recorded: list[_Recorded | None], known: dict[_Recorded | None
     return [known[key] for key in recorded]
 
 
-def _inputs(values: Any, shapes: Any, types: Any) -> dict[str, list[Any]]:
+def _inputs(values: Any, shapes: Any, types: Any, strides: Any) -> dict[str, list[Any]]:
     """A call's inputs in the ET's terms: "Tensor(float)" for what Kineto calls "float"."""
-    values, shapes, types = ([] if not isinstance(v, list) else v for v in (values, shapes, types))
+    values, shapes, types, strides = ([] if not isinstance(v, list) else v for v in (values, shapes, types, strides))
     if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
         return _NO_TENSORS
     texts = values if len(values) == len(types) else [""] * len(types)
+    known = {"strides": strides} if len(strides) == len(types) > 0 else {}
     return {
         "values": [_value(text, kind) for text, kind in zip(texts, types, strict=True)],
         "shapes": shapes,
         "types": [_type(kind, shape) for kind, shape in zip(types, shapes, strict=True)],
+        **known,
     }
 
 

@@ -33,14 +33,16 @@ from .calls import CpuCalls, TracePair, cpu_calls, enclosing_call, et_calls, exc
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import Dependencies, find_dependencies
-from .identity import Claims, read_claims, said_rank
+from .identity import Claims, Evidence, modified, read_claims, said_rank
 from .kineto_only import adopt_rest, host_side
 from .linked import LinkedTrace
+from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import Match
 from .reading import read_pair, read_timeline
 from .report import make_report
 from .segment import find_iterations
+from .time_zones import offsets_of
 from .windows import describe_windows
 
 if TYPE_CHECKING:
@@ -65,11 +67,14 @@ class LinkOptions:
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
-        rank: rank of the job that both files are of; in a job of several ranks links are `certain` only if this, the
-            names of both files or their contents say so.
+        rank: rank of the job that both files are of, where their names do not say it. It is not proved by this: in a
+            job of several ranks links are `certain` only if the contents of both files say so, or `whole_job`.
+        timezone: of the machine that recorded the ET, which has local time: "UTC-7", "Europe/Berlin".
+        whole_job: the files of every rank of the job are at hand, and no others of them fit either of these two by
+            process ids and process groups, as `etplus.linker.batch.link_many` finds out.
 
     Raises:
-        UsageError: an unknown method or iteration.
+        UsageError: an unknown method, iteration or time zone.
 
     Example:
         >>> LinkOptions(iteration="last").match
@@ -84,12 +89,16 @@ class LinkOptions:
     renumber: bool = False
     data_dependencies: bool = False
     rank: int | None = None
+    timezone: str | None = None
+    whole_job: bool = False
 
     def __post_init__(self) -> None:
         if self.match != "auto" and self.match not in METHODS:
             raise UsageError(f"unknown matching method {self.match!r}; one of: auto, {', '.join(METHODS)}")
         if self.iteration not in ("first", "last", "median") and not self.iteration.isdecimal():
             raise UsageError(f"unknown iteration {self.iteration!r}; one of: first, last, median, or a number from 0")
+        if self.timezone is not None:
+            offsets_of(self.timezone, 0)
 
 
 @gc_disabled()
@@ -107,6 +116,8 @@ def link(
     progress: bool = False,
     jobs: int = 1,
     rank: int | None = None,
+    timezone: str | None = None,
+    whole_job: bool = False,
     graph_captures: Sequence[CaptureSource] = (),
 ) -> Trace:
     """Join an Execution Trace with a Kineto trace.
@@ -116,7 +127,8 @@ def link(
             are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters. In place of a
             Kineto trace an export of Nsight Systems: of several ranks in it that of the ET's process is taken, or
             `rank`, or the one that a `NsysRank` says.
-        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank: see `LinkOptions`.
+        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job: see
+            `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
         graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
@@ -124,7 +136,7 @@ def link(
 
     Raises:
         TraceFormatError: a file that is not what it should be, or of another rank; a capture without graphs.
-        UsageError: an unknown method or iteration, an invalid rank, or files that are named as of two ranks.
+        UsageError: an unknown method, iteration or time zone, an invalid rank, or files that are named as of two ranks.
 
     Example:
         >>> link("et.json.gz", "kineto.json.gz").kernels[0].op.name
@@ -132,7 +144,7 @@ def link(
     """
     options = LinkOptions(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
-        renumber=renumber, data_dependencies=data_dependencies, rank=rank,
+        renumber=renumber, data_dependencies=data_dependencies, rank=rank, timezone=timezone, whole_job=whole_job,
     )  # fmt: skip
     trace = _linked(et, kineto, options, progress=progress, jobs=jobs)
     if not graph_captures:
@@ -155,7 +167,8 @@ def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress
         )
         _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-        return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, word), options)
+        evidence = Evidence(options.timezone, modified(et, kineto), options.whole_job)
+        return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, word, evidence), options)
 
 
 def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:
@@ -165,6 +178,8 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
         pair, claims, method=options.match, exact=options.exact_match, strict=options.strict,
         iteration=options.iteration,
     )  # fmt: skip
+    pair, found = with_lost_collectives(pair, found)
+    et = pair.et
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
     attachment = attach_gpu_events(kineto, pair.calls, marked(len(pair.calls), found.call[found.call >= 0]))

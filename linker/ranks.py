@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
-from ..schemas.comm_types import collective_type, input_values
+from ..schemas.comm_types import CollectiveCommType, collective_type, input_values
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE
@@ -28,12 +27,13 @@ if TYPE_CHECKING:
     from ..schemas.execution_trace import ExecutionTrace
     from ..schemas.kineto import KinetoTrace
 
-__all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto"]
+__all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto", "run_annotation"]
 
 INIT = "## process_group:init ##"
 """Name of the ET node with the process groups."""
 RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
 """A rank in a lower-case file name; a local rank is not the rank in the job."""
+_RUN = re.compile(r"etplus\.run=([\w-]{1,64}) rank=(\d{1,6})")
 _RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
 _DEFAULT_GROUP = "default_pg"
 _COMMUNICATION = re.compile(
@@ -61,16 +61,38 @@ class Claim:
         ranks: the ranks that the process can have, None if nothing narrows them down.
         world_size: number of ranks of the job, None if the file does not say.
         communicates: calls or kernels of the file communicate with other processes.
+        runs: ids of the recordings that it is of, see `run_annotation`.
     """
 
     ranks: frozenset[int] | None = None
     world_size: int | None = None
     communicates: bool = False
+    runs: frozenset[str] = frozenset()
 
     @property
     def rank(self) -> int | None:
         """The rank, where only one is possible."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
+
+
+def run_annotation(run: str, rank: int) -> str:
+    """Name of the annotation that `etplus.linker.recording.record` puts into both files of a recording.
+
+    Args:
+        run: an id that no other recording has, of this rank or another: letters, digits, "-".
+
+    Example:
+        >>> run_annotation("8a5b", 3)
+        'etplus.run=8a5b rank=3'
+    """
+    return f"etplus.run={run} rank={rank}"
+
+
+def _recordings(names: Iterable[str]) -> Claim:
+    """What the annotations of `record` among the names of calls say: the ids and the rank."""
+    found = [one.groups() for one in map(_RUN.fullmatch, names) if one]
+    ranks = frozenset(filter(_is_rank, (int(rank) for _, rank in found)))
+    return Claim(ranks if len(ranks) == 1 else None, runs=frozenset(run for run, _ in found))
 
 
 def file_rank(path: str) -> int | None:
@@ -122,7 +144,9 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
         peers = {peer for name in ("c10d::send", "c10d::recv_") for peer in map(_peer, _nodes(et, name))}
         if others := peers & set(range(world_size)):
             ranks = _both(ranks, frozenset(range(world_size)) - others)
-    return Claim(ranks or None, world_size, any(map(_COMMUNICATION.search, et.names)))
+    recorded = _recordings(et.names)
+    ranks = recorded.ranks if ranks is None else ranks
+    return Claim(ranks or None, world_size, any(map(_COMMUNICATION.search, et.names)), recorded.runs)
 
 
 def rank_of_kineto(kineto: KinetoTrace) -> Claim:
@@ -134,10 +158,13 @@ def rank_of_kineto(kineto: KinetoTrace) -> Claim:
     rank: Any = info.get("rank")
     world_size = info.get("world_size")
     communicates = any(is_comm_kernel(name) or _COMMUNICATION.search(name) for name in kineto.events.names)
+    recorded = _recordings(kineto.events.names)
+    ranks = frozenset((rank,)) if _is_rank(rank) else claim.ranks
     return Claim(
-        frozenset((rank,)) if _is_rank(rank) else claim.ranks,
+        recorded.ranks if ranks is None else ranks,
         world_size if _is_count(world_size) else claim.world_size,
         communicates,
+        recorded.runs,
     )
 
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..schemas.transaction import transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .pipeline import link as link_traces
+from .ranks import run_annotation
 
 __all__ = ["Recording", "record"]
 
@@ -51,6 +53,7 @@ class Recording:
         self.finished = False
         self.result: Trace | None = None
         self._profiler: Any = None
+        self._marked = False
         self._graphs = graphs
         self._next_phase: Callable[[], None] | None = None
 
@@ -64,6 +67,13 @@ class Recording:
             self._next_phase()
         elif not self.finished:
             self._profiler.step()
+            self._mark_begin()
+
+    def _mark_begin(self) -> None:
+        """Write an id of this recording, and the rank, into both files as soon as both observers are at work."""
+        if not self._marked and _is_recording(self._profiler):
+            self._marked = True
+            _mark(self.rank)
 
     @contextlib.contextmanager
     def _running(self, options: dict[str, Any]) -> Iterator[None]:
@@ -105,6 +115,7 @@ class Recording:
         try:
             self._profiler = _profiler(observer, {**options, "on_trace_ready": window_over})
             with self._profiler:
+                self._mark_begin()
                 yield
         finally:
             observer.unregister_callback()
@@ -117,6 +128,7 @@ class Recording:
         try:
             profiler = _profiler(observer, {**always, "record_shapes": True, "with_stack": True})
             with profiler:
+                _mark(self.rank)
                 yield
             observer.unregister_callback()
             if self._next_phase is not None and self.steps:
@@ -124,6 +136,20 @@ class Recording:
                 _put_in_place(scratch, self.graphs_et_path, self.graphs_kineto_path)
         finally:
             observer.unregister_callback()
+
+
+def _is_recording(profiler: Any) -> bool:
+    from torch.profiler import ProfilerAction
+
+    return profiler.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+
+def _mark(rank: int) -> None:
+    """Make the annotation that proves that two files are of one recording."""
+    from torch.profiler import record_function
+
+    with record_function(run_annotation(str(uuid.uuid4()), rank)):
+        pass
 
 
 def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
@@ -163,7 +189,8 @@ def record(
     leaves ``rank-0.et.json.gz``, ``rank-0.kineto.json.gz`` and ``rank-0.etplus.json.gz`` in ``traces``, one
     such set a rank; files of these names are replaced. The two traces appear as soon as the window is over,
     the ET+ when the block ends. The rank is that of ``torch.distributed`` if it is initialised, else the
-    variable RANK, else 0.
+    variable RANK, else 0. Both traces begin with an annotation ``etplus.run=ID rank=N`` of no duration, whose random ID
+    proves that they are of one recording, whatever becomes of their names.
 
     Args:
         out_dir: folder for the files, made if need be.

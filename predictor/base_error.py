@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.errors import UsageError
 from ..trace.kinds import GPU
 from .replay import Replay
@@ -34,6 +35,8 @@ class BaseError:
     makespan: float
     kernel_starts: float | None
     unexplained: float = 0.0
+
+    __repr__ = brief
 
     @staticmethod
     def of(unchanged: Replay) -> BaseError:

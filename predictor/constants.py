@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from .graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
@@ -41,6 +42,8 @@ class Constants:
     sync_return_ns: int = SYNC_RETURN_NS
     queue_limit: int | None = None
     clock_skew_ns: int = 0
+
+    __repr__ = brief
 
     def caps(self) -> dict[int, int]:
         """By kind of edge, what a capped lag counts at most, ns."""

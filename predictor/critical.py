@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.intervals import sums
 from .graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
@@ -34,6 +35,8 @@ class CriticalPath:
     edge: IntColumn
     by_kind: dict[str, int]
     by_op: dict[tuple[str, str], int]
+
+    __repr__ = brief
 
     @property
     def length_ns(self) -> int:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ..schemas.communications import find_communications
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE
@@ -57,6 +58,8 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
     host_ratio: float = 1.0
     device_ratio: float = 1.0
     collectives: dict[str, int] = {}
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from ..schemas.communications import comm_rows
+from ..trace.brief import brief
 from ..trace.trace import Trace
 from .base_error import BaseError
 from .costs.familiarity import NEW
@@ -86,6 +87,8 @@ class Prediction:
     def forced(self) -> bool:
         """Whether it says so little that it is given only if asked for."""
         return not self.predicted_ns or self.high_ns > WIDEST * self.low_ns
+
+    __repr__ = brief
 
     @property
     def unlike(self) -> float:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
@@ -54,6 +55,8 @@ class Edges:
     kind: npt.NDArray[np.int8]
     owner: IntColumn
     capped: npt.NDArray[np.bool_]
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.source)
@@ -119,6 +122,8 @@ class ReplayGraph:
     edges: Edges
     queue_limit: int | None = None
     notes: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.row)

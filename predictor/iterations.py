@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
@@ -42,6 +43,8 @@ class Iterations:
     mark: IntColumn
     of_row: IntColumn
     steps: bool
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.mark)
@@ -117,6 +120,8 @@ class HeldOut:
     others_ns: tuple[int, ...]
     unknown: float
     set_apart: tuple[Outlier, ...] = ()
+
+    __repr__ = brief
 
     @property
     def error(self) -> float:

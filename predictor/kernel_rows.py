@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .costs.task import Task
@@ -36,6 +37,8 @@ class KernelRow:
     bound_ns: int | None
     how: str
     level: str
+
+    __repr__ = brief
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[KernelRow, ...]:

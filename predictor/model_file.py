@@ -7,6 +7,7 @@ import msgspec
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
 from ..schemas.files import Source, open_output, read_struct
+from ..trace.brief import brief
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .costs.kernel_model import KernelModel
@@ -80,6 +81,8 @@ class FittedModel(msgspec.Struct, frozen=True):
     kernels: KernelModel | None = None
     end_to_end: dict[str, EndToEndError] = {}
     steps: Percentiles | None = None
+
+    __repr__ = brief
 
     def records(self) -> dict[str, Device]:
         """Devices by name, the users' own before those of the table."""

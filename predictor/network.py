@@ -17,19 +17,22 @@ W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.comm_types import RECV, SEND, WORLD
+from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import FoundComm, find_communications
+from ..schemas.job_ranks import groups_at_hand
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS, MAX_RANKS, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .graph import COMM, ReplayGraph
+from .ranks import ranks_of
 
 __all__ = ["Algorithm", "Network", "on_network", "parse_network", "price"]
 
@@ -126,6 +129,9 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     ready: what it waited for them when it was recorded is not in the result. What is of an unknown kind, size or group
     keeps its measured time, and a note counts it.
 
+    Of a job of which not all ranks are given groups have the ranks that `groups_at_hand` says; one of a rank alone, and
+    messages with ranks that are not given, keep their measured time. Converted sets have computations for these.
+
     Args:
         graph: of one rank, or of several (`ranks.couple`).
 
@@ -133,18 +139,28 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
         UsageError: no communication has a known kind, size and group, or the timeline gets longer than 146 years.
     """
     prices, rows = np.full(len(graph.start), -1, np.int64), []
-    for first, trace in zip(graph.first_row.tolist(), graph.documents, strict=False):
-        for found in find_communications(trace):
-            rows.append(first + found.row)
-            prices[rows[-1]] = price(network, trace, found)
+    found = [list(find_communications(trace)) for trace in graph.documents]
+    ranks = ranks_of(graph.documents)
+    world = max((trace.world_size or 0 for trace in graph.documents), default=0)
+    used = {rank: [one.group for one in own] for rank, own in zip(ranks, found, strict=True)}
+    members, cut = groups_at_hand(used, world)
+    for first, trace, own in zip(graph.first_row.tolist(), graph.documents, found, strict=False):
+        for one in own:
+            rows.append(first + one.row)
+            if not cut:
+                prices[rows[-1]] = price(network, trace, one)
+            elif _is_at_hand(one, members, used):
+                prices[rows[-1]] = price(network, trace, one, len(members[one.group]))
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
     files = ", ".join(trace.file for trace in graph.documents)
     if not priced:
         raise UsageError(f"{files}: no communication with a known kind, size and group to price on a network")
-    notes = [f"{priced:,} communication{'s' if priced > 1 else ''} priced by kind, size and group on the network"]
-    if unknown:
+    notes = [*cut, f"{priced:,} communication{'s' if priced > 1 else ''} priced by kind, size and group on the network"]
+    if unknown and cut:
+        notes.append(f"{unknown:,} of unknown kind, size or group, or with ranks not given, take as long as measured")
+    elif unknown:
         notes.append(f"{unknown:,} of unknown kind, size or group take as long as measured")
     if len(graph.documents) == 1:
         notes.append("the other ranks' side of communications is not in this trace: they are taken to be ready in time")
@@ -152,9 +168,18 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     return graph.with_durations(prices)
 
 
-def price(network: Network, trace: Trace, found: FoundComm) -> int:
-    """What a communication of a trace takes on a network, ns; −1 if its kind, size or group is not known."""
-    ranks = _group_size(trace, found)
+def _is_at_hand(found: FoundComm, members: Mapping[Group, Sequence[int]], given: Container[int]) -> bool:
+    """Whether there is more than one rank that takes part, of those that are given."""
+    return found.peer in given if found.kind in (SEND, RECV) else len(members[found.group]) > 1
+
+
+def price(network: Network, trace: Trace, found: FoundComm, ranks: int | None = None) -> int:
+    """What a communication of a trace takes on a network, ns; −1 if its kind, size or group is not known.
+
+    Args:
+        ranks: how many take part, None for as many as the trace says.
+    """
+    ranks = ranks or _group_size(trace, found)
     size = 0 if found.kind == Type.BARRIER else found.bytes
     if found.kind is None or size is None or (ranks is None and found.kind >= 0):
         return -1

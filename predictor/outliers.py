@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import CPU, GPU
@@ -36,6 +37,8 @@ class Outlier(msgspec.Struct, frozen=True):
     label: str
     measured_ns: int
     reason: str
+
+    __repr__ = brief
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..analysis.overheads import Overheads
 from ..schemas.communications import comm_rows
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.kinds import GPU
@@ -61,6 +62,8 @@ class OpRow:
     predicted_ns: int
     measured_ns: int
     how: tuple[str, ...]
+
+    __repr__ = brief
 
 
 class RankJob:

@@ -18,7 +18,7 @@ from ..trace.trace import Trace
 from .graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
 from .order import renumbered, topological
 
-__all__ = ["Meeting", "Meetings", "couple", "find_meetings"]
+__all__ = ["Meeting", "Meetings", "couple", "find_meetings", "ranks_of"]
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,19 @@ def _meet(
     return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
 
 
+def ranks_of(documents: Sequence[Trace]) -> list[int]:
+    """The rank of each document, as all say it; else their positions."""
+    told = [document.rank for document in documents]
+    known = [rank for rank in told if rank is not None]
+    return known if len(set(known)) == len(told) else list(range(len(told)))
+
+
 def find_meetings(documents: Sequence[Trace]) -> Meetings:
     """Which communications of the ranks are one, matched as `etplus batch` does; and how the clocks differ.
 
     Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
     """
-    given = [document.rank for document in documents]
-    known = None not in given and len(set(given)) == len(given)
-    index = {rank: k for k, rank in enumerate(given if known else range(len(documents))) if rank is not None}
+    index = {rank: k for k, rank in enumerate(ranks_of(documents))}
     comms = {rank: communications(documents[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
     messages, pairs = match_messages(comms)

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.index import as_column
 from ..trace.intervals import union
@@ -55,6 +56,8 @@ class Replay:
     graph: ReplayGraph
     time: IntColumn
     lag: IntColumn
+
+    __repr__ = brief
 
     @cached_property
     def start(self) -> IntColumn:

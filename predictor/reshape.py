@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
@@ -66,6 +67,8 @@ class Reshaped:
     changed: int
     underived: tuple[Underived, ...]
     dtype: str | None = None
+
+    __repr__ = brief
 
     @property
     def was(self) -> int:
@@ -228,7 +231,7 @@ class _Signatures:
         for argument, shapes in zip(signature.inputs, inputs, strict=False):
             tensors, done = self._tensors(argument.tensors, shapes)
             taken &= done
-            arguments.append(Argument(tensors, argument.value))
+            arguments.append(argument._replace(tensors=tensors))
         outputs, done = self._tensors(signature.outputs or (), [shape for one in results for shape in one])
         made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
         if made == signature:

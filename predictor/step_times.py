@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
@@ -55,6 +56,8 @@ class StepTimes:
     set_apart: tuple[Outlier, ...]
     measured: Percentiles
     predicted: Percentiles
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

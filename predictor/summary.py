@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.tables import render, rewrap
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.intervals import union
@@ -42,6 +43,8 @@ class LaneTime:
     name: str
     busy_ns: int
     measured_busy_ns: int
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class Summary:
     path_before: CriticalPath | None = None
     notes: tuple[str, ...] = field(default=())
     steps: StepTimes | None = None
+
+    __repr__ = brief
 
     @property
     def error(self) -> float:

@@ -10,14 +10,28 @@ import msgspec
 
 from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
-from .chakra.et_def_pb2 import CollectiveCommType
 
 __all__ = [
-    "HOST_COLLECTIVE", "RECV", "SEND", "WORLD", "Group", "collective_type", "group_of", "input_values", "message_bytes",
-    "with_inputs",
+    "HOST_COLLECTIVE", "RECV", "SEND", "WORLD", "CollectiveCommType", "Group", "collective_type", "group_of",
+    "input_values", "message_bytes", "with_inputs",
 ]  # fmt: skip
 
 _MAX_BYTES = 2**62
+
+
+class CollectiveCommType:
+    """The numbers of Chakra's enumeration of this name (et_def.proto), without protobuf, which takes long to import."""
+
+    ALL_REDUCE: Final = 0
+    REDUCE: Final = 1
+    ALL_GATHER: Final = 2
+    GATHER: Final = 3
+    SCATTER: Final = 4
+    BROADCAST: Final = 5
+    ALL_TO_ALL: Final = 6
+    REDUCE_SCATTER: Final = 7
+    BARRIER: Final = 9
+
 
 SEND: Final = -1
 RECV: Final = -2

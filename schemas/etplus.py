@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, places, spread
 from ..trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ..trace.errors import UNREADABLE
@@ -72,6 +73,8 @@ class Numbering:
     gpu: IntColumn
     runtime: IntColumn
     renumbered: bool = False
+
+    __repr__ = brief
 
     @staticmethod
     def of(et: ExecutionTrace, gpu_parent: IntColumn, runtime_count: int, *, renumber: bool) -> Numbering:
@@ -146,6 +149,8 @@ class EtPlus:
     captured_graphs: bytes = b""
     gpu_ends: dict[int, bytes] = field(default_factory=dict)
     unattached_ends: dict[int, bytes] = field(default_factory=dict)
+
+    __repr__ = brief
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -12,15 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ..trace.brief import brief
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, positions, spread
 from ..trace.comm_kernels import Comm
+from ..trace.conventions import GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY
 from ..trace.index import Column, Row, as_column, as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
 from ..trace.memory_events import MemoryEvents
 from ..trace.relations import parent_rows, threads_of_rows
 from ..trace.trace import Record, Trace
 from ..trace.unattached_events import UnattachedEvents
+from .collector import gc_disabled
 from .etplus import EtPlus
 from .etplus_captured import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
 from .record_store import FileRecords
@@ -30,9 +34,33 @@ __all__ = ["document_of", "with_captured"]
 
 
 def document_of(linked: EtPlus) -> Trace:
-    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column."""
+    """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column.
+
+    Its columns, which are many, are made when one of them is first asked for: writing the file needs none.
+    """
+    records = _LinkedRecords(linked)
+    trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
+    vars(trace).update(file=linked.et.file, summary=orjson.loads(orjson.dumps(linked.summary)), texts=records)
+    return trace
+
+
+class _ColumnsOnDemand(Trace):
+    """A trace that has `file`, `summary` and `texts`, and all its other columns from when one is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there yet."""
+        known = vars(self)
+        if name not in self.__dataclass_fields__ or "texts" not in known:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        known.update({**vars(_whole(known["texts"], known["summary"])), **known})
+        return known[name]
+
+
+@gc_disabled()
+def _whole(records: _LinkedRecords, summary: dict[str, Any]) -> Trace:
+    """The trace with all its columns."""
+    linked, rows = records.linked, records.rows
     et, events, numbering = linked.et, linked.events, linked.numbering
-    rows = _Rows.of(linked)
     et_row, gpu_row, runtime_row = rows.et, rows.gpu, rows.runtime
     nodes, gpu, runtime = len(et), linked.gpu_row, linked.runtime_row
 
@@ -63,9 +91,9 @@ def document_of(linked: EtPlus) -> Trace:
     return Trace(
         file=et.file,
         header=_header(linked),
-        summary=orjson.loads(orjson.dumps(linked.summary)),
+        summary=summary,
         flat=et.flat,
-        texts=_LinkedRecords(linked, rows),
+        texts=records,
         kind=as_column(rows.kind),
         structural=column(et.structural, False, False, np.bool_),
         id=ids,
@@ -123,7 +151,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
         unattached_ends=captured_by_texts(captured.unattached),
     )  # fmt: skip
     return replace(
-        trace, texts=_LinkedRecords(linked, records.rows), header=_header(linked), captured=captured,
+        trace, texts=_LinkedRecords(linked), header=_header(linked), captured=captured,
         summary={**trace.summary, "version": CAPTURED_VERSION},
     )  # fmt: skip
 
@@ -143,6 +171,8 @@ class _Rows:
     runtime: IntColumn
     kind: npt.NDArray[np.int8]
     place: IntColumn
+
+    __repr__ = brief
 
     @staticmethod
     def of(linked: EtPlus) -> _Rows:
@@ -164,7 +194,13 @@ class _LinkedRecords:
     """Makes the texts as `EtPlus.write` does."""
 
     linked: EtPlus
-    rows: _Rows
+
+    @cached_property
+    def rows(self) -> _Rows:
+        """Where the file has what."""
+        return _Rows.of(self.linked)
+
+    __repr__ = brief
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows, braces included."""
@@ -184,6 +220,10 @@ class _LinkedRecords:
         wanted, back = np.unique(self.rows.place[rows], return_inverse=True)
         texts = self.linked.et.texts.tensors_of(wanted)
         return [texts[at] for at in back.reshape(-1).tolist()]
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """Those of the Kineto trace, outside the ET's window, too."""
+        return self.linked.events.others(frozenset({PYTHON_CATEGORY, GPU_ANNOTATION_CATEGORY}))
 
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file."""

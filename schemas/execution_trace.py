@@ -20,11 +20,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, int_column, joined_columns, matching
 from ..trace.conventions import STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from .files import Blob, Source, open_text
 from .node_tensors import ATTRIBUTES, Attr, attribute_type
+from .number_rows import NumberRows
 from .records import Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
 from .recover import Loss
 from .text import Text
@@ -54,9 +56,14 @@ class _Node(msgspec.Struct, gc=False):
     attrs: list[Attr]
 
 
-_TYPES = {name: attribute_type(name) for name in ATTRIBUTES}
-_UsualAttrs: Any = msgspec.defstruct("_UsualAttrs", list(_TYPES.items()), array_like=True, gc=False)
-"""The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped."""
+def _attributes_type(number: Any) -> Any:
+    """The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped."""
+    types = [(name, attribute_type(name, number)) for name in ATTRIBUTES]
+    return msgspec.defstruct("_UsualAttrs", types, array_like=True, gc=False)
+
+
+_UsualAttrs: Any = _attributes_type(int)
+_PlainAttrs: Any = _attributes_type(float)
 
 
 class _UsualNode(msgspec.Struct, gc=False):
@@ -66,6 +73,15 @@ class _UsualNode(msgspec.Struct, gc=False):
     name: str
     ctrl_deps: int
     attrs: _UsualAttrs
+
+
+class _PlainNode(msgspec.Struct, gc=False):
+    """The same with numbers that a double holds exactly, of which `NumberRows` makes columns."""
+
+    id: int
+    name: str
+    ctrl_deps: int
+    attrs: _PlainAttrs
 
 
 class NodeTexts(Protocol):
@@ -122,6 +138,8 @@ class ExecutionTrace:
     names: list[str]
     structural: npt.NDArray[np.bool_]
     losses: tuple[Loss, ...] = ()
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.id)
@@ -214,8 +232,12 @@ class _Part:
     names: list[str]
 
 
+_TYPES = {name: attribute_type(name) for name in ATTRIBUTES}
+_NO_ATTRS = _PlainAttrs(*(attribute_type(name, float)(0.0) for name in ATTRIBUTES))
+_VALUE_OF = {name: msgspec.msgpack.encode(name) + msgspec.msgpack.encode("value") for name in ATTRIBUTES}
+_number_rows = NumberRows(_NO_ATTRS, _VALUE_OF)
 _NAME, _ID, _ATTRS = map(attrgetter, ("name", "id", "attrs"))
-_decode_usual = msgspec.json.Decoder(list[_UsualNode]).decode
+_decode_plain = msgspec.json.Decoder(list[_PlainNode]).decode
 _decode_one_usual = msgspec.json.Decoder(_UsualNode).decode
 _decode_flat = msgspec.json.Decoder(list[_FlatNode]).decode
 _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
@@ -231,18 +253,11 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _Part:
     names, spans = StringTable(), []
     columns: list[dict[str, npt.NDArray[Any]]] = []
     for begin, end, array in blocks:
-        nodes: list[Any] = _decode_flat(array) if flat else _any_nodes(array)
+        nodes, block = _flat_decoded(array) if flat else _decoded(array)
         check_utf8(array)
         spans.append((begin, end, len(nodes)))
-        block = _flat_columns(nodes) if flat else _columns(nodes)
         columns.append({**block, "name": names.codes(list(map(_NAME, nodes)))})
     return _Part(spans, joined_columns(columns), names.values)
-
-
-def _any_nodes(array: memoryview) -> list[_UsualNode]:
-    with contextlib.suppress(msgspec.ValidationError):
-        return _decode_usual(array)
-    return list(map(_any_node, decode_raws(array)))
 
 
 def _any_node(text: msgspec.Raw) -> _UsualNode:
@@ -251,23 +266,38 @@ def _any_node(text: msgspec.Raw) -> _UsualNode:
         return _decode_one_usual(text)
     node = _decode_one(text)
     values = {attr.name: attr.value for attr in node.attrs}
-    attrs = _UsualAttrs(*(_TYPES[name](values.get(name, none)) for name, none in ATTRIBUTES.items()))
-    return _UsualNode(node.id, node.name, node.ctrl_deps, attrs)
+    attrs = (_TYPES[name](values.get(name, none)) for name, none in ATTRIBUTES.items())
+    return _UsualNode(node.id, node.name, node.ctrl_deps, _UsualAttrs(*attrs))
+
+
+def _decoded(array: memoryview) -> tuple[list[Any], dict[str, IntColumn]]:
+    """The nodes of a block, and their columns but the name."""
+    with contextlib.suppress(msgspec.ValidationError):
+        plain = _decode_plain(array)
+        numbers = _number_rows.columns(list(map(_ATTRS, plain)))
+        if numbers is not None:
+            return plain, {**_id_columns(plain), **numbers}
+    nodes = list(map(_any_node, decode_raws(array)))
+    return nodes, _columns(nodes)
+
+
+def _id_columns(nodes: list[Any]) -> dict[str, IntColumn]:
+    return {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.ctrl_deps for n in nodes], 0)}
 
 
 def _columns(nodes: list[_UsualNode]) -> dict[str, IntColumn]:
-    columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.ctrl_deps for n in nodes], 0)}
-    attrs = list(map(_ATTRS, nodes))
+    columns, attrs = _id_columns(nodes), list(map(_ATTRS, nodes))
     for column, none in ATTRIBUTES.items():
         columns[column] = int_column(list(map(attrgetter(f"{column}.value"), attrs)), none)
     return columns
 
 
-def _flat_columns(nodes: list[_FlatNode]) -> dict[str, IntColumn]:
+def _flat_decoded(array: memoryview) -> tuple[list[Any], dict[str, IntColumn]]:
+    nodes = _decode_flat(array)
     columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.parent for n in nodes], 0)}
     for column, none in ATTRIBUTES.items():
         columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
-    return columns
+    return nodes, columns
 
 
 def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]:

@@ -18,9 +18,11 @@ import msgspec
 from isal import igzip
 
 from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
-from .inflate import GZIP_MAGIC, Spool, gunzip
+from .inflate import Spool, gunzip
+from .memory import Expansion
+from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
 from .text import FileText, Text
-from .transaction import Transaction, protect, transaction
+from .transaction import Transaction, check_folder, protect, transaction
 
 __all__ = [
     "Blob", "Source", "load", "open_output", "open_text", "progress_bar", "read_struct", "shown_name", "write_all",
@@ -36,6 +38,8 @@ _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
+_WITH_COLUMNS = 2
+"""Times its size: the memory that a text takes with what is made of it."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,24 @@ class Blob(Generic[D]):
     broken_at: int | None = None
 
 
-def load(source: Source, *, progress: bool = False) -> Blob[bytes]:
+def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
     """Read an input whole, gunzipping it when it starts with the gzip magic.
 
     Args:
         source: see `Source`.
         progress: show a tqdm bar on standard error when reading takes over two seconds.
+        trace: it should be a trace; a file of another format is refused with its name.
 
     Raises:
         TraceFormatError: the input is missing, a directory, unreadable, empty, or larger than the free memory.
     """
     blob = _open(source, sys.maxsize, progress)
-    return Blob(blob.name, blob.data[:], blob.broken_at)
+    if trace:
+        refuse_foreign(blob.name, blob.data[:HEAD])
+    if isinstance(blob.data, FileText):
+        blob.data.require_room(len(blob.data), _WITH_COLUMNS)
+        return Blob(blob.name, blob.data.read(0, len(blob.data)), blob.broken_at)
+    return Blob(blob.name, blob.data, blob.broken_at)
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
@@ -79,7 +89,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
     Raises:
         TraceFormatError: no such file, or of another form.
     """
-    blob = load(source)
+    blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
     except UNREADABLE as error:
@@ -87,12 +97,14 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read piece by piece.
+    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read in pieces.
 
     Raises:
         TraceFormatError: see `load`; or a gzip file unpacks to more than the free memory or disk space.
     """
-    return _open(source, _KEPT_IN_MEMORY, progress)
+    blob = _open(source, _KEPT_IN_MEMORY, progress)
+    refuse_foreign(blob.name, blob.data[:HEAD])
+    return blob
 
 
 def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
@@ -127,7 +139,8 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
     path = Path(source)
     protect(path)
     try:
-        if path.is_file() and path.stat().st_size > kept and hasattr(os, "pread"):
+        if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
+            _refuse_holes(path)
             return shown_name(path), FileText(path)
         with path.open("rb") as file:
             return shown_name(path), _gathered(file, shown_name(path), kept)
@@ -139,6 +152,13 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
         raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
     except ValueError:
         raise TraceFormatError(str(path), "", "cannot be read (a null byte in its name)", "check the path") from None
+
+
+def _refuse_holes(path: Path) -> None:
+    """Refuse a file that is large only because hardly anything of it was written."""
+    status = path.stat()
+    if written := 512 * getattr(status, "st_blocks", 0):  # 0 where a file system does not tell
+        Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
 
 
 def _standard_input() -> BinaryIO:
@@ -201,11 +221,12 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing, which appears under its name whole or not at all: when the block ends without an error.
 
-    The bytes go to a temporary file beside it, which is renamed at the end and removed on any exception,
-    KeyboardInterrupt included. Inside a `transaction` the end is that of the transaction, and the file may not be
-    one of its inputs. A file that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time
-    stamp, no name: the same input gives the same bytes). "-" is standard output; a device, a pipe or a link's target
-    is written through.
+    The bytes go to a file without a name in its folder, which gets the name at the end, so that nothing is left behind
+    however the program ends; where the system has no such files, to a temporary one beside it, which is renamed at the
+    end and removed on any exception, KeyboardInterrupt included. Inside a `transaction` the end is that of the
+    transaction, and the file may not be one of its inputs. A file that is replaced keeps its permissions. A name that
+    ends in ".gz" is gzipped (no time stamp, no name: the same input gives the same bytes). "-" is standard output; a
+    device, a pipe or a link's target is written through.
 
     Raises:
         UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
@@ -224,26 +245,27 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
-        elif not os.access(target.parent, os.W_OK | os.X_OK):
-            raise UsageError(f"{target}: cannot be written; create the folder or choose another")
         else:
+            check_folder(path)
             with _written_beside(target, run) as file:
                 yield file
 
 
 @contextlib.contextmanager
 def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
-    """The temporary file that becomes `target` when the transaction ends."""
+    """The file that becomes `target` when the transaction ends."""
     mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
+    creation_mode = 0o666 if mode is None else 0o600
     temporary = run.temporary(target)
+    unnamed = run.unnamed(target, creation_mode)
 
     def create(path: str, flags: int) -> int:
-        return os.open(path, flags, 0o666 if mode is None else 0o600)
+        return os.open(path, flags, creation_mode) if unnamed is None else os.dup(unnamed)
 
     try:
         with _failing_as(target, temporary), open(temporary, "xb", opener=create) as file:
             if mode is not None:
-                temporary.chmod(mode)
+                os.fchmod(file.fileno(), mode) if hasattr(os, "fchmod") else temporary.chmod(mode)
             if target.name.endswith(".gz"):
                 with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
                     yield cast("IO[bytes]", packed)

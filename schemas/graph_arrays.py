@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from ..trace.errors import TraceFormatError, UsageError
 from .files import Source, load, open_output
+from .memory import Expansion, require_memory
 
 __all__ = [
     "CONFIG_FEATURES", "NODE_FEATURES", "SPLITS", "VOCABULARY", "GraphArrays", "opcodes", "read_dataset", "read_graph",
@@ -102,14 +103,23 @@ def read_graph(source: Source) -> GraphArrays:
     Raises:
         TraceFormatError: no such file, arrays that are missing or do not fit each other.
     """
-    blob = load(source)
+    blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
+            _check_size(blob.name, stored)
             arrays = {name: stored[name] for name in stored.files}
         return _checked(Path(blob.name).stem, arrays)
     except _UNREADABLE as error:
         text = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise TraceFormatError(blob.name, "", f"no graph ({text})", _REMEDY) from None
+
+
+def _check_size(name: str, stored: Any) -> None:
+    """Refuse an archive by the sizes that it gives, beyond which nothing of it is unpacked."""
+    members = stored.zip.infolist()
+    size = sum(one.file_size for one in members)
+    Expansion(name).add(sum(one.compress_size for one in members), size)
+    require_memory(name, size, "its arrays have to be in memory", times=2, remedy="use a machine with more memory")
 
 
 def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:

@@ -43,7 +43,12 @@ def outermost_calls(
 
 
 def pair_with_calls(
-    runs: Sequence[int], run_names: Sequence[str], calls: Sequence[int], call_names: Sequence[str]
+    runs: Sequence[int],
+    run_names: Sequence[str],
+    calls: Sequence[int],
+    call_names: Sequence[str],
+    *,
+    numbered: bool = False,
 ) -> IntColumn:
     """Pairs of a collective on the host and the call that issued it, int64 (n, 2), ascending.
 
@@ -52,6 +57,7 @@ def pair_with_calls(
     Args:
         runs, calls: their numbers in the order of calls, ascending.
         run_names, call_names: of each its name.
+        numbered: a collective got its number when it was issued, so that the last call before it always issued it.
 
     Example:
         >>> names = ["c10d::send", "c10d::allreduce_"]
@@ -62,7 +68,7 @@ def pair_with_calls(
     for kind in (*_MESSAGES, ""):
         mine = [run for run, name in zip(runs, run_names, strict=True) if _kind(name) == kind]
         by = [call for call, name in zip(calls, call_names, strict=True) if _kind(name) == kind]
-        if len(mine) == len(by):
+        if len(mine) == len(by) and not numbered:
             pairs += list(zip(mine, by, strict=True))
         else:
             before = np.searchsorted(by, mine) - 1

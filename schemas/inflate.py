@@ -14,12 +14,12 @@ from typing import IO
 from isal import isal_zlib
 
 from ..trace.errors import TraceFormatError
-from .memory import available_memory, size_text
+from .memory import Expansion, available_memory, or_raise_limit, size_text
+from .sniff import GZIP_MAGIC
 from .text import FileText, Text
 
-__all__ = ["GZIP_MAGIC", "Spool", "gunzip"]
+__all__ = ["Spool", "gunzip"]
 
-GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK = 1 << 16
 """What it expands to (a thousand times as much at most) is held in memory at once."""
 _STEP = 1 << 14
@@ -101,7 +101,9 @@ class Spool:
     def _refusal(self, why: str) -> TraceFormatError:
         from_what = "" if self._packed is None else f"{size_text(self._packed)} of gzip that unpack to "
         problem = f"is too large: {from_what}{size_text(self._size)} or more, and {why}"
-        return TraceFormatError(self._name, "", problem, "check the file, free some space, or set TMPDIR")
+        return TraceFormatError(
+            self._name, "", problem, f"check the file, free some space, or set TMPDIR{or_raise_limit()}"
+        )
 
 
 def gunzip(
@@ -120,23 +122,25 @@ def gunzip(
         Bytes behind the last member that begin no other are ignored, as gzip does.
 
     Raises:
-        TraceFormatError: the result is larger than the memory or the disk space that is free.
+        TraceFormatError: the result is larger than the memory or the disk space that is free, or the input is one that
+            is made to be (see `Expansion`).
 
     Example:
         >>> import gzip
         >>> gunzip(gzip.compress(b"a trace"))
         (b'a trace', None)
     """
-    spool = Spool(name, kept, len(packed))
+    spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:
         for piece, read in _sound(packed):
+            watch.add(read, len(piece))
             spool.write(piece)
             if done is not None:
                 done(read)
     except (isal_zlib.error, EOFError):  # type: ignore[misc]
         spool = Spool(name, kept, len(packed))
         broken_at = None
-        for piece, broken_at in _tolerant(packed):  # noqa: B007 (the last one counts)
+        for piece, broken_at in _tolerant(packed):  # noqa: B007 (the last one counts); what precedes damage was watched
             spool.write(piece)
         return spool.text(), broken_at
     return spool.text(), None
@@ -152,9 +156,9 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
             if not block:
                 raise EOFError
             piece = inflate.decompress(block)
-            at += len(block)
-            yield piece, len(block)
-        at -= len(inflate.unused_data)
+            used = len(block) - len(inflate.unused_data)  # a block may have many members
+            at += used
+            yield piece, used
 
 
 def _tolerant(packed: Text) -> Iterator[tuple[bytes, int | None]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["ONE_RANK", "RankFacts", "foreign_traces"]
+from .comm_types import WORLD, Group
+
+__all__ = ["ONE_RANK", "RankFacts", "foreign_traces", "groups_at_hand"]
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
 """What to do about a job of one rank, wherever it is met."""
@@ -31,6 +33,37 @@ class RankFacts:
     file: str
     info: Mapping[str, Any]
     begin_ns: int | None
+
+
+def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
+    """The ranks of each process group that simulate or replay it; the one rule for all that do.
+
+    Several ranks are taken to be all that there are: groups are cut down to them, and a group whose ranks are not known
+    is that of those that use it. One rank stands for a job of which the others are not at hand: its groups stay whole.
+
+    Args:
+        used: by rank that is given, the groups of its communications.
+        world: number of ranks of the job, 0 if unknown.
+
+    Returns:
+        by group its ranks, [] where they are not known; of several ranks with WORLD, which is all that are given. And
+        what to tell the user.
+
+    Example:
+        >>> groups_at_hand({4: [("tp", (4, 5)), ("dp", (0, 4))], 5: [("tp", (4, 5))]}, 8)[0]
+        {('dp', (0, 4)): [4], ('tp', (4, 5)): [4, 5], ('', ()): [4, 5]}
+    """
+    present = sorted(used)
+    members: dict[Group, list[int]] = {}
+    for rank, groups in used.items():
+        for group in sorted(set(groups) - {WORLD}):
+            members.setdefault(group, list(group[1])).extend([] if group[1] else [rank])
+    if len(present) < 2:
+        return {group: of if group[1] else [] for group, of in members.items()}, ()
+    world = max(world, len({*present, *(rank for of in members.values() for rank in of)}))
+    members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
+    partial = f"{len(present)} of {world} ranks were given; groups are cut down to these"
+    return {**members, WORLD: present}, (partial,) if world > len(present) else ()
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ..trace.brief import brief
 from ..trace.errors import TraceFormatError
 from .files import Source, read_struct
 
@@ -48,6 +49,8 @@ class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
     iterations: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    __repr__ = brief
+
 
 class ClockOffset(msgspec.Struct, frozen=True):
     """How much a rank's clock is ahead of the reference rank's.
@@ -64,6 +67,8 @@ class ClockOffset(msgspec.Struct, frozen=True):
     offset_ns: int
     spread_ns: int
     collectives: int
+
+    __repr__ = brief
 
 
 class GroupCounts(msgspec.Struct, frozen=True):
@@ -83,6 +88,8 @@ class GroupCounts(msgspec.Struct, frozen=True):
     collectives: int
     matched: int
     kinds: dict[str, int]
+
+    __repr__ = brief
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -108,6 +115,8 @@ class Mismatch(msgspec.Struct, frozen=True):
     found: tuple[str, ...]
     nodes: tuple[tuple[int, int], ...]
 
+    __repr__ = brief
+
 
 class Lateness(msgspec.Struct, frozen=True):
     """A row of the table of stragglers.
@@ -126,6 +135,8 @@ class Lateness(msgspec.Struct, frozen=True):
     caused_ns: int
     waited_ns: int
 
+    __repr__ = brief
+
 
 class Wait(msgspec.Struct, frozen=True):
     """One of the collectives that ranks waited for longest.
@@ -141,6 +152,8 @@ class Wait(msgspec.Struct, frozen=True):
     bytes: int
     last: int
     waits_ns: tuple[tuple[int, int], ...]
+
+    __repr__ = brief
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -162,6 +175,8 @@ class Pair(msgspec.Struct, frozen=True):
     unmatched_receives: int = 0
     other_size: int = 0
     nodes: tuple[tuple[int, int], ...] = ()
+
+    __repr__ = brief
 
 
 class JobReport(msgspec.Struct, frozen=True):
@@ -191,6 +206,8 @@ class JobReport(msgspec.Struct, frozen=True):
     longest_waits: tuple[Wait, ...] = ()
     messages: tuple[Pair, ...] = ()
     notes: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     @property
     def failed(self) -> tuple[RankResult, ...]:

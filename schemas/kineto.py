@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, joined_columns
 from ..trace.conventions import EPOCH_NS, MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
@@ -24,9 +25,9 @@ from .files import Blob, Source, open_text
 from .kineto_cuspy import whole_us, with_copy_names
 from .kineto_events import Codes, EventPart, is_runtime, read_events
 from .parallel import parallel_map
-from .perfetto import is_pftrace
 from .records import RecordTexts, check_utf8, locate, parse_records
 from .recover import Loss
+from .sniff import HEAD, is_pftrace
 from .text import Text
 from .tolerant import Document, read_tolerantly
 
@@ -34,8 +35,6 @@ __all__ = [
     "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",
 ]  # fmt: skip
 
-_HEAD = 4096
-"""Bytes in which a file's format shows."""
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
 
@@ -81,6 +80,8 @@ class EventTable:
     threads: list[tuple[int | str, int | str]]
     _texts: EventTexts
 
+    __repr__ = brief
+
     def __len__(self) -> int:
         return len(self.index)
 
@@ -103,6 +104,20 @@ class EventTable:
         shares = np.array_split(self.index[rows], max(len(rows) // _WORTH_A_PROCESS, 1))
         with parallel_map(lambda i: list(map(of, self._texts.of(shares[i]))), len(shares)) as results:
             return [one for share in results for one in share]
+
+    def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
+        """Index and text of all events of some categories, those that the table leaves out included.
+
+        None where they are not texts of a file, as in a trace of Nsight Systems.
+        """
+        texts, marks = self._texts, [f'"{category}"'.encode() for category in sorted(categories)]
+        if not isinstance(texts, RecordTexts):
+            return
+        for first in range(0, len(texts), _WORTH_A_PROCESS):
+            indices = np.arange(first, min(first + _WORTH_A_PROCESS, len(texts)))
+            for index, text in zip(indices.tolist(), texts.of(indices), strict=True):
+                if any(mark in text for mark in marks) and _decode_only_category(text).cat in categories:
+                    yield index, text
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""
@@ -160,6 +175,8 @@ class MemoryTable:
     reserved: IntColumn
     device_type: IntColumn
     device: IntColumn
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.index)
@@ -235,7 +252,7 @@ def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
     """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
-    if is_pftrace(blob.data[:_HEAD]):
+    if is_pftrace(blob.data[:HEAD]):
         from .perfetto.reader import read_events as read_packets  # protobuf takes long to import
 
         found = read_packets(blob, modules=modules, progress=progress)
@@ -326,4 +343,9 @@ class _OnlyArgs(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class _OnlyCategory(msgspec.Struct, gc=False):
+    cat: Any = ""
+
+
+_decode_only_category = msgspec.json.Decoder(_OnlyCategory).decode
 _decode_only_args = msgspec.json.Decoder(_OnlyArgs).decode

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, exact_ns, int_column
 from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
 from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from .number_rows import NumberRows
 
 __all__ = [
     "MEMORY_ARGUMENTS", "MEMORY_NUMBERS", "MODULE", "NUMBERS", "Decoded", "Instants", "decode_any", "decode_plain",
@@ -45,7 +46,8 @@ MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "d
 MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
 """What they are called in a file."""
 
-_EXACT_INTEGER = 2.0**53
+_EXACT_INTEGER = 2**53
+_NONE = np.zeros(0, np.int64)
 
 
 class Instants(NamedTuple):
@@ -66,8 +68,7 @@ class Instants(NamedTuple):
 
 def no_instants() -> Instants:
     """None at all."""
-    none = np.zeros(0, np.int64)
-    return Instants(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
+    return Instants(_NONE, _NONE, [], dict.fromkeys(MEMORY_NUMBERS, _NONE))
 
 
 @dataclass(frozen=True)
@@ -165,17 +166,9 @@ _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
 _CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
 _THREAD = attrgetter("pid", "tid")
 _decode_plain = msgspec.json.Decoder(list[_PlainEvent]).decode  # type: ignore[valid-type]
-_encode = msgspec.msgpack.Encoder().encode
 
 
-def _number_rows() -> np.dtype[np.void]:
-    """Where the numbers are in a MessagePack map of doubles: each follows on its key and a byte for its type."""
-    example = _encode(_NO_NUMBERS)
-    offsets = [example.index(key.encode()) + len(key) + 1 for key in _WRITTEN]
-    return np.dtype({"names": NUMBERS, "formats": [">f8"] * len(NUMBERS), "offsets": offsets, "itemsize": len(example)})
-
-
-_NUMBER_ROWS = _number_rows()
+_number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(NUMBERS, _WRITTEN, strict=True)})
 
 
 def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
@@ -191,25 +184,28 @@ def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
         decoded: list[Any] = _decode_plain(array)
     except msgspec.ValidationError:
         return None
-    complete = [type(event) is _Complete for event in decoded]
+    kinds = list(map(type, decoded))
+    complete = [kind is _Complete for kind in kinds]
     events, at = _kept(decoded, complete, modules)
-    numbers = _numbers(list(map(_ARGS, events)))
+    numbers = _number_rows.columns(list(map(_ARGS, events)))
     others = list(compress(decoded, map(not_, complete)))
-    flows = [e for e in others if type(e) is _Start or (type(e) is _End and not _ends_launch(e))]
-    memory_at = [k for k, e in enumerate(others) if type(e) is _Instant and e.name == _MEMORY]
-    memory = [others[k] for k in memory_at]
+    flows = [
+        e for e in others if type(e) is _Start or (type(e) is _End and (e.cat != LAUNCH_FLOW or not _ends_launch(e)))
+    ]
+    instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in set(kinds) else _NONE
+    places = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
+    memory = [decoded[k] for k in places.tolist()]
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
     times = [np.fromiter(map(get, of), np.float64, len(of)) for get, of in of_times]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return None
     starts = [type(e) is _Start for e in flows]
     *exact, memory_ts = map(exact_ns, times)
-    places = np.flatnonzero(~np.array(complete, np.bool_))[memory_at] if memory else np.zeros(0, np.int64)
     try:
-        instants = _instants(memory, [event.args for event in memory], places, memory_ts)
+        allocations = _instants(memory, [event.args for event in memory], places, memory_ts)
     except msgspec.ValidationError:
         return None
-    return _decoded(len(decoded), at, events, exact, numbers, flows, starts, instants)
+    return _decoded(len(decoded), at, events, exact, numbers, flows, starts, allocations)
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn]:
@@ -219,24 +215,6 @@ def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list
         wanted = [e.cat != PYTHON_CATEGORY or (modules and e.name.startswith(MODULE)) for e in events]
         return list(compress(events, wanted)), at[wanted]
     return events, at
-
-
-def _numbers(args: list[Any]) -> dict[str, IntColumn] | None:
-    """The columns of NUMBERS; None if a number is not an integer, or too large for a double to be exact.
-
-    All are encoded at once into rows of one length, which costs a third of asking each object for each number.
-    """
-    text = _encode(args)
-    rows = np.frombuffer(text, _NUMBER_ROWS, offset=len(text) - len(args) * _NUMBER_ROWS.itemsize)
-    columns: dict[str, IntColumn] = {}
-    for name in NUMBERS:
-        values = rows[name].astype(np.float64)
-        if np.abs(values).max(initial=0.0) >= _EXACT_INTEGER:
-            return None
-        columns[name] = values.astype(np.int64)
-        if not np.array_equal(columns[name], values):
-            return None
-    return columns
 
 
 def _ends_launch(flow: Any) -> bool:

@@ -19,9 +19,13 @@ class Attr(msgspec.Struct, gc=False):
     value: Any = None
 
 
-def attribute_type(name: str) -> Any:
-    """A type whose tag is the attribute's name, so that in its place no other attribute decodes."""
-    kind = int if name in ATTRIBUTES else Any
+def attribute_type(name: str, number: Any = int) -> Any:
+    """A type whose tag is the attribute's name, so that in its place no other attribute decodes.
+
+    Args:
+        number: type of the value of those in ATTRIBUTES.
+    """
+    kind = number if name in ATTRIBUTES else Any
     return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
 

@@ -18,6 +18,7 @@ from copy import copy
 from functools import partial
 from io import FileIO
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -28,6 +29,7 @@ T = TypeVar("T")
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
 _AHEAD = 2
 """Pieces that a worker process does before the first of their results is asked for."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -82,8 +84,10 @@ def may_fork() -> bool:
 def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
     """A pool of processes that have ended when the block ends.
 
-    They are forked where that is sound, else spawned. An error in the block ends them, and so does the end of this
-    process, even if it is killed; a task that they are running gets a `SystemExit`, so that it can clean up.
+    They are forked where that is sound, else spawned; from Python 3.11 on these do not import what Python needs first
+    from the current folder, where traces lie beside whatever came with them. An error in the block ends them, and so
+    does the end of this process, even if it is killed; a task that they are running gets a `SystemExit`, so that it can
+    clean up.
 
     Args:
         workers: number of processes.
@@ -97,11 +101,13 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
         ...     pool.submit(pow, 2, 5).result()
         32
     """
-    context: Any = copy(multiprocessing.get_context("fork" if may_fork() else "spawn"))
-    context.Process = partial(_worker_process, context.Process)
+    forks = may_fork()
+    context: Any = copy(multiprocessing.get_context("fork" if forks else "spawn"))
+    context.Process = partial(_worker_process, context.Process if forks else _Spawned)
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
-        pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
+        with _safe_path():  # it may start a process that tracks semaphores
+            pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
         try:
             with _signals_held_back():
                 pool.submit(int)  # all processes are forked, then the pool's thread starts
@@ -111,6 +117,26 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Spawned(SpawnProcess):
+    def start(self) -> None:
+        with _safe_path():
+            super().start()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Python processes that start in the block do not put the current folder on their import path (`python -P`)."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def _worker_process(process: Callable[..., Any], *, target: Callable[..., None], args: tuple[Any, ...]) -> Any:

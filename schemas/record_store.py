@@ -33,6 +33,10 @@ class FileRecords:
         """The same: to cut out less takes longer."""
         return self.texts(rows)
 
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None: an ET+ has no others."""
+        return iter(())
+
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
         yield self.data

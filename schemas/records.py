@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE
-from .text import Text, copy_into, find, rfind
+from .text import Text, copy_into, find, require_room, rfind
 
 __all__ = [
     "Block", "RecordArray", "RecordTexts", "Records", "Span", "check_utf8", "decode_raws", "locate", "opening",
@@ -34,8 +34,11 @@ __all__ = [
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
+_FAR = 1 << 28
+"""Bytes in which the array, and then a second record, begins; else only a parser finds them."""
 _CLOSERS_TRIED = 64
-_BLOCKS_KEPT = 16
+_BLOCKS_KEPT = 2
+"""One is read again in the time of a copy: the positions of its records stay known."""
 _BLANK = b" \t\r\n"
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -246,6 +249,7 @@ def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
     for begin, end in spans:
         size = end - begin + 2
         if len(room) < size:
+            require_room(text, size)
             room = bytearray(size + size // 8)
         array = memoryview(room)[:size]
         array[0], array[-1] = b"[]"
@@ -307,7 +311,7 @@ def _separator(text: Text, opener: bytes, begin: int, end: int) -> bytes:
 
 
 def _growing(limit: int) -> Iterator[int]:
-    size = _HEAD
+    size, limit = _HEAD, min(limit, _FAR)
     while size < limit:
         yield size
         size *= 16

@@ -7,12 +7,11 @@ import weakref
 from typing import IO
 
 from ..trace.errors import TraceFormatError
-from .memory import available_memory, size_text
+from .memory import require_memory
 
-__all__ = ["FileText", "Text", "copy_into", "find", "rfind"]
+__all__ = ["FileText", "Text", "copy_into", "find", "require_room", "rfind"]
 
 _WINDOW = 1 << 16
-_LARGE = 1 << 28
 _WHOLE = 3
 """Times its size: the memory that a large text takes that cannot be read piece by piece, repaired text included."""
 
@@ -46,13 +45,23 @@ class FileText:
     def __len__(self) -> int:
         return self._size
 
+    def require_room(self, size: int, times: float = _WHOLE) -> None:
+        """Refuse the file if so much of it, and what is made of that, does not fit into memory.
+
+        Raises:
+            TraceFormatError: it does not.
+        """
+        require_memory(self._name, size, "has to be read whole", times=times)
+
     def __getitem__(self, span: slice) -> bytes:
         begin, end, step = span.indices(self._size)
         if step != 1:
             raise ValueError("a file's text has no steps")
-        if end - begin > _LARGE and _WHOLE * (end - begin) > (free := available_memory()):
-            problem = f"has to be read whole: {size_text(end - begin)}, and {size_text(free)} of memory are available"
-            raise TraceFormatError(self._name, "", problem, "use a machine with more memory, or record fewer steps")
+        self.require_room(end - begin)
+        return self.read(begin, end)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """A piece of the text, of whatever size."""
         pieces, at = [], begin
         while at < end:
             pieces.append(os.pread(self._file, end - at, at))
@@ -82,6 +91,16 @@ class FileText:
 
 
 Text = bytes | FileText
+
+
+def require_room(text: Text, size: int) -> None:
+    """Refuse a text of which so much has to be in memory at once, if it is not there yet and does not fit.
+
+    Raises:
+        TraceFormatError: see `FileText.require_room`.
+    """
+    if isinstance(text, FileText):
+        text.require_room(size)
 
 
 def copy_into(target: memoryview, text: Text, begin: int) -> None:

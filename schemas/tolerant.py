@@ -14,6 +14,7 @@ from .files import Blob, progress_bar
 from .parallel import parallel_map
 from .records import Block, RecordArray
 from .recover import Loss, recover
+from .sniff import HEAD, is_chakra, is_pftrace, is_sqlite
 from .text import Text
 
 __all__ = ["Document", "Dropped", "read_tolerantly"]
@@ -25,6 +26,12 @@ _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
 _WORTH_A_PROCESS = 4 << 20
 """Bytes; with less to do, starting a process takes longer than it saves."""
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
+_AS_TIMELINE = "give it as --kineto-file"
+_BINARY = (
+    (is_chakra, "a Chakra trace", "give the Execution Trace that PyTorch wrote, JSON"),
+    (is_sqlite, "a SQLite database", _AS_TIMELINE),
+    (is_pftrace, "a Perfetto trace", _AS_TIMELINE),
+)
 _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 
 
@@ -118,11 +125,16 @@ def read_tolerantly(
 
 
 def _refuse_other_kind(name: str, data: bytes, key: str) -> None:
+    expected, option = _KINDS[key]
+    for is_kind, what, belongs in _BINARY:
+        if is_kind(data[:HEAD]):
+            remedy = belongs if option != "--kineto-file" else f"give the Kineto trace as {option}"
+            raise TraceFormatError(name, "", f"this is {what}, not {expected}", remedy)
     if _has_array(data, key):
         return
-    for other, (what, option) in _KINDS.items():
+    for other, (what, place) in _KINDS.items():
         if other != key and _has_array(data, other):
-            raise TraceFormatError(name, "", f"this is {what}, not {_KINDS[key][0]}", f"give it as {option}")
+            raise TraceFormatError(name, "", f"this is {what}, not {expected}", f"give it as {place}")
 
 
 def _has_array(data: bytes, key: str) -> bool:

@@ -17,12 +17,15 @@ from pathlib import Path
 
 from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["Transaction", "check_outputs", "make_folder", "protect", "transaction"]
+__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "staged", "transaction"]
 
 StrPath = str | os.PathLike[str]
 
 STANDARD_STREAM = "-"
 """Names standard input among inputs, standard output among outputs."""
+
+_MOST_UNNAMED = 256
+"""A quarter of the descriptors that a process usually may have."""
 
 
 class Transaction:
@@ -31,7 +34,8 @@ class Transaction:
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
         self._inputs: dict[tuple[int, int], str] = {}  # device and inode to name
-        self._temporary: dict[str, Path] = {}  # real path of each output to the file that holds it until the end
+        self._temporary: dict[str, Path] = {}  # real path of each output to the name that its file has until the end
+        self._unnamed: dict[str, int] = {}  # real path to descriptor, for files that have no name until the end
         self._folders: list[Path] = []
         self._standard_output = False
 
@@ -82,9 +86,44 @@ class Transaction:
         self._temporary[str(target)] = path = target.with_name(f".{secrets.token_hex(8)}.part")
         return path
 
+    def unnamed(self, target: Path, mode: int) -> int | None:
+        """A descriptor of a file without a name that is to become `target`; None where such files cannot be had.
+
+        Not even SIGKILL leaves it behind. Linux has them, on most file systems. A run of very many outputs gives names
+        to further ones, since each of these keeps a descriptor open until the end.
+        """
+        if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
+            return None
+        try:
+            made = os.open(target.parent, os.O_TMPFILE | os.O_RDWR, mode)
+        except OSError:
+            return None
+        self._unnamed[str(target)] = made
+        return made
+
+    def place_of(self, target: Path) -> Path:
+        """Where an output can be read: in its file without a name, beside `target`, or already there."""
+        made = self._unnamed.get(str(target))
+        return self._temporary.get(str(target), target) if made is None else Path(f"/proc/self/fd/{made}")
+
     def drop(self, target: Path) -> None:
         """Forget an output that could not be written."""
+        self._close(str(target))
         self._temporary.pop(str(target)).unlink(missing_ok=True)
+
+    def _close(self, target: str) -> None:
+        made = self._unnamed.pop(target, None)
+        if made is not None:
+            os.close(made)
+
+    def _put_in_place(self, target: str, temporary: Path) -> None:
+        made = self._unnamed.get(target)
+        if made is not None:
+            with contextlib.suppress(FileExistsError):
+                _link(made, target)
+                return
+            _link(made, temporary)  # a link never replaces a file, a rename does
+        temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
         """Make a folder and those above it; they are removed again if the run fails."""
@@ -100,19 +139,27 @@ class Transaction:
         """
         for target, temporary in list(self._temporary.items()):
             try:
-                temporary.replace(target)
+                self._put_in_place(target, temporary)
             except OSError as error:
                 raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
+            self._close(target)
             del self._temporary[target]
         self._folders.clear()
 
     def discard(self) -> None:
         """Remove what was not committed."""
+        for target in list(self._unnamed):
+            self._close(target)
         for temporary in self._temporary.values():
             temporary.unlink(missing_ok=True)
         for folder in reversed(self._folders):
             with contextlib.suppress(OSError):  # it may hold files of others
                 folder.rmdir()
+
+
+def _link(unnamed: int, path: StrPath) -> None:
+    """Name an unnamed file. With `src_dir_fd`, which an absolute path ignores, links in /proc are followed."""
+    os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
 
 
 _current: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
@@ -156,11 +203,22 @@ def protect(source: StrPath | int) -> None:
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
-def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
+def staged(output: StrPath) -> Path:
+    """Where an output of the present transaction can be read before the transaction ends."""
+    run, target = _current.get(), Path(os.path.realpath(output))
+    return target if run is None else run.place_of(target)
+
+
+def check_outputs(
+    outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = (), *, in_new_folders: bool = False
+) -> None:
     """Refuse at once, before anything is read, what `open_output` would refuse at the end; None means no file.
 
+    Args:
+        in_new_folders: folders of outputs that are not there will be made.
+
     Raises:
-        UsageError: see `Transaction.claim`; or two of the outputs are the same file.
+        UsageError: see `Transaction.claim` and `check_folder`; or two of the outputs are the same file.
     """
     with transaction() as run:
         for name in inputs:
@@ -168,16 +226,42 @@ def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | 
                 protect(0 if os.fspath(name) == STANDARD_STREAM else name)
         probe = Transaction(run)
         for name in outputs:
-            target = None if name is None else probe.claim(name)
-            if target is not None and (target.is_file() or not target.exists()):
+            if name is None or (target := probe.claim(name)) is None:
+                continue
+            if target.is_file() or not target.exists():
+                if not in_new_folders:
+                    check_folder(name)
                 probe.temporary(target)
+
+
+def check_folder(output: StrPath) -> None:
+    """Refuse an output, or a prefix of outputs, whose folder is not there or cannot be written to; "-" has none.
+
+    Raises:
+        UsageError: such an output.
+    """
+    if os.fspath(output) in ("", STANDARD_STREAM):
+        return
+    target = Path(os.path.realpath(output))
+    folder = target.parent
+    if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
+        return
+    if not folder.exists():
+        problem = "its folder does not exist"
+    elif not folder.is_dir():
+        problem = f"{folder} is a file"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = "no permission to write to its folder"
+    else:
+        return
+    raise UsageError(f"{os.fspath(output)}: cannot be written ({problem}); create the folder or choose another")
 
 
 def make_folder(folder: StrPath) -> Path:
     """Make a folder for outputs, and those above it; a transaction that fails removes those that it made.
 
     Raises:
-        UsageError: an empty name, or it cannot be made.
+        UsageError: an empty name, or it cannot be made, or not be written to.
     """
     path = Path(folder)
     if not os.fspath(folder):
@@ -187,4 +271,6 @@ def make_folder(folder: StrPath) -> Path:
             run.add_folder(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be made ({error.strerror}); choose another folder") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: no permission to write to this folder; choose another folder")
     return path

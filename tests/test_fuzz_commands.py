@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import copy
 import gzip
+import importlib.util
 import json
 import random
 import shutil
+import sqlite3
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
+from captured import capture_events, encode, replay_events
 from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.registry import exporters
+from etplus.linker import link
+from etplus.predictor.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
+from etplus.predictor.measure.reader import recorded_calls
 from mutations import mutate
-from support import TooSlowError, call, fixture_pair, plain, time_limit
+from nsys_files import et_of, small_export
+from support import SHARED, TooSlowError, call, fixture_pair, plain, time_limit
 
 PAIRS = ("pairs/one_of_n", "pairs/gpu_shaped_from_cpu")
 LIMIT_S = 60
@@ -33,46 +42,110 @@ _VALUES: tuple[Any, ...] = (
 DEVICE = {"name": "Our GPU", "aliases": ["RTX"], "tflops": {"float32": 13.4}, "memory_gb_s": 616, "l2_bytes": 10**6}
 
 
+CELLS: tuple[Any, ...] = (
+    None, "", "x", b"\xff", 0, -1, 7, 1.5, 2**62, 2**63 - 1, -(2**63), float("inf"), "aten::mm, op_id = x, sizes = [[",
+    "aten::mm, seq = 99999999999999999999, op_id = 21, sizes = [[8, -4]], input_op_ids = [(0,", "\x1b[31m" * 99,
+)  # fmt: skip
+KINETO = frozenset({"kineto.json", "replay.json", "capture.json", "job/rank0.kineto.json"})
+ETS = frozenset({
+    "et.json", "plus.json", "other.json", "job.0.json", "single.json", "linked_graphs.json", "nsys.et.json",
+    "job/rank0.et.json",
+})  # fmt: skip
+
+
 class Command(NamedTuple):
-    """A command line, the inputs of it that are broken, its outputs, and its exit statuses beside 0 and 2."""
+    """A command line, the inputs of it that are broken, its exit statuses beside 0 and 2, and modules that it needs."""
 
     words: str
     inputs: tuple[str, ...]
     statuses: tuple[int, ...] = ()
+    needs: tuple[str, ...] = ()
 
+
+LIMITS = "--threads 1 --timeout 5 --max-bytes 64M --rounds 1 --budget 2"
 
 COMMANDS = {
     "link": Command("link --et-file et.json --kineto-file kineto.json --output out/x.json --report out/r.json --jobs 1",
                     ("et.json", "kineto.json"), (3,)),
     "link --renumber": Command("link --et-file et.json --kineto-file kineto.json --output out/x.json.gz --renumber "
                                "--data-dependencies --jobs 1", ("et.json", "kineto.json"), (3,)),
+    "link FILE FILE": Command("link kineto.json et.json -o out/x.json --jobs 1", ("et.json", "kineto.json"), (3,)),
+    "link captures": Command("link replay.json --graph-capture capture.json -o out/x.json --json out/r.json --jobs 1",
+                             ("replay.json", "capture.json"), (3,)),
+    "link nsys": Command("link nsys.et.json export.sqlite -o out/x.json.gz --jobs 1",
+                         ("nsys.et.json", "export.sqlite"), (3,)),
+    "link nsys alone": Command("link export.sqlite -o out/x.json --jobs 1", ("export.sqlite",)),
+    "link strictly": Command("link et.json kineto.json -o out/x.json --strict --jobs 1",
+                             ("et.json", "kineto.json"), (3,)),
     "link to .et": Command("link --kineto-file kineto.json --output out/x.et", ("kineto.json",)),
     "convert": Command("convert plus.json -o out/x --to FORMAT", ("plus.json",)),
     "convert .et": Command("convert plus.0.et -o out/x --to FORMAT", ("plus.0.et",)),
     "convert ranks": Command("convert plus.json other.json -o out/x --to MANY --job job.json",
                              ("plus.json", "other.json", "job.json")),
+    "convert nsys": Command("convert export.sqlite -o out/x --to FORMAT", ("export.sqlite",)),
+    "convert captures": Command("convert linked_graphs.json -o out/x --to FORMAT", ("linked_graphs.json",)),
+    "convert a pair": Command("convert --et-file et.json --kineto-file kineto.json -o out/x --to FORMAT",
+                              ("et.json", "kineto.json")),
+    "convert pftrace": Command("convert trace.pftrace -o out/x --to FORMAT", ("trace.pftrace",), (), ("perfetto",)),
     "redact": Command("redact kineto.json -o out/x.json --hosts --users --paths", ("kineto.json",)),
-    "redact ET+": Command("redact plus.json -o out/x.json.gz", ("plus.json",)),
+    "redact ET+": Command("redact plus.json -o out/x.json.gz --json out/n.json", ("plus.json",)),
+    "redact ET": Command("redact et.json -o - --paths", ("et.json",)),
     "replay": Command("replay plus.json --json out/x.json --chrome out/y.json --what-if kernel*0.5", ("plus.json",)),
     "replay ranks": Command("replay plus.json plus.0.et --rank-couple --json out/x.json", ("plus.json", "plus.0.et")),
     "replay an iteration": Command("replay plus.json --predict-iteration all --json out/x.json", ("plus.json",)),
+    "replay on a network": Command("replay job.0.json --network bandwidth=25,latency=5us --json out/x.json",
+                                   ("job.0.json",)),
+    "replay --execute": Command("replay plus.json --execute --threads 1 --timeout 5 --max-bytes 64M --json out/x.json",
+                                ("plus.json",), (), ("torch",)),
+    "measure": Command(f"measure plus.json -o out/m.json {LIMITS}", ("plus.json",), (), ("torch",)),
+    "measure another size": Command(f"measure plus.json -o out/m.json {LIMITS} --set batch=4:8",
+                                    ("plus.json",), (), ("torch",)),
     "fit": Command("fit plus.json -o out/m.json --device-spec spec.json", ("plus.json", "spec.json")),
     "predict": Command("predict plus.json --model model.json --json out/x.json", ("plus.json", "model.json")),
     "predict by overheads": Command("predict plus.json --model model.json --engine overheads --set batch=4:8 "
                                     "--json out/x.json", ("plus.json", "model.json")),
+    "predict as measured": Command("predict plus.json --model model.json --measured measured.json --json out/x.json",
+                                   ("plus.json", "measured.json")),
+    "predict ranks": Command("predict plus.json other.json --rank-couple --model model.json -o out/x.txt",
+                             ("plus.json", "other.json")),
     "reshard": Command("reshard plus.json --tp 1 --dp 2 --zero 3 --json out/x.json -o out", ("plus.json",)),
+    "reshard a job": Command("reshard single.json --tp 2 --pp 2 --json out/x.json -o out/job", ("single.json",)),
+    "reshard to Chakra": Command("reshard single.json --tp 2 --dp 2 --to astra-sim -o out/job --plan out/p.json",
+                                 ("single.json",)),
+    "reshard by a plan": Command("reshard single.json --tp 2 --use plan.json --model model.json -o out/job",
+                                 ("plan.json", "single.json", "model.json")),
     "analyze": Command("analyze kineto.json --csv out/t --overheads out/o.json --device-spec spec.json",
                        ("kineto.json", "spec.json")),
     "analyze ET+": Command("analyze plus.json kineto.json --json --by-shape --csv out/t", ("plus.json", "kineto.json")),
+    "analyze captures": Command("analyze replay.json --graph-capture capture.json --json --csv out/t",
+                                ("replay.json", "capture.json")),
+    "analyze nsys": Command("analyze export.sqlite --json out/x.json --window 0-50us", ("export.sqlite",)),
+    "analyze pftrace": Command("analyze trace.pftrace --json", ("trace.pftrace",), (), ("perfetto",)),
+    "analyze a part": Command("analyze kineto.json --steps 0 --baseline plus.json --fail-over 5%",
+                              ("kineto.json", "plus.json"), (4,)),
+    "report captures": Command("report replay.json --graph-capture capture.json -o out/r.html",
+                               ("replay.json", "capture.json")),
+    "report nsys": Command("report export.sqlite -o out/r.html", ("export.sqlite",)),
     "report": Command("report kineto.json -o out/r.html --device-spec spec.json", ("kineto.json", "spec.json")),
     "report ET+": Command("report plus.json other.json -o out/r.html", ("plus.json", "other.json")),
     "augment": Command("augment kineto.json out/x.json", ("kineto.json",)),
     "augment ET+": Command("augment plus.json out/x.json.gz", ("plus.json",)),
+    "augment nsys": Command("augment export.sqlite -o out/x.json", ("export.sqlite",)),
+    "diff a page": Command("diff kineto.json plus.json -o out/d.html --by-shape --json out/d.json",
+                           ("kineto.json", "plus.json")),
     "diff": Command("diff kineto.json plus.json --json", ("kineto.json", "plus.json")),
     "check": Command("check plus.0.et --groups groups.json --json", ("plus.0.et", "groups.json"), (1,)),
     "batch": Command("batch . --manifest list.csv --output out --jobs 1 --no-progress",
                      ("et.json", "kineto.json", "list.csv"), (3,)),
+    "batch captures": Command("batch job -o out --graph-capture capture.json --jobs 1 --no-progress",
+                              ("capture.json", "job/rank0.et.json", "job/rank0.kineto.json"), (3,)),
+    "repro an operator": Command("repro plus.json --op aten::addmm -o out/x.py", ("plus.json",)),
     "repro": Command("repro plus.json --op ProfilerStep#3 --subtree -o out/x.py", ("plus.json",)),
+    "train": Command("train set -o out/net.safetensors --epochs 1 --hidden 4 --json out/n.json",
+                     ("set/train/a.npz", "set/valid/b.npz"), (), ("torch", "safetensors")),
+    "evaluate a network": Command("evaluate set --split valid --model net.safetensors --json out/n.json",
+                                  ("set/train/a.npz", "set/valid/b.npz", "net.safetensors"), (),
+                                  ("torch", "safetensors")),
     "evaluate": Command("evaluate set --split valid", ("set/train/a.npz", "set/valid/b.npz")),
 }  # fmt: skip
 
@@ -101,23 +174,89 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         (folder / "set" / "train").mkdir(parents=True, exist_ok=True)
         status, errors = called(folder, words.split())
         assert status in (0, 3), errors
+    graph = (folder / "set" / "train" / "a.npz").read_bytes()
+    (folder / "set" / "valid").mkdir()
+    (folder / "set" / "valid" / "b.npz").write_bytes(graph)
+    _add_others(folder)
     other = json.loads((folder / "plus.json").read_bytes())
     other["etplus"]["kineto"]["distributed_info"] = {"rank": 1, "world_size": 2}
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    graph = (folder / "set" / "train" / "a.npz").read_bytes()
     return files | {
         "other.json": json.dumps(other).encode(), "job.json": (folder / "job" / "job_report.json").read_bytes(),
-        "groups.json": b'{"1": [0, 1], "2": [0]}', "set/train/a.npz": graph, "set/valid/b.npz": graph,
+        "job.0.json": files["plus.json"], "groups.json": b'{"1": [0, 1], "2": [0]}',
+        "set/train/a.npz": graph, "set/valid/b.npz": graph, "job/rank0.et.json": et, "job/rank0.kineto.json": kineto,
     }  # fmt: skip
+
+
+def _add_others(folder: Path) -> None:
+    """Inputs that are not made of the pair: graphs and their captures, exports, a job to reshard, measured times; and,
+    with PyTorch, a network."""
+    launches = [("gemm", "aten::mm"), ("relu", "aten::relu")]
+    kernels = [(name, 7) for name, _ in launches]
+    (folder / "replay.json").write_bytes(encode(replay_events([kernels, kernels], batch=4)))
+    (folder / "capture.json").write_bytes(encode(capture_events([launches], sizes=[4])))
+    export = small_export(folder / "export.sqlite")
+    (folder / "nsys.et.json").write_bytes(et_of(export, 7))
+    words = ["link replay.json --graph-capture capture.json -o linked_graphs.json"]
+    recording = SHARED / "traces" / "parallel" / "mlp.single1"
+    if recording.is_dir():
+        pair = [str(recording / f"rank0.{side}.json.gz") for side in ("et", "kineto")]
+        words += [f"link {pair[0]} {pair[1]} -o single.json", "reshard single.json --tp 2 --plan plan.json"]
+    if importlib.util.find_spec("perfetto"):
+        from pftraces import graph_launch
+
+        (folder / "trace.pftrace").write_bytes(graph_launch().data())
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("safetensors"):
+        words.append("train set -o net.safetensors --epochs 1 --hidden 4")
+    for one in words:
+        status, errors = called(folder, one.split())
+        assert status in (0, 3), errors
+    trace = link(folder / "et.json", folder / "kineto.json")
+    calls = [one for one in dict(recorded_calls(trace)).values() if not isinstance(one, str)]
+    timings = tuple(Timing(one.key, one.schema.op, "", "", 5000.0, 100.0, 9) for one in calls[:20])
+    found = Measured(VERSION, ("plus.json",), Conditions("cpu", 1, "2"), timings, (), 0.5, 0.1)
+    write_measured(found, folder / "measured.json")
 
 
 def broken(name: str, data: bytes, rng: random.Random) -> bytes:
     """An input with something wrong; traces as in `mutations`, others by value or by bytes."""
-    if name in ("et.json", "kineto.json", "plus.json", "other.json"):
-        changed = mutate(data, "kineto" if name == "kineto.json" else "et", rng).data
+    if name in KINETO or name in ETS:
+        changed = mutate(data, "kineto" if name in KINETO else "et", rng).data
         return changed if name in ("et.json", "kineto.json") or rng.random() < 0.6 else _other_value(data, rng)
-    change = rng.choice([_other_value, _other_bytes] if name.endswith(".json") else [_other_bytes])
-    return change(data, rng)
+    ways: dict[str, list[Callable[[bytes, random.Random], bytes]]] = {
+        ".json": [_other_value, _other_bytes], ".sqlite": [_other_cells, _other_cells, _other_bytes]
+    }  # fmt: skip
+    return rng.choice(ways.get(Path(name).suffix, [_other_bytes]))(data, rng)
+
+
+def _other_cells(data: bytes, rng: random.Random) -> bytes:
+    """A database with cells, rows, columns or tables replaced or lost."""
+    with TemporaryDirectory() as folder, closing(sqlite3.connect(file := Path(folder, "copy.sqlite"))) as database:
+        file.write_bytes(data)
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for _ in range(rng.choice([1, 1, 4])):
+            table = rng.choice(tables)
+            columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+            rows = [row for (row,) in database.execute(f'SELECT rowid FROM "{table}"')]
+            if not columns or not rows:
+                continue
+            column, row = rng.choice(columns), rng.choice(rows)
+            match rng.choice(["cell", "cell", "column", "row", "repeat", "drop column", "drop table"]):
+                case "cell":
+                    database.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', (rng.choice(CELLS), row))
+                case "column":
+                    database.execute(f'UPDATE "{table}" SET "{column}" = ?', (rng.choice(CELLS),))
+                case "row":
+                    database.execute(f'DELETE FROM "{table}" WHERE rowid >= ?', (row,))
+                case "repeat":
+                    database.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}" WHERE rowid <= ?', (row,))
+                case "drop column" if len(columns) > 1:
+                    database.execute(f'ALTER TABLE "{table}" DROP COLUMN "{column}"')
+                case "drop table" if len(tables) > 1:
+                    database.execute(f'DROP TABLE "{table}"')
+                    tables.remove(table)
+        database.commit()
+        return file.read_bytes()
 
 
 def _other_value(data: bytes, rng: random.Random) -> bytes:
@@ -182,7 +321,8 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
     assert {name: after.get(name) for name in before} == before, f"an input changed: {about}"
     assert status in (0, 2, *command.statuses), about
     if status == 2:
-        assert errors.count("\n") == 1 and "error: " in errors, about
+        told = [line for line in errors.splitlines() if not line.startswith(("warning: ", "linked  "))]
+        assert len(told) == 1 and "error: " in told[0], about  # what other inputs were like may precede it
         assert after.keys() == before.keys(), f"{sorted(after.keys() - before.keys())} left behind: {about}"
 
 
@@ -190,6 +330,10 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
 @pytest.mark.parametrize("name", COMMANDS)
 def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_cases: int) -> None:
     command = COMMANDS[name]
+    for module in command.needs:
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    if missing := set(command.inputs) - sound.keys():
+        pytest.skip(f"no {sorted(missing)[0]}: real traces are not at hand")
     for case in range(-(-fuzz_cases // (len(COMMANDS) * len(PAIRS)))):
         seed = f"{name} {len(sound['et.json'])} {case}"
         try:
@@ -199,10 +343,5 @@ def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_
 
 
 def test_every_command_is_in_it() -> None:
-    """Those that read no trace, or need PyTorch, apart."""
-    assert {command.words.split()[0] for command in COMMANDS.values()} == ALL_COMMANDS.keys() - {
-        "demo",
-        "measure",
-        "train",
-        "completion",
-    }
+    """But those that read no file."""
+    assert {command.words.split()[0] for command in COMMANDS.values()} == ALL_COMMANDS.keys() - {"demo", "completion"}

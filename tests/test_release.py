@@ -45,3 +45,10 @@ def test_every_make_target_that_is_called_exists(caller: Path) -> None:
 def test_ci_runs_every_test() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert [line for line in lines if line.startswith("make ")] == ["make lint", "make test-all", "make oldest"]
+
+
+def test_no_document_promises_a_package_that_is_not_published() -> None:
+    """Extras (`pip install 'etplus[torch]'`) are added to an installed one. What publishes it drops this."""
+    promise = re.compile(r"pip install '?etplus(?!\[)|uvx etplus|pipx run etplus")
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert [path.name for path in documents if promise.search(path.read_text())] == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .columns import IntColumn, begins, distinct_rows
 from .index import CallIndex, Column, Positions, as_column, as_positions
 
@@ -28,6 +29,8 @@ class CallTree:
 
     order: Positions[int, CallIndex]
     first: IntColumn
+
+    __repr__ = brief
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
@@ -76,6 +79,8 @@ class Hierarchy:
     path: Column[CallIndex, np.int64]
     tree_parent: IntColumn
     tree_name: IntColumn
+
+    __repr__ = brief
 
     def regions(self, path: int) -> list[int]:
         """Name codes of a path's regions, outermost first."""

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .call_tree import Hierarchy
 from .columns import IntColumn, StringTable, positions
 from .comm_kernels import Comm
@@ -67,6 +68,8 @@ class CapturedGraph(msgspec.Struct, gc=False, frozen=True):
     mode: str
     launches: int
 
+    __repr__ = brief
+
 
 class GraphReplay(msgspec.Struct, gc=False, frozen=True):
     """One launch of a graph.
@@ -88,6 +91,8 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
     certain: int
     equivalent: int
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class CaptureLinks:
@@ -104,6 +109,8 @@ class CaptureLinks:
     op: IntColumn
     link: npt.NDArray[np.int8]
     replay: IntColumn
+
+    __repr__ = brief
 
     @staticmethod
     def none() -> CaptureLinks:
@@ -151,6 +158,8 @@ class CapturedGraphs:
     links: CaptureLinks = field(default_factory=CaptureLinks.none)
     unattached: CaptureLinks = field(default_factory=CaptureLinks.none)
     notes: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.names)
@@ -315,6 +324,8 @@ class Attribution:
     calls: Calls
     call: IntColumn
     hierarchy: Hierarchy
+
+    __repr__ = brief
 
 
 def attribution_of(trace: Trace) -> Attribution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
@@ -171,9 +171,13 @@ def places(size: int, at: IntColumn) -> IntColumn:
     return spread(size, at, np.arange(len(at)))
 
 
-def joined_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the same names, one part after the other; none of no parts."""
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts else {}
+def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    """Columns of the same names, one part after the other; none of no parts.
+
+    Args:
+        parts: lose their columns, so that no more than one of them is in memory twice.
+    """
+    return {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])} if parts else {}
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .brief import brief
 from .dtypes import itemsize
 from .errors import UNREADABLE
 
@@ -70,6 +71,8 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     seq: int | None = None
     in_split: list[int] | None = None
     out_split: list[int] | None = None
+
+    __repr__ = brief
 
     def filled(self, other: Comm) -> Comm:
         """With the other's values for what is not known here.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 __all__ = [
-    "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US", "GPU_CATEGORIES",
-    "KERNEL_CATEGORIES", "MAX_NS", "MAX_RANKS", "NS_PER_UNIT", "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY",
-    "STRUCTURAL", "UNATTACHED_REASONS",
+    "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US",
+    "GPU_ANNOTATION_CATEGORY", "GPU_CATEGORIES", "KERNEL_CATEGORIES", "MAX_NS", "MAX_RANKS", "NS_PER_UNIT",
+    "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL", "UNATTACHED_REASONS",
 ]  # fmt: skip
 
 ANNOTATION_SCOPE = 7
@@ -41,6 +41,8 @@ annotations, synchronisation, profiler ranges, and MTIA's counters and insights.
 """
 PYTHON_CATEGORY = "python_function"
 """Never needed for linking, and most of a file recorded with_stack."""
+GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
+"""From the first to the last event that was launched inside a user annotation, on each stream."""
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
 """Kinds of `edges`; see docs/etplus.md."""
 UNATTACHED_REASONS = (

@@ -10,7 +10,7 @@ import re
 
 from .conventions import COPY_CATEGORIES
 
-__all__ = ["GPU_KINDS", "computes_products", "gpu_kind"]
+__all__ = ["GPU_KINDS", "computes_products", "gpu_kind", "is_device_copy", "is_device_wait"]
 
 GPU_KINDS = (
     "Matrix product", "Convolution", "Attention", "Normalization", "Elementwise", "Reduction and softmax",
@@ -28,9 +28,25 @@ _BY_NAME = (
     ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),
 )
 """The first that fits holds: an attention kernel may be built from a library of matrix products."""
+_MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 """Kernels beside a product: changes of layout, sums of partial results."""
+
+
+def is_device_copy(name: str, category: str) -> bool:
+    """Whether an event copies or fills memory; MTIA has one category for all, and names its copies ("dma_request").
+
+    Example:
+        >>> is_device_copy("dma_request", "mtia_ccp_events"), is_device_copy("dma_request", "kernel")
+        (True, False)
+    """
+    return category in COPY_CATEGORIES or (category == _MTIA and name.startswith("dma"))
+
+
+def is_device_wait(name: str, category: str) -> bool:
+    """Whether an event does no work but waits: MTIA has events of that kind among its others."""
+    return category == _MTIA and name.startswith("waitOnEvent")
 
 
 def gpu_kind(name: str, category: str, is_comm: bool) -> int:
@@ -42,8 +58,10 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
     """
     if is_comm:
         return GPU_KINDS.index("Communication")
-    if category in COPY_CATEGORIES:
+    if is_device_copy(name, category):
         return GPU_KINDS.index("Copy and fill")
+    if is_device_wait(name, category):
+        return GPU_KINDS.index("Other kernel")
     return GPU_KINDS.index(_kind_of(name))
 
 

@@ -88,16 +88,19 @@ class Library:
             window: only this time after the trace's start, such as "10-12.5ms"; see `etplus.trace.selection.part_of`.
 
         Raises:
-            UsageError: the file cannot be written, or is an input; or there is no such part.
+            UsageError: the file cannot be written, is an input, or has another suffix than .html; or there is no such
+                part.
 
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
+        from ..analysis.html_page import check_page_name
         from ..analysis.report_html import rank_report, report_html
         from ..predictor.critical_chain import critical_chain
         from ..schemas.files import open_output
         from .selection import part_of
 
+        check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window)
         page = report_html([rank_report(part.analyze(), chain=critical_chain(part))], title)
         with open_output(path) as out:

@@ -6,13 +6,16 @@ from dataclasses import asdict, dataclass, field
 from textwrap import fill
 from typing import Any, Literal
 
+from .brief import brief
 from .printable import printable
 
-__all__ = ["Finding", "Identity", "LinkReport"]
+__all__ = ["Finding", "Identity", "LinkReport", "Verdict"]
+
+Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-_RANK = frozenset({"rank", "names", "option"})
-"""Evidence that is about the rank."""
+_SHOWN = frozenset({"run", "rank", "job"})
+"""Evidence that is shown where it proves something: on the id of the recording, on the rank."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,16 @@ class Finding:
     """One fact for or against one process and one time, or one that is missing.
 
     Attributes:
-        by: what it is about: "pid", "time", "world_size", "rank" (contents of both files), "names" (of the files),
-            "option" (--rank), "calls" (that one file lacks).
+        by: what it is about: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both
+            files), "job" (files of all ranks), "names" (of the files), "option" (--rank), "calls" (that one file
+            lacks).
         says: a sentence for the report.
     """
 
     by: str
     says: str
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -34,20 +40,23 @@ class Identity:
     """Whether two traces are of one process and one time.
 
     Attributes:
-        verdict: "proved", "refuted" or "unknown"; links are `certain` only if it is proved.
-        rank: the rank of both files, None if it is not proved.
+        verdict: "proved", "refuted", "stated" (all but the rank is proved, which the user says), or "unknown"; links
+            are `certain` only if it is proved.
+        rank: the rank of both files, None if it is neither proved nor stated, or there is only one.
         world_size: ranks of the job, None if neither file says.
         several_ranks: another rank could have recorded one of the files.
         proves, refutes, unknown: the evidence.
     """
 
-    verdict: Literal["proved", "refuted", "unknown"]
+    verdict: Verdict
     rank: int | None
     world_size: int | None
     several_ranks: bool
     proves: tuple[Finding, ...]
     refutes: tuple[Finding, ...]
     unknown: tuple[Finding, ...]
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, see docs/report.md."""
@@ -57,13 +66,13 @@ class Identity:
     @property
     def doubts(self) -> list[str]:
         """Why it is refuted, or what is unknown; [] if it is proved."""
-        found = {"refuted": self.refutes, "unknown": self.unknown}.get(self.verdict, ())
+        found = {"proved": (), "refuted": self.refutes}.get(self.verdict, self.unknown)
         return [one.says for one in found]
 
     @property
     def sentences(self) -> list[str]:
-        """What a user should read: the doubts, or by what the rank is proved."""
-        return self.doubts or [one.says for one in self.proves if one.by in _RANK]
+        """What a user should read: the doubts, or by what the recording or the rank is proved."""
+        return self.doubts or [one.says for one in self.proves if one.by in _SHOWN]
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,8 @@ class LinkReport:
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None
+
+    __repr__ = brief
 
     @property
     def linked_share(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from .brief import brief
 from .columns import IntColumn, decimal_ns, positions
 from .conventions import MAX_NS
 from .errors import UNREADABLE, TraceFormatError
@@ -52,6 +53,8 @@ class MemoryEvents:
     device: IntColumn
     row: Positions[Any, Row]
     kineto_event: IntColumn
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.ts)

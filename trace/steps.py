@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from .brief import brief
 from .columns import IntColumn
 from .conventions import PROFILER_STEP
 from .index import CallIndex, Positions
 
-__all__ = ["DATA_LOADER", "IterationMarks", "Steps", "enclosing", "family_of", "find_marks"]
+__all__ = ["DATA_LOADER", "IterationMarks", "Step", "Steps", "enclosing", "family_of", "find_marks"]
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
@@ -64,8 +65,35 @@ class IterationMarks:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The iterations of a trace, in order.
+class Step:
+    """One iteration of a trace.
+
+    Attributes:
+        number: from 0, as in `etplus analyze --steps`.
+        name: that of the profiler's step ("ProfilerStep#3"), else its number.
+        start_ns, end_ns: on the trace's clock.
+    """
+
+    number: int
+    name: str
+    start_ns: int
+    end_ns: int
+
+    __repr__ = brief
+
+    @property
+    def duration_ns(self) -> int:
+        """From its start to its end."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, eq=False)
+class Steps(Sequence[Step]):
+    """The iterations of a trace, in order; a sequence of `Step`, with their columns.
+
+    Example:
+        >>> [(step.name, step.duration_ns) for step in trace.steps][:2], trace.steps[-1].number
+        ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
 
     Attributes:
         call: int64, position in `Trace.calls` of the annotation that marks each.
@@ -78,8 +106,20 @@ class Steps:
     end: IntColumn
     names: tuple[str, ...]
 
+    __repr__ = brief
+
     def __len__(self) -> int:
         return len(self.call)
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
+        if isinstance(at, slice):
+            return tuple(self[one] for one in range(len(self))[at])
+        number = range(len(self))[at]
+        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]))
 
     def of(self, ts: IntColumn) -> IntColumn:
         """int64, for each time (ns) the ordinal of the iteration that it is in, −1 for none."""

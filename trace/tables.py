@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .columns import IntColumn, grouped
 from .comm_kernels import Comm
 from .conventions import UNATTACHED_REASONS
@@ -69,6 +70,8 @@ class Calls(_Table):
     signature: Column[CallIndex, np.int32]
     source: Positions[CallIndex, Row]
 
+    __repr__ = brief
+
     @staticmethod
     def none() -> Calls:
         """A table without calls."""
@@ -96,6 +99,8 @@ class RuntimeCalls(_Table):
     call: Positions[RuntimeIndex, CallIndex]
     launches: Column[RuntimeIndex, np.bool_]
     source: Positions[RuntimeIndex, Row]
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,8 @@ class GpuEvents(_Table):
     captured_by: Column[GpuIndex, np.int64]
     captured_link: Column[GpuIndex, np.int8]
     graph_replay: Column[GpuIndex, np.int64]
+
+    __repr__ = brief
 
     @property
     def end(self) -> Column[GpuIndex, np.int64]:
@@ -178,3 +185,5 @@ class Tables:
     gpu: GpuEvents
     captured: Calls
     whole: bool = False
+
+    __repr__ = brief

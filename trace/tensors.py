@@ -14,14 +14,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .dtypes import itemsize, standard_dtype
 from .errors import UNREADABLE
 
-__all__ = ["Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "total_bytes"]
+__all__ = [
+    "Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "read_bytes", "total_bytes",
+]  # fmt: skip
 
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
 _NO_TENSOR = "nullptr"
+_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")
+"""In the text of strides: one that is 0."""
 _NOTHING = b"[]"
 """Shapes of a node made of a CPU op whose inputs Kineto did not record."""
 _MAX_RANK = 64
@@ -85,10 +90,38 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    """One argument: its tensors (one, those of a list, or none); of other values the value, if recorded."""
+    """One argument.
+
+    Attributes:
+        tensors: its tensors: one, those of a list, or none.
+        value: of other values the value, if recorded.
+        expanded: dimensions of its one tensor along which all elements lie at one place of memory: their strides are 0.
+    """
 
     tensors: tuple[Tensor, ...] = ()
     value: Any = None
+    expanded: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
+        return f"Argument({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    @property
+    def nbytes(self) -> int | None:
+        """Memory in which its tensors lie, bytes; None if the type of one is unknown."""
+        size = total_bytes(self.tensors)
+        return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
+
+
+def read_bytes(arguments: Iterable[Argument]) -> int | None:
+    """Memory in which the tensors of arguments lie, bytes; None if the type of one is unknown.
+
+    Example:
+        >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), expanded=(1,))])
+        32
+    """
+    sizes = [argument.nbytes for argument in arguments]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 @dataclass(frozen=True)
@@ -103,6 +136,8 @@ class Signature:
 
     inputs: tuple[Argument, ...]
     outputs: tuple[Tensor, ...] | None = None
+
+    __repr__ = brief
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -138,6 +173,7 @@ class _Values(msgspec.Struct, gc=False):
     values: msgspec.Raw = msgspec.Raw(b"")
     shapes: msgspec.Raw = msgspec.Raw(b"")
     types: msgspec.Raw = msgspec.Raw(b"")
+    strides: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Nested(msgspec.Struct, gc=False):
@@ -222,11 +258,12 @@ def _et_keys(texts: Sequence[bytes], wants_values: Sequence[bool], flat: bool) -
             yield (b"",)
         elif flat:
             raws = (one.input_shapes, one.input_types, one.output_shapes, one.output_types)
-            yield (*map(bytes, raws), bytes(one.inputs) if wanted else b"")
+            yield (*map(bytes, raws), bytes(one.inputs) if wanted else b"", b"")
         else:
             given, made = one.inputs, one.outputs
-            values = bytes(given.values) if wanted else b""
-            yield bytes(given.shapes), bytes(given.types), bytes(made.shapes), bytes(made.types), values
+            values, strides = bytes(given.values) if wanted else b"", bytes(given.strides)
+            strides = strides if _EXPANDED.search(strides) else b""
+            yield bytes(given.shapes), bytes(given.types), bytes(made.shapes), bytes(made.types), values, strides
 
 
 def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Signature:
@@ -235,6 +272,9 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
     if len(values) != len(shapes):
         values = [None] * len(shapes)
     inputs = tuple(argument(*one) for one in zip(shapes, types, values, strict=True))
+    if key[5]:
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
+        inputs = tuple(one._replace(expanded=_expanded(one, step)) for one, step in zip(inputs, steps, strict=False))
     if not key[2]:
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
@@ -249,6 +289,14 @@ def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
     each = zip(leaves, dtypes, strict=False)
     return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))
+
+
+def _expanded(argument: Argument, strides: Any) -> tuple[int, ...]:
+    """See `Argument`; none where the strides are not those of one tensor."""
+    shape = argument.tensors[0].shape if len(argument.tensors) == 1 else ()
+    if not isinstance(strides, list) or len(strides) != len(shape):
+        return ()
+    return tuple(dim for dim, step in enumerate(strides) if type(step) is int and step == 0 and shape[dim] > 1)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -5,25 +5,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, begins, distinct_rows, matching, spread
 from .comm_kernels import Comm, is_comm_kernel
-from .conventions import COPY_CATEGORIES, EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
 from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
 from .intervals import Span
+from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
@@ -52,10 +54,15 @@ class RecordStore(Protocol):
         """The JSON objects of rows (int64, any order), braces included."""
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """Of ET nodes (rows, any order) JSON objects with at least the inputs and outputs of `texts`, strides apart.
+        """Of ET nodes (rows, any order) JSON objects with at least the inputs and outputs of `texts`, but for the
+        strides of outputs.
 
         Where many are equal they are one object.
         """
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """Index and JSON text of the recorded Python calls and GPU annotations, which are no rows but for modules; none
+        where the trace is not read from the recording."""
 
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole ET+ file, a few megabytes at a time."""
@@ -314,13 +321,21 @@ class Trace(Library):
 
     @property
     def is_kernel(self) -> Column[GpuIndex, np.bool_]:
-        """Which GPU events are kernels, communication included; the others are copies and memsets (`is_copy`)."""
-        return as_column(matching(self.gpu.category, self.categories, KERNEL_CATEGORIES.__contains__))
+        """Which GPU events are kernels, communication included; the others are copies and memsets (`is_copy`), and
+        MTIA's waits."""
+        kernels = matching(self.gpu.category, self.categories, KERNEL_CATEGORIES.__contains__)
+        return as_column(kernels & ~self._gpu_events_that(is_device_copy) & ~self._gpu_events_that(is_device_wait))
 
     @property
     def is_copy(self) -> Column[GpuIndex, np.bool_]:
         """Which GPU events are copies and memsets."""
-        return as_column(matching(self.gpu.category, self.categories, COPY_CATEGORIES.__contains__))
+        return as_column(self._gpu_events_that(is_device_copy))
+
+    def _gpu_events_that(self, wanted: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
+        """Which GPU events a test of name and category chooses."""
+        pairs, of = distinct_rows(self.gpu.name, self.gpu.category)
+        found = [wanted(self.names[name], self.categories[category]) for name, category in pairs.tolist()]
+        return np.array(found, np.bool_)[of]
 
     @cached_property
     def properties(self) -> Mapping[int, Mapping[str, Any]]:

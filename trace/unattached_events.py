@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .columns import IntColumn, decimal_ns, int_column
 from .conventions import MAX_NS, UNATTACHED_REASONS
 from .errors import UNREADABLE, TraceFormatError
@@ -57,6 +58,8 @@ class UnattachedEvents:
     correlation: IntColumn
     reason: npt.NDArray[np.int8]
     args: list[bytes]
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.names)

@@ -128,10 +128,11 @@ function launchesSection(report, rank) {
     "Why streams wait, how long launches take and wait, how fast copies are, and which kernels operators launch in a row.",
     tableCard(
       "Why streams wait, and their queues",
-      "host: launched late; kernel: under 30 ns behind the event before; a queue of 1,024 blocks the host",
+      `host: launched late; kernel: under ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs behind the event before; before and after: no event yet, none any more; a queue of 1,024 blocks the host`,
       [
         col.text("stream", "Stream"), col.ns("idle_ns", "Idle"), col.ns("host_wait_ns", "Host", { like: "idle_ns" }),
         col.ns("kernel_wait_ns", "Kernel", { like: "idle_ns" }), col.ns("other_ns", "Other", { like: "idle_ns" }),
+        col.ns("before_first_ns", "Before", { like: "idle_ns" }), col.ns("after_last_ns", "After", { like: "idle_ns" }),
         col.count("longest", "Longest queue"), col.other("mean", "Mean queue", "launches"),
         col.ns("full_ns", "Queue full"),
       ],

@@ -71,6 +71,77 @@ function callFacts(event, texts) {
   ]);
 }
 
+const OVER_PEAK = "more than the device can: its peak, or what is counted, is of something else";
+
+/** A share of a peak; why it can be above it. */
+const peakShare = (key, label, share) =>
+  fact(key, label, share, share > 1 ? `${show(share, "share")} (${OVER_PEAK})` : show(share, "share"));
+
+const extents = (value) =>
+  Array.isArray(value) && value.length && value.every((one) => Number.isInteger(one) && one > 0) ? value.join(" × ") : null;
+const within = (value, most = Infinity) => typeof value === "number" && value >= 0 && value <= most;
+
+// Arguments of a launch: label, and the text of a value, null for one that cannot be right. Kineto divides all blocks
+// and warps of a launch by the number of SMs, however many of them run at a time; an occupancy is a whole percentage.
+const LAUNCH_FACTS = {
+  grid: ["Grid", extents],
+  block: ["Block", extents],
+  context: ["Context", String],
+  "registers per thread": ["Registers per thread", (value) => (within(value, 1024) ? show(value, "count") : null)],
+  "shared memory": ["Shared memory of a block", (value) => (within(value, 2 ** 24) ? show(value, "bytes") : null)],
+  "blocks per SM": ["Blocks launched, by number of SMs", (value) => (within(value) ? plain(value) : null)],
+  "warps per SM": ["Warps launched, by number of SMs", (value) => (within(value) ? plain(value) : null)],
+  "est. achieved occupancy %": [
+    "Occupancy, estimated",
+    (value) => (within(value, 100) ? (value ? `${plain(value)} %` : "< 0.5 %") : null),
+  ],
+};
+
+// What a communication kernel communicates: label, and unit of numbers.
+const COMM_FACTS = {
+  collective: ["Collective"],
+  dtype: ["Communicated type"],
+  in_nelems: ["Elements in", "count"],
+  out_nelems: ["Elements out", "count"],
+  bytes: ["Communicated", "bytes"],
+  group_size: ["Ranks of the group", "count"],
+  pg_name: ["Group"],
+  pg_desc: ["Group is for"],
+  pg_ranks: ["Ranks"],
+  src_rank: ["From rank"],
+  dst_rank: ["To rank"],
+  seq: ["Number in the group"],
+  in_split: ["Elements to each rank"],
+  out_split: ["Elements from each rank"],
+};
+
+/** Facts of a communication; those that are not recorded are left out. */
+function commFacts(comm) {
+  return Object.entries(comm).map(([name, value]) => {
+    const [label, unit] = COMM_FACTS[name],
+      text = Array.isArray(value) ? value.join(", ") : unit ? show(value, unit) : String(value);
+    return value === null || text === "" ? null : fact(`comm.${name}`, label, value, text);
+  });
+}
+
+/** Facts of a launch's arguments; those that are not recorded, or cannot be right, are left out. */
+function launchFacts(config) {
+  return Object.entries(config).map(([name, value]) => {
+    const [label, textOf] = LAUNCH_FACTS[name],
+      text = value === null ? null : textOf(value);
+    return text === null ? null : fact(name, label, value, text);
+  });
+}
+
+/** Whether the bytes of a device event came from memory, as far as can be known: see `from_memory` in roofline.py. */
+function fromMemory(event, device) {
+  if (!device?.memory_gb_s || event.bytes < 0) return false;
+  const cache = device.cache_bytes ?? 0,
+    passes = event.dur * device.memory_gb_s;
+  const helped = cache > 0 && event.dur > 0 && event.bytes > passes && event.bytes - 2 * cache <= passes;
+  return event.bytes > cache && !helped;
+}
+
 /** Facts of a device event; `operator` are those of the innermost call that launched it, null if it is not known. */
 function deviceFacts(event, texts, lane, operator, devices) {
   const device = devices[lane.device],
@@ -78,7 +149,7 @@ function deviceFacts(event, texts, lane, operator, devices) {
     rate = event.flops >= 0 && event.dur ? (event.flops / event.dur) * 1e9 : null,
     moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,
     peak = device?.peaks?.[dtype] ?? null,
-    wide = device?.memory_gb_s ? device.memory_gb_s * 1e9 : null,
+    wide = fromMemory(event, device) ? device.memory_gb_s * 1e9 : null,
     modules = operator ? regions(texts, operator.path) : [];
   return known([
     fact("category", "Category", texts.categories[event.category]),
@@ -88,23 +159,14 @@ function deviceFacts(event, texts, lane, operator, devices) {
     time("delay", "Launch delay", event.delay),
     fact("device", "Device", lane.device),
     fact("stream", "Stream", lane.stream),
-    ...Object.entries(texts.configs[event.config] ?? {}).map(([name, value]) =>
-      fact(
-        name,
-        `${name[0].toUpperCase()}${name.slice(1)}`,
-        value,
-        Array.isArray(value) ? value.join(" × ") : undefined,
-      ),
-    ),
+    ...launchFacts(texts.configs[event.config] ?? {}),
     event.flops >= 0 ? amount("flops", "FLOPs", event.flops, "flop") : null,
     rate === null ? null : amount("flops_per_second", "Rate", rate, "flop/s"),
-    rate === null || !peak ? null : amount("flops_share", `Share of the ${dtype} peak`, rate / peak, "share"),
+    rate === null || !peak ? null : peakShare("flops_share", `Share of the ${dtype} peak`, rate / peak),
     event.bytes >= 0 ? amount("bytes", "Bytes", event.bytes, "bytes") : null,
     moved === null ? null : amount("bytes_per_second", "Bandwidth", moved, "bytes/s"),
-    moved === null || !wide ? null : amount("bytes_share", "Share of the bandwidth", moved / wide, "share"),
-    ...Object.entries(texts.comms[event.comm] ?? {}).map(([name, value]) =>
-      fact(`comm.${name}`, `Communication: ${name}`, value),
-    ),
+    moved === null || !wide ? null : peakShare("bytes_share", "Share of the bandwidth", moved / wide),
+    ...commFacts(texts.comms[event.comm] ?? {}),
     fact("correlation", "Correlation", event.correlation),
     fact("id", "Node id", event.id),
     fact("kineto_event", "Kineto event", event.kineto_event),

@@ -120,7 +120,7 @@ function jobSection(report) {
       { class: "tiles" },
       tile("Ranks", String(rows.length), `${show(events, "count")} GPU events`),
       tile("Longest trace", show(longest, "ns"), `${show(spread("span"), "ns")} longer than the shortest`),
-      tile("Spread of computing", show(spread("computing"), "ns"), "most less least of all ranks"),
+      tile("Spread of computing", show(spread("computing"), "ns"), "between the ranks that compute most and least"),
       any ? tile("Last to arrive", slowest.name, "shortest in communication: the others wait for it") : null,
     ),
     card(

@@ -1,7 +1,7 @@
 /* Kernels against what the device can do at best. */
 
 const OPERATOR_HINT = "The operators' FLOPs over the time of all their kernels, not of this one alone",
-  BANDWIDTH_HINT = "Against the device's memory bandwidth; above 100 % the data came from caches",
+  BANDWIDTH_HINT = "Against the device's memory bandwidth; none where the data may have been in its cache",
   TIMES = [
     col.count("count", "Count"), col.ns("total_ns", "Total"), col.ns("mean_ns", "Mean"),
     col.rate("flops_per_second", "Rate"),

@@ -8,20 +8,23 @@ process groups of an ET are in its first node.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 import msgspec
 from isal import isal_zlib
 
-from ...schemas.nsys import find_ranks
+from ...schemas.nsys import find_ranks, is_nsys
+from ...schemas.sniff import is_pftrace
 from ...trace.errors import UNREADABLE, EtplusError
 from ..ranks import INIT, RANK, Claim, group_ranks
 from .storage import Folder, is_url
 
-__all__ = ["ET", "KINETO", "TraceFile", "look_at"]
+__all__ = ["ET", "KINETO", "Kind", "TraceFile", "begins_with", "kind_inside", "look_at"]
 
 Kind = Literal["ET", "Kineto trace", ""]
 ET: Final[Kind] = "ET"
@@ -129,6 +132,25 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     )  # fmt: skip
 
 
+def kind_inside(file: str | os.PathLike[str]) -> Kind:
+    """What a file is by its content alone; "" if that does not show, if it is no file, or if it cannot be read, which
+    linking will report."""
+    if is_nsys(file):
+        return KINETO
+    if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
+        return ""
+    seen = b""
+    try:
+        with Path(file).open("rb") as stream:
+            for block in _unpacked(stream):
+                seen += block
+                if len(seen) >= _HEAD:
+                    break
+    except (OSError, isal_zlib.error):  # type: ignore[misc]
+        pass
+    return KINETO if is_pftrace(seen) else _kind_of(seen)
+
+
 def _has_several_ranks(folder: Folder, name: str) -> bool:
     """Whether an export of Nsight Systems is of several processes or GPUs; not known of one that is elsewhere, and of
     one that cannot be read, which linking will report."""
@@ -155,11 +177,19 @@ def _stem(name: str) -> str:
     return _SEPARATORS.sub(lambda found: "/" if "/" in found[0] else "_", name).strip("_")
 
 
-def _look_inside(folder: Folder, name: str, kind: Kind, rank_wanted: bool) -> tuple[Kind, Claim, int]:
+def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
+    """What the first megabyte of a file says about its rank and its process; see `_look_inside`."""
+    _, claim, pid = _look_inside(folder, name, kind, search=False)
+    return TraceFile(name, kind, inside=claim.rank, ranks=claim.ranks, world_size=claim.world_size, pid=pid)
+
+
+def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
     """What a file begins with, what it says about its rank, and its process id; what cannot be read says nothing,
     linking will report it.
 
-    Where `distributedInfo` does not come first, as PyTorch writes it, the file is searched for it, but not parsed.
+    Args:
+        search: where `distributedInfo` does not come first, as PyTorch writes it, the file is searched for it, but not
+            parsed.
     """
     seen, first, pid = b"", True, -1
     try:
@@ -169,19 +199,17 @@ def _look_inside(folder: Folder, name: str, kind: Kind, rank_wanted: bool) -> tu
                 if first and len(seen) < _HEAD and b'"traceEvents"' not in seen:
                     continue
                 kind = kind or _kind_of(seen)
-                if kind != KINETO or not rank_wanted:
+                if kind != KINETO:
                     break
                 if first:
                     pid = _integer(_KINETO_PID, seen, -1)
                 first = False
-                if _RANK_INSIDE.search(seen):
+                if not search or _RANK_INSIDE.search(seen):
                     break
                 seen = seen[-_OVERLAP:]
     except (OSError, isal_zlib.error):  # type: ignore[misc]
         pass
     kind = kind or _kind_of(seen)
-    if not rank_wanted:
-        return kind, Claim(), -1
     if kind == ET:
         return kind, _groups_inside(seen), _integer(_ET_PID, seen.partition(b'"nodes"')[0], -1)
     found = _RANK_INSIDE.search(seen)

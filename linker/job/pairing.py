@@ -15,10 +15,10 @@ import msgspec
 
 from ...schemas.files import load
 from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
-from .naming import ET, KINETO, TraceFile, look_at
-from .storage import Folder
+from .naming import ET, KINETO, TraceFile, begins_with, look_at
+from .storage import Folder, at
 
-__all__ = ["Pairing", "RankFiles", "find_pairs", "from_manifest", "ranges", "to_manifest"]
+__all__ = ["Pairing", "RankFiles", "find_pairs", "from_manifest", "proved_by_all", "ranges", "to_manifest"]
 
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
@@ -35,6 +35,7 @@ class RankFiles:
     Attributes:
         settled: names, contents or a manifest say that both are of this rank, or no other one is left. Otherwise they
             only have one process id, or are the only two files.
+        proved: the files of every rank are there, and their contents leave no other pair for these two.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class RankFiles:
     kineto: str = ""
     problem: str = ""
     settled: bool = True
+    proved: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,32 @@ def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[
 def _fits_rank(one: TraceFile, partner: TraceFile) -> bool:
     allowed = one.ranks is None or partner.rank in one.ranks
     return allowed and (one.pid < 0 or partner.pid < 0 or one.pid == partner.pid)
+
+
+def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
+    """The pairing, with the pairs marked that the contents of all files prove, whatever their names are.
+
+    Each ET can be paired with the Kineto traces that its process groups and its process id allow. Where every rank of
+    the job is there, a pair that is in every way to pair them all is one of one process. In containers, where all
+    process ids are equal, only groups can tell the ranks apart.
+    """
+    rows = pairing.ranks
+    if len(rows) > _MAX_UNKNOWN or [one.rank for one in rows] != [*range(len(rows))] or any(r.problem for r in rows):
+        return pairing
+    try:
+        with ThreadPoolExecutor(_READERS) as pool:
+            ets = list(pool.map(lambda one: begins_with(*at(folder, one.et), ET), rows))
+            kinetos = list(pool.map(lambda one: begins_with(*at(folder, one.kineto), KINETO), rows))
+    except Exception:  # every file system has errors of its own; linking reports them
+        return pairing
+    if _world_size([*ets, *kinetos]) != len(rows):
+        return pairing
+    ranked = [replace(one, named=rank) for rank, one in enumerate(kinetos)]
+    if any(one.ranks is not None and one.named not in one.ranks for one in ranked):
+        return pairing
+    places = {str(i): {j for j, one in enumerate(ranked) if _fits_rank(et, one)} for i, et in enumerate(ets)}
+    found = _only_places(places)
+    return replace(pairing, ranks=tuple(replace(one, proved=found.get(str(one.rank)) == one.rank) for one in rows))
 
 
 def _only_places(places: dict[str, set[int]]) -> dict[str, int]:

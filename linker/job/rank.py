@@ -28,7 +28,7 @@ from ...trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageErro
 from ...trace.trace import Trace
 from ..captures import capture_files
 from ..pipeline import link
-from .storage import Folder, is_url, open_folder
+from .storage import Folder, at, open_folder
 
 __all__ = ["RankState", "RankTask", "link_rank", "set_clock_offset", "write_bytes"]
 
@@ -144,15 +144,8 @@ def _options(task: RankTask) -> dict[str, Any]:
 
 
 def _mark(folder: Folder, name: str) -> Mark | None:
-    return _at(folder, name)[0].mark(_at(folder, name)[1])
-
-
-def _at(folder: Folder, name: str) -> tuple[Folder, str]:
-    """A file's folder and its name there; a manifest may name URLs."""
-    if not is_url(name):
-        return folder, name
-    place, _, base = name.rpartition("/")
-    return open_folder(place), base
+    folder, base = at(folder, name)
+    return folder.mark(base)
 
 
 def _link(task: RankTask) -> Trace:
@@ -160,7 +153,7 @@ def _link(task: RankTask) -> Trace:
         paths = []
         for kind, name in (("et", task.et), ("kineto", task.kineto)):
             Path(scratch, kind).mkdir()
-            folder, base = _at(task.source, name)
+            folder, base = at(task.source, name)
             paths.append(folder.fetch(base, Path(scratch, kind)))
         try:
             return link(*paths, **task.options)

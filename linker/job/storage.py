@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol, cast
 from ...schemas.transaction import make_folder, transaction
 from ...trace.errors import TraceFormatError, UsageError
 
-__all__ = ["Folder", "is_url", "open_folder"]
+__all__ = ["Folder", "at", "is_url", "open_folder"]
 
 _BLOCK = 1 << 20
 _INSTALL = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
@@ -60,6 +60,14 @@ class Folder(Protocol):
 def is_url(place: str) -> bool:
     """Whether a place is a URL and not a path."""
     return "://" in place
+
+
+def at(folder: Folder, name: str) -> tuple[Folder, str]:
+    """A file's folder and its name there; a manifest may name URLs."""
+    if not is_url(name):
+        return folder, name
+    place, _, base = name.rpartition("/")
+    return open_folder(place), base
 
 
 def open_folder(place: str | os.PathLike[str]) -> Folder:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.shortest_edit import Calls
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, distinct
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ..calls import CpuCalls, EtCalls
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment
@@ -73,7 +73,7 @@ def place_threads(
         steps: codes of the names that count an iteration (ProfilerStep#7).
         iteration: which of equal places is taken: "first", "last", "median" (by total duration) or an ordinal.
     """
-    ours = [np.flatnonzero(nodes.thread == t) for t in np.unique(nodes.thread)]
+    ours = [np.flatnonzero(nodes.thread == t) for t in distinct(nodes.thread).tolist()]
     bounds = np.flatnonzero(np.diff(calls.thread, prepend=-1, append=-1)) if len(calls) else np.zeros(1, np.int64)
     theirs = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
     candidates = _all_candidates(nodes, calls, ours, theirs, place)

@@ -12,6 +12,8 @@ from math import ceil, exp, floor
 
 import msgspec
 
+from ...trace.brief import brief
+
 __all__ = ["COVERAGE", "Intervals", "Spread", "fit_intervals"]
 
 COVERAGE = 0.8
@@ -41,6 +43,8 @@ class Intervals(msgspec.Struct, frozen=True):
     """
 
     spreads: dict[str, Spread] = {}
+
+    __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
         """The factors of the narrowest group that has them.

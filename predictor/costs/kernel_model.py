@@ -8,6 +8,7 @@ from math import log
 import msgspec
 
 from ...analysis.devices import Device
+from ...trace.brief import brief
 from .heldout import HeldOut, by_groups, by_traces, chosen_order
 from .intervals import Intervals, fit_intervals
 from .measured import Measured, pooled
@@ -34,6 +35,8 @@ class KernelModel(msgspec.Struct, frozen=True):
     intervals: Intervals = Intervals()
     held_out: int = 0
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
+
+    __repr__ = brief
 
 
 def fit_kernels(traces: Sequence[Sequence[Measured]], devices: Mapping[str, Device]) -> KernelModel | None:

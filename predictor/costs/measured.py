@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
 from ...analysis.roofline import find_devices, work_of_events
+from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.index import CallIndex
 from ...trace.launch_args import launch_sizes
@@ -44,6 +45,8 @@ class Measured(msgspec.Struct, frozen=True):
     low_ns: float = 0.0
     high_ns: float = 0.0
     times: tuple[float, ...] = ()
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ...trace.brief import brief
 from ...trace.tensors import Tensor
 
 __all__ = ["Bag", "CostModel", "Estimate", "Task"]
@@ -70,6 +71,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     device: str = ""
     blocks: int = 0
     block_threads: int = 0
+
+    __repr__ = brief
 
     @property
     def shapes(self) -> str:

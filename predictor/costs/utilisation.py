@@ -24,6 +24,7 @@ from math import exp, log
 import msgspec
 
 from ...analysis.devices import Device
+from ...trace.brief import brief
 from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .bound import bound_of, device_of
 from .task import Task
@@ -204,6 +205,8 @@ class Law(msgspec.Struct, frozen=True):
     kernels: dict[str, float]
     smearing: float = 1.0
 
+    __repr__ = brief
+
     def terms(self, work: Work) -> dict[str, float]:
         """Start in ns, and the time of each amount in ns, before the factors of the kernel's name and of smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
@@ -234,6 +237,8 @@ class Utilisation(msgspec.Struct, frozen=True):
     known: Law
     unknown: Law
     named: Law | None = None
+
+    __repr__ = brief
 
     def law(self, work: Work) -> Law:
         """The one that holds for an event."""

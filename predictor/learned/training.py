@@ -224,7 +224,7 @@ def _write(path: str | os.PathLike[str], tensors: dict[str, Tensor], net: GraphN
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    blob = load(path)
+    blob = load(path, trace=False)
     try:
         tensors = load_tensors(blob.data)
         size = int.from_bytes(blob.data[:8], "little")

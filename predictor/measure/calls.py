@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from ...trace.brief import brief
 from ...trace.dtypes import itemsize
 from ...trace.index import CallIndex
 from .fills import Given, fill_of
@@ -35,6 +36,9 @@ class TensorArg(NamedTuple):
     storage: int
     offset: int
     device: str
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def span(self) -> int:
@@ -65,6 +69,8 @@ class RecordedCall:
     args: tuple[Any, ...]
     tensors: tuple[TensorArg, ...]
     results: tuple[TensorArg, ...]
+
+    __repr__ = brief
 
     @cached_property
     def key(self) -> str:

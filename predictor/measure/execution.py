@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...schemas.communications import find_communications
+from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex, Row
@@ -82,6 +83,8 @@ class Execution:
     executed_ns: int
     not_executed_ns: int
     communications: Communications
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/measure.md."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schemas.files import Source, open_output, read_struct
+from ...trace.brief import brief
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
 
@@ -31,6 +32,8 @@ class Conditions(msgspec.Struct, frozen=True):
     device: str
     threads: int
     torch: str
+
+    __repr__ = brief
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,6 +63,8 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     callees: int = 0
     own_tensors: int = 0
 
+    __repr__ = brief
+
 
 class NotExecuted(msgspec.Struct, frozen=True):
     """Calls that were not executed: `count` of an operator, their share of all operators' self time, and why."""
@@ -68,6 +73,8 @@ class NotExecuted(msgspec.Struct, frozen=True):
     reason: str
     count: int
     share: float
+
+    __repr__ = brief
 
 
 class Recorder(NamedTuple):
@@ -135,6 +142,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     not_executed: tuple[NotExecuted, ...]
     executed: float
     outside: float
+
+    __repr__ = brief
 
     @cached_property
     def by_key(self) -> Mapping[str, Timing]:

@@ -1,13 +1,20 @@
-"""A process that calls operators: one that hangs, crashes or takes too much memory costs one operator, not the run."""
+"""A process that calls operators: one that hangs, crashes or takes too much memory costs one operator, not the run.
+
+It starts isolated (`python -I`), works in an empty folder, and takes over this process's import path without the
+current folder, where traces lie beside whatever came with them: nothing is imported from there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +24,18 @@ __all__ = ["MAX_BYTES", "ExecutionError", "Process", "check_device"]
 
 MAX_BYTES = 4 << 30
 """Default of how much memory an operator's tensors may take, bytes."""
-_WORKER = "etplus.predictor.measure.worker"
+_WORKER = f"{__package__}.worker"
+_PACKAGE = __name__.partition(".")[0]
+_START_CODE = f"""
+import importlib.util, json, sys
+sys.path[:], file, folders = json.loads(sys.argv[1])
+spec = importlib.util.spec_from_file_location({_PACKAGE!r}, file, submodule_search_locations=folders)
+sys.modules[{_PACKAGE!r}] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from {_WORKER} import main
+main()
+"""
+"""This package is taken from where this process has it, which need not be on the import path."""
 _START_S = 120.0
 _INSTALL = "pip install 'etplus[torch]' (on a CPU, PyTorch's CPU build)"
 
@@ -54,6 +72,7 @@ class Process:
         self._start = {"device": self.device, "threads": threads, "max_bytes": max_bytes}
         self.timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._about: dict[str, Any] = {}
 
     def __enter__(self) -> Process:
@@ -93,11 +112,15 @@ class Process:
                     if pipe is not None:
                         pipe.close()
             self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def _open(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {_WORKER} import main; main()"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            _command(), cwd=self._folder.name, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
             answer = self._exchange(self._start, _START_S)
@@ -134,3 +157,17 @@ class Process:
             raise ExecutionError(f"the process that called it ended ({ended})")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def _command() -> list[str]:
+    """Start the worker isolated: no variables PYTHON…, no folder of the user or of the shell on the import path."""
+    package = sys.modules[_PACKAGE]
+    flags = ["-I", *["-B"] * sys.dont_write_bytecode]
+    where = [_import_path(), str(Path(str(package.__file__)).absolute()), [*map(os.path.abspath, package.__path__)]]
+    return [sys.executable, *flags, "-c", _START_CODE, json.dumps(where)]
+
+
+def _import_path() -> list[str]:
+    """This process's import path without the current folder, and without what is meant relative to it."""
+    here = os.path.realpath(os.curdir)
+    return [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) != here]

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from ...trace.brief import brief
+
 __all__ = ["NAMESPACES", "OpSchema", "SchemaArgument", "parse_schema", "refused"]
 
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
@@ -48,6 +50,9 @@ class OpSchema(NamedTuple):
     name: str
     overload: str
     arguments: tuple[SchemaArgument, ...]
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def op(self) -> str:

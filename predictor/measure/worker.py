@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -19,12 +20,13 @@ def main() -> None:
     """Serve requests from standard input until it ends. What else is printed goes to standard error."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    start = json.loads(sys.stdin.readline())
+    _leave_network(start["device"])
     try:
         from . import sequence, standalone
     except ImportError as error:
         _say(out, {"missing": str(error)})
         return
-    start = json.loads(sys.stdin.readline())
     _say(out, _prepare(start))
     serve: dict[str, Callable[..., dict[str, Any]]] = {"measure": standalone.measure, "run": sequence.run}
     for line in sys.stdin:
@@ -36,6 +38,27 @@ def main() -> None:
         except Exception as error:
             answer = {"error": _reason(error)}
         _say(out, answer)
+
+
+_NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # CLONE_NEWNET, CLONE_NEWUSER of unshare(2)
+_OF_THE_NETWORK = ("socket.__new__", "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname")
+
+
+def _leave_network(device: str) -> None:
+    """No operator needs a network. On Linux, where the kernel lets it, this process goes into a network of its own in
+    which there is nothing; everywhere Python's sockets are refused, though not those of native code."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # no such call in this libc
+            unshare = ctypes.CDLL(None).unshare
+            # Only root may; others as a user of their own kind, whom a GPU's driver may not know.
+            if unshare(_NEW_NETWORK) and device == "cpu":
+                unshare(_NEW_NETWORK | _NEW_USER)
+    sys.addaudithook(_refuse_network)
+
+
+def _refuse_network(event: str, _arguments: object) -> None:
+    if event in _OF_THE_NETWORK:
+        raise PermissionError("operators of traces have no network")
 
 
 def _prepare(start: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ...trace.brief import brief
 from ...trace.conventions import PROFILER_STEP
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
@@ -76,6 +77,8 @@ class Call:
     schema: str
     children: list[Call] = field(default_factory=list)
     lead: int = 0
+
+    __repr__ = brief
 
     def walk(self) -> Iterator[Call]:
         """The call and all below it, callers first."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...schemas.collector import gc_disabled
+from ...trace.brief import brief
 from ...trace.errors import UsageError
 from ...trace.tables import OP
 from ...trace.trace import Trace
@@ -49,6 +51,8 @@ class Resharded:
     model: FittedModel | None = None
     measured: Measured | None = None
 
+    __repr__ = brief
+
     @property
     def layout(self) -> Layout:
         """The layout that it is put in."""
@@ -59,6 +63,7 @@ class Resharded:
         """The symbolic plan, JSON-ready."""
         return self.derivation.plan.to_dict(self.derivation.model)
 
+    @gc_disabled()
     def trace(self, rank: int) -> Trace:
         """The trace of a rank.
 
@@ -118,12 +123,14 @@ class Resharded:
         return not_derived(self.derivation)
 
     @cached_property
+    @gc_disabled()
     def step_ns(self) -> int:
         """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(couple(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 
+    @gc_disabled()
     def matched(self) -> int:
         """Check that members of every group issue the same collectives, and that messages have partners.
 
@@ -202,6 +209,8 @@ class Scaled:
     traces: Sequence[Trace]
     layout: Layout
 
+    __repr__ = brief
+
     def trace(self, rank: int) -> Trace:
         """The trace of a rank: that of the recorded rank that it repeats.
 
@@ -230,6 +239,7 @@ class Scaled:
         }
 
 
+@gc_disabled()
 def reshard(
     traces: Trace | Sequence[Trace], layout: Layout, *, model: FittedModel | None = None,
     measured: Measured | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ...trace.brief import brief
 from ...trace.conventions import MAX_RANKS
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
@@ -67,6 +68,8 @@ class Layout:
     tp_style: TensorStyle = "dtensor"
     sequence_parallel: bool = False
     bucket_mib: int = 25
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         for name in ("tp", "dp", "pp"):

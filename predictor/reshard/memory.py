@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from math import prod
 
+from ...trace.brief import brief
 from ...trace.intervals import most_at_once
 from .calls import VIEWS, Call, tensor_values
 from .items import Recorded, Shard
@@ -34,6 +35,8 @@ class Memory:
     activations: int
     buffers: int
     total: int
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, int]:
         """JSON-ready, bytes."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...trace.brief import brief
 from ...trace.errors import UsageError
 from .calls import VIEWS, Call, walked
 from .structure import PRODUCTS, Model, Parameter, Unit, contracted
@@ -48,6 +49,8 @@ class Plan:
     divisions: tuple[Division, ...]
     layers: tuple[int, ...]
     stages: tuple[int, ...] | None = None
+
+    __repr__ = brief
 
     @property
     def divided(self) -> set[int]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from ...trace.brief import brief
 from ...trace.dtypes import itemsize
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
@@ -40,6 +41,8 @@ class Derivation:
     plan: Plan
     layout: Layout
     recorded: Layout
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         _ = self.changed, self.stages, self.regions is None or self.regions.outside

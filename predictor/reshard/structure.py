@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from ...trace.brief import brief
 from ...trace.dtypes import itemsize
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
@@ -68,6 +69,8 @@ class Unit:
     dtype: str = "float"
     itemsize: int = 4
 
+    __repr__ = brief
+
 
 @dataclass(eq=False)
 class Model:
@@ -91,6 +94,8 @@ class Model:
     optimizer: list[tuple[Call, list[tuple[Call, Parameter | None]]]]
     batch: int
     given: tuple[int, ...]
+
+    __repr__ = brief
 
     def calls(self) -> Iterator[Call]:
         """All calls, in order within each part."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
+from ...trace.brief import brief
 from .program import Derivation
 
 __all__ = ["NotDerived", "not_derived"]
@@ -25,6 +26,8 @@ class NotDerived:
     reason: str
     count: int
     share: float
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -54,7 +54,7 @@ def compile_proto() -> tuple[bytes, str]:
         subprocess.CalledProcessError: grpcio-tools is not installed or the .proto is wrong (stderr says which).
     """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={_HERE}", f"--pyi_out={folder}"]
+        command = [sys.executable, "-I", "-m", "grpc_tools.protoc", f"--proto_path={_HERE}", f"--pyi_out={folder}"]
         subprocess.run([*command, f"--descriptor_set_out={folder}/set.pb", _PROTO], check=True)
         files = descriptor_pb2.FileDescriptorSet.FromString(Path(folder, "set.pb").read_bytes())
         stub = Path(folder, "et_def_pb2.pyi").read_text(encoding="utf-8")

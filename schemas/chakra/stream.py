@@ -10,7 +10,9 @@ from google.protobuf.message import DecodeError, Message
 from isal import igzip, isal_zlib
 
 from ...trace.errors import ConvertError, TraceFormatError
-from ..files import open_output
+from ..files import open_output, shown_name
+from ..memory import Expansion
+from ..sniff import GZIP_MAGIC, head_of, refuse_foreign
 from ..transaction import protect
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import GlobalMetadata, Node
@@ -18,7 +20,6 @@ from .et_def_pb2 import GlobalMetadata, Node
 __all__ = ["MAX_MESSAGE_BYTES", "messages_of", "read_chakra", "read_encoded", "write_blocks", "write_chakra"]
 
 _BLOCK = 1 << 20
-_GZIP_MAGIC = b"\x1f\x8b"  # no .et starts so: 0x8b would be a field of GlobalMetadata that does not exist
 _MAX_VARINT_BYTES = 5
 _open_gzip = cast("Callable[[IO[bytes], str], IO[bytes]]", igzip.open)
 _READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
@@ -42,6 +43,7 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
     """Like `read_chakra`, each node with its bytes."""
     name = os.fspath(path)
+    refuse_foreign(shown_name(path), head_of(path))
     messages = _messages(name)
     place, body = next(messages, ("", b""))
     if not place:
@@ -58,7 +60,7 @@ def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator
 def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[tuple[Node, bytes]]:
     for place, body in messages:
         node = Node()
-        if not _parse(node, body):
+        if not body or not _parse(node, body):
             problem = f"{len(body)} bytes that are not a Chakra node"
             raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again")
         yield node, body
@@ -90,9 +92,23 @@ def _messages(name: str) -> Iterator[tuple[str, bytes]]:
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
-        packed = file.peek(2).startswith(_GZIP_MAGIC)
-        stream = _open_gzip(file, "rb") if packed else file
+        packed = file.peek(2).startswith(GZIP_MAGIC)  # no .et does: 0x8b is no field of GlobalMetadata
+        stream = cast("IO[bytes]", _Watched(_open_gzip(file, "rb"), file, name)) if packed else file
         yield from _split(stream, name, " of the decompressed data" if packed else "")
+
+
+class _Watched:
+    """A gzip stream that is refused where it unpacks to more than any trace does; see `Expansion`."""
+
+    def __init__(self, stream: IO[bytes], packed: IO[bytes], name: str) -> None:
+        self._stream, self._packed, self._watch = stream, packed, Expansion(name)
+
+    def read(self, size: int) -> bytes:
+        """Some of what it unpacks to, b"" at the end."""
+        before = self._packed.tell()
+        data = self._stream.read(size)
+        self._watch.add(self._packed.tell() - before, len(data))
+        return data
 
 
 def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[tuple[str, bytes]]:

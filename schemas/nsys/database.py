@@ -10,27 +10,26 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from isal import isal_zlib
 
 from ...trace.columns import IntColumn
 from ...trace.errors import TraceFormatError, UsageError
 from ..files import Blob, Source, open_text, shown_name
-from ..inflate import GZIP_MAGIC
-from ..memory import size_text
+from ..memory import available_memory, size_text
+from ..sniff import GZIP_MAGIC, head_of, is_sqlite
 from ..text import Text
 from ..transaction import protect
 
-__all__ = ["MAGIC", "Database", "is_nsys", "open_database"]
+if TYPE_CHECKING:
+    import sqlite3
 
-MAGIC = b"SQLite format 3\0"
-"""How a SQLite database begins, https://www.sqlite.org/fileformat.html#magic_header_string."""
+__all__ = ["Database", "is_nsys", "open_database"]
+
 _TABLES = {
     "StringIds": ("id", "value"),
     "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid"),
@@ -73,6 +72,12 @@ _OPTIONAL = frozenset({
 _BLOCK = 1 << 14
 """Rows that are in memory as Python objects at once."""
 _COPIED = 1 << 20
+_STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
+"""Instructions of SQLite's machine in which a file is read, at least and for each of its bytes, and how many between
+two looks at them. Real exports take 0.3 a byte; a file whose pages refer to each other has rows without end."""
+_LONGEST = 1 << 24
+"""Bytes of a value, such as a name."""
+_ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
 
@@ -96,6 +101,8 @@ class Database:
             if table in _TABLES
         }
         if not any(table in self._columns for table in _EVENTS):
+            if any(table.startswith("rocpd_") for (table,) in named):
+                raise TraceFormatError(name, "", "this is a database of rocprofv3 (rocpd)", _ROCPD)
             raise TraceFormatError(
                 name, "", f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)",
                 "give what nsys export --type sqlite has written",
@@ -200,30 +207,16 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
         (True, False)
     """
     if isinstance(source, Blob):
-        return source.data[: len(MAGIC)] == MAGIC
+        return is_sqlite(source.data[:_BLOCK])
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _begins(bytes(source[:_BLOCK]))
+        return is_sqlite(head_of(bytes(source[:_BLOCK])))
     if not isinstance(source, (str, os.PathLike)) or source == "-":
         return False
     try:
         path = Path(source)
-        if path.is_dir():
-            return bool(_parquet_files(path))
-        if not path.is_file():  # a pipe can be read once only
-            return False
-        with path.open("rb") as file:
-            return _begins(file.read(_BLOCK))
+        return bool(_parquet_files(path)) if path.is_dir() else is_sqlite(head_of(path))
     except (OSError, ValueError):
         return False
-
-
-def _begins(head: bytes) -> bool:
-    if head.startswith(GZIP_MAGIC):
-        try:
-            head = isal_zlib.decompressobj(wbits=31).decompress(head, len(MAGIC))
-        except isal_zlib.error:  # type: ignore[misc]
-            return False
-    return head.startswith(MAGIC)
 
 
 @contextlib.contextmanager
@@ -234,17 +227,36 @@ def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Ite
         TraceFormatError: not a database of Nsight Systems, or one that cannot be read; also from the block.
         UsageError: parquet files, and pyarrow is not installed.
     """
+    import sqlite3  # every link asks `is_nsys`, few open one
+
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)
         database: Database | None = None
         try:
             connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
             stack.callback(connection.close)
+            _bound(connection, path.stat().st_size)
             database = Database(name, connection)
             yield database
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             place = database.table if database is not None else ""
             raise TraceFormatError(name, place, f"cannot be read as a SQLite database ({error})", _REMEDY) from None
+
+
+def _bound(connection: sqlite3.Connection, size: int) -> None:
+    """Have SQLite give up on a file that takes more time and memory than its size in bytes warrants."""
+    most, done = _STEPS + _STEPS_A_BYTE * size, 0
+
+    def count() -> bool:
+        nonlocal done
+        done += _STEPS_COUNTED
+        return done > most
+
+    connection.set_progress_handler(count, _STEPS_COUNTED)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute(f"PRAGMA hard_heap_limit = {max(available_memory() // 2, 1 << 26)}")
+    if hasattr(connection, "setlimit"):  # new in Python 3.11
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
 
 
 def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress: bool) -> tuple[str, Path]:
@@ -288,8 +300,17 @@ def _parquet_files(folder: Path) -> list[Path]:
     return found if any(file.stem in _EVENTS for file in found) else []
 
 
+def _refuse_endless(file: Path, rows: int) -> None:
+    """Refuse a table of more rows than bytes: each has times of its own, which take some bytes however packed."""
+    if rows > file.stat().st_size:
+        problem = f"{rows:,} rows in {size_text(file.stat().st_size)}, and each takes several bytes"
+        raise TraceFormatError(shown_name(file), "", problem, "export it again: nsys export --type parquetdir")
+
+
 def _import_parquet(folder: Path, target: Path) -> None:
     """Put the columns of parquet files that are read into a database, a block of rows at a time."""
+    import sqlite3
+
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -300,6 +321,7 @@ def _import_parquet(folder: Path, target: Path) -> None:
             protect(file)
             try:
                 rows = ParquetFile(file)
+                _refuse_endless(file, rows.metadata.num_rows)
                 columns = [name for name in _TABLES[file.stem] if name in rows.schema_arrow.names]
                 listed, places = ", ".join(f'"{name}"' for name in columns), ", ".join("?" * len(columns))
                 connection.execute(f'CREATE TABLE "{file.stem}" ({listed})')

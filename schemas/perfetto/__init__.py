@@ -1,5 +1,1 @@
 """Perfetto traces (`.pftrace`): read into the columns of a Kineto trace, and what writers need of the format."""
-
-from .packets import is_pftrace
-
-__all__ = ["is_pftrace"]

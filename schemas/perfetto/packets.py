@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from ...trace.errors import TraceFormatError, UsageError
+from ..memory import size_text
+from ..sniff import varint
 from ..text import Text
 
-__all__ = ["is_pftrace", "packets", "protos", "text_of"]
+__all__ = ["packets", "protos", "text_of"]
 
 _PACKET = 0x0A
 """Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto)."""
-_TEXT = re.compile(rb"[\t\r\n -~]{16}")
 _WINDOW = 1 << 20
-_TESTED = 4
+_LARGEST = 1 << 28
+"""Bytes of a packet; writers make ones of some kB."""
 _AGAIN = "record it again"
 
 
@@ -39,28 +40,6 @@ def text_of(field: str | bytes) -> str:
     return field if isinstance(field, str) else field.decode("utf-8", "replace")
 
 
-def is_pftrace(data: bytes) -> bool:
-    """Whether bytes (decompressed; some hundred are enough) begin like a Perfetto trace.
-
-    Example:
-        >>> is_pftrace(b'{"traceEvents": []}'), is_pftrace(bytes([10, 4, 80, 1, 64, 0]))
-        (False, True)
-    """
-    if data[:1] != bytes([_PACKET]) or _TEXT.match(data):
-        return False
-    at = 0
-    for _ in range(_TESTED):
-        size, body = _varint(data, at + 1)
-        if body < 0 or not size:
-            return False
-        at = body + size
-        if at >= len(data):
-            return True
-        if data[at] != _PACKET:
-            return False
-    return True
-
-
 def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
     """Offset and bytes of each packet.
 
@@ -77,21 +56,14 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
             window, first = text[at : at + _WINDOW], at
         if window[at - first] != _PACKET:
             raise TraceFormatError(name, f"byte {at}", "no packet of a Perfetto trace begins here", _AGAIN)
-        size, body = _varint(window, at - first + 1)
+        size, body = varint(window, at - first + 1)
         begin = first + body
         if body < 0 or begin + size > end:
             raise TraceFormatError(name, f"byte {at}", "the Perfetto trace is cut off in a packet", _AGAIN)
+        if size > _LARGEST:
+            problem = f"a packet of {size_text(size)}, and no writer makes one over {size_text(_LARGEST)}"
+            raise TraceFormatError(name, f"byte {at}", problem, _AGAIN)
         if begin + size > first + len(window):
             window, first = text[begin : begin + max(size, _WINDOW)], begin
         yield begin, window[begin - first : begin - first + size]
         at = begin + size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and the offset behind it, which is −1 if the data end within it or it is too long."""
-    value = 0
-    for k, byte in enumerate(data[at : at + 10]):
-        value |= (byte & 0x7F) << (7 * k)
-        if byte < 0x80:
-            return value, at + k + 1
-    return 0, -1

@@ -17,6 +17,7 @@ from ..files import Blob, progress_bar
 from ..kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW, whole_us
 from ..kineto_decode import MODULE, NUMBERS, Decoded
 from ..kineto_events import EventPart, part_of
+from ..memory import Expansion
 from ..records import RecordTexts
 from ..recover import Loss
 from ..text import Text
@@ -85,8 +86,10 @@ def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = Fal
         place, problem = f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off"
         raise TraceFormatError(blob.name, place, problem, "record it again")
     reader, message = _Reader(modules), protos().TracePacket
+    watch = Expansion(blob.name, "has interned texts that make")
     with progress_bar(len(blob.data), f"parse {Path(blob.name).name}", progress) as bar:
         for offset, data in packets(blob.data, blob.name):
+            before = reader.written
             try:
                 reader.take(message.FromString(data))
             except KeyError as error:
@@ -95,6 +98,7 @@ def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = Fal
             except (ValueError, RecursionError, OverflowError, _decode_error()) as error:
                 problem = f"a packet that cannot be read ({type(error).__name__}: {error})"
                 raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
+            watch.add(len(data), reader.written - before)
             bar.update(len(data))
     return reader.finished(blob.name)
 
@@ -130,7 +134,11 @@ class _Stage(NamedTuple):
 
 
 class _Reader:
-    """Gathers what packets say; `finished` puts it together."""
+    """Gathers what packets say; `finished` puts it together.
+
+    Attributes:
+        written: bytes of arguments so far.
+    """
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -139,6 +147,7 @@ class _Reader:
         self.tracks: dict[int, Any] = {}
         self.slices, self.stages = _Slices(), list[_Stage]()
         self.left_out: Counter[str] = Counter()
+        self.written = 0
 
     def take(self, packet: Any) -> None:
         """Read a packet.
@@ -179,7 +188,7 @@ class _Reader:
             category = "cuda_sync"
         slices.category.append(category)
         slices.name.append(name)
-        slices.args.append(None if args is None else _arguments(args))
+        slices.args.append(None if args is None else self._written(args))
 
     def _stage(self, stage: Any, sequence: Sequence, ts: int) -> None:
         specs = sequence.names["gpu_specifications"]
@@ -192,8 +201,13 @@ class _Reader:
             self.left_out[f"GPU events of stage {name}"] += 1
             return
         shown = text_of(stage.name) or sequence.names["event_names"].get(stage.name_iid, name)
-        args, waits = _arguments(args_of_stage(stage, sequence)), list(stage.event_wait_ids)
+        args, waits = self._written(args_of_stage(stage, sequence)), list(stage.event_wait_ids)
         self.stages.append(_Stage(stage.event_id, ts, stage.duration, category, shown, args, waits))
+
+    def _written(self, args: dict[str, Any]) -> _Arguments:
+        made = _arguments(args)
+        self.written += len(made[0])
+        return made
 
     def finished(self, name: str) -> PerfettoEvents:
         """All events as columns."""

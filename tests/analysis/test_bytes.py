@@ -237,3 +237,107 @@ def test_a_kineto_trace_has_the_same_bytes_and_flops_through_the_linker(tmp_path
     assert direct.flops[0] == 2 * 2 * 5 * 5 * 8 * 4 * 9 and direct.flops[1] == 2 * 8 * 45 * 16
     assert direct.bytes.tolist() == through.bytes.tolist()
     assert direct.bytes.tolist()[2:] == [4 * (30 + 6), -1, -1]
+
+
+def test_out_tensors_are_written_alone() -> None:
+    """`torch.mm(a, b, out=c)` moves what `a @ b` does, whether or not its outputs are recorded."""
+    a, b, c = np.zeros((8192, 8192), np.float32), np.zeros((8192, 4096), np.float32), np.zeros((8192, 4096), np.float32)
+    whole = a.nbytes + b.nbytes + c.nbytes
+    for name in ("aten::mm", "aten::mm.out"):
+        assert bytes_moved(name, call(a, b, c)) == whole
+        assert bytes_moved(name, Signature(call(a, b, c).inputs, tensor(c).tensors)) == whole
+        assert flops(name, call(a, b, c)) == 2 * 8192 * 8192 * 4096
+    assert bytes_moved("aten::mm", call(a, b, np.zeros(0, np.float32))) == whole, "resized by the call"
+    assert bytes_moved("aten::add", call(c, c, 1, c)) == 3 * c.nbytes
+    assert bytes_moved("aten::div", call(c, c, "floor", c)) == 3 * c.nbytes
+    assert bytes_moved("aten::addmm", call(c[0], a, b, 1, 1, c)) == c[0].nbytes + whole
+    assert bytes_moved("aten::cat", call([c, c], 0, np.zeros((16384, 4096), np.float32))) == 4 * c.nbytes
+    assert bytes_moved("aten::sum", call(c, None, np.zeros((), np.float32))) == c.nbytes + 4, "over everything"
+    assert bytes_moved("aten::where", call(c > 0, c, c, c)) == c.size + 3 * c.nbytes
+    assert bytes_moved("aten::clamp", call(c, 0, 1, c)) == 2 * c.nbytes
+    arange = Signature(call(0, 5, 1, np.zeros(5)).inputs, tensor(np.zeros(5)).tensors)
+    assert bytes_moved("aten::arange", arange) == 40
+
+
+def test_only_what_indices_choose() -> None:
+    """Beside a table of a gigabyte: elements, rows, or one class of each row."""
+    table, rows, out = (np.empty(shape, np.float16) for shape in ((131072, 4096), (64, 4096), (2, 32, 4096)))
+    index, all_of = np.empty(64, np.int64), np.empty((64, 4096), np.int64)
+    assert bytes_moved("aten::gather", call(table, 0, all_of, False)) == all_of.nbytes + 2 * rows.nbytes
+    assert bytes_moved("aten::gather", call(table, 0, all_of, False, rows)) == all_of.nbytes + 2 * rows.nbytes, "out="
+    expanded = Signature((*call(table, 0).inputs, Argument(tensor(all_of).tensors, expanded=(1,)), Argument((), False)))
+    assert bytes_moved("aten::gather", expanded) == index.nbytes + 2 * rows.nbytes, "an index for each row"
+    assert bytes_moved("aten::index_select", call(table, 0, index)) == index.nbytes + 2 * rows.nbytes
+    few = np.empty((4, 4096), np.float16)
+    assert bytes_moved("aten::index_select", call(few, 0, index)) == few.nbytes + index.nbytes + rows.nbytes, "again"
+    looked_up = Signature(call(table, index.reshape(2, 32), -1, False, False).inputs, tensor(out).tensors)
+    assert bytes_moved("aten::embedding", looked_up) == index.nbytes + 2 * out.nbytes
+    assert bytes_moved("aten::index_copy_", call(table, 0, index, rows)) == index.nbytes + 2 * rows.nbytes
+    assert bytes_moved("aten::scatter_", call(table, 0, all_of, rows)) == all_of.nbytes + 2 * rows.nbytes
+    assert bytes_moved("aten::scatter_", call(table, 0, all_of, 1.0)) == all_of.nbytes + rows.nbytes
+    logits, target = np.empty((64, 131072), np.float32), index
+    loss = Signature(call(logits, target, None, 1, -100).inputs, tensor(np.empty((), np.float32)).tensors)
+    assert bytes_moved("aten::nll_loss_forward", loss) == target.nbytes + 64 * 4
+
+
+def test_index_put_by_its_values() -> None:
+    """A cache of keys: what is put there is read and written, the cache itself is not."""
+    cache, new, at = np.empty((8192, 8, 128), np.float16), np.empty((32, 8, 128), np.float16), np.empty(32, np.int64)
+    assert bytes_moved("aten::index_put_", call(cache, [at], new, False)) == at.nbytes + 2 * new.nbytes
+    assert bytes_moved("aten::_index_put_impl_", call(cache, [at], new, False, True)) == at.nbytes + 2 * new.nbytes
+
+
+def test_a_convolution_reads_what_its_weights_meet() -> None:
+    rng = random.Random(3)
+    for _ in range(40):
+        stride, extent, kernel_of = rng.randint(1, 4), rng.randint(5, 20), rng.randint(1, 4)
+        image, weight = np.zeros((2, 3, extent, extent), np.float32), np.zeros((5, 3, kernel_of, kernel_of), np.float32)
+        count = (extent - kernel_of) // stride + 1
+        met = {at * stride + k for at in range(count) for k in range(kernel_of)}
+        moved = bytes_moved("aten::conv2d", call(image, weight, None, [stride] * 2, [0, 0], [1, 1], 1))
+        assert moved is not None
+        written = 4 * 2 * 5 * count**2
+        least = 4 * 2 * 3 * len(met) ** 2 + weight.nbytes + written
+        assert least <= moved <= image.nbytes + weight.nbytes + written
+        assert moved == least or stride < kernel_of, "gaps between the places are not read"
+
+
+@pytest.mark.parametrize(
+    ("name", "buffers", "twice"),
+    [
+        ("triton_poi_fused__unsafe_view_mul_silu_2", [[8, 4096, 8192], [32768, 8192]], True),
+        ("triton_poi_fused__unsafe_view_add_3", [[8, 4096, 2048], [8, 4096, 2048], [32768, 2048]], True),
+        ("triton_poi_fused_add_cos_sin_0", [[10, 10], [10, 10], [10, 10]], False),
+        ("triton_red_fused__unsafe_view_add_1", [[8, 4, 20], [32, 20], [20], [8, 4, 20]], False),
+        ("triton_poi_fused_relu_0", [[8, 20]], True),
+        ("triton_poi_fused_zeros_like_0", [[8, 20]], False),
+        ("triton_poi_fused_addmm_relu_0", [[8, 20], [20]], True),
+        ("triton_poi_fused_convolution_1", [[8, 16, 5, 5], [16]], True),
+    ],
+)
+def test_buffers_that_triton_kernels_read_and_write(name: str, buffers: list[list[int]], twice: bool) -> None:
+    """As Inductor orders them; the first two are of a real trace, whose code reads one buffer more than it is given."""
+    sizes = [int(np.prod(one)) for one in buffers]
+    signature = Signature(tuple(Argument((Tensor(tuple(one), "bfloat16"),)) for one in buffers))
+    assert bytes_moved(name, signature) == 2 * (sum(sizes) + twice * sizes[0])
+
+
+def test_triton_kernels_read_a_part_of_tables() -> None:
+    """An embedding in a kernel of vLLM: 8,192 rows of a table of 201,088."""
+    shapes = [((8192,), "int32"), ((201088, 2880), "bfloat16"), ((8192, 2880), "bfloat16")]
+    signature = Signature(tuple(Argument((Tensor(shape, kind),)) for shape, kind in shapes))
+    assert bytes_moved("triton_poi_fused_embedding_0", signature) == 8192 * 4 + 2 * 8192 * 2880 * 2
+    assert bytes_moved("triton_red_fused_embedding_rms_norm_0", signature) == 8192 * 4 + 2 * 8192 * 2880 * 2
+
+
+def test_expanded_tensors_of_a_trace() -> None:
+    """Strides of 0 in `Input Strides` and in an ET's `strides`: the row is read once."""
+    args = {
+        "Input Dims": [[64, 1000], [64, 1000], []], "Input type": ["float", "float", "Scalar"],
+        "Input Strides": [[1000, 1], [0, 1], []], "Concrete Inputs": ["", "", "False"],
+    }  # fmt: skip
+    events = [op("aten::copy_", 0, 30) | {"args": args}, launch(1, 5), kernel("elementwise", 1, 20, 10)]
+    trace = read_trace(kineto_of(events))
+    assert work_of_events(trace).bytes.tolist() == [4 * (64 * 1000 + 1000)]
+    again = read_trace(b"".join(trace.chunks()))
+    assert work_of_events(again).bytes.tolist() == [4 * (64 * 1000 + 1000)]

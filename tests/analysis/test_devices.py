@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus.analysis.breakdown import device_use
 from etplus.analysis.devices import find_device, known_devices, read_devices, why_unknown
+from etplus.converters.open import load
 from etplus.trace.errors import TraceFormatError
-from support import assert_valid, call
+from support import Document, assert_valid, call
 from traces import kernel, kineto_of
 
 NAMES = {
@@ -146,3 +148,20 @@ def test_a_trace_of_mtia_through_link_and_analyze(tmp_path: Path) -> None:
         (use,), (row,) = told["device_use"], told["breakdown"]
         assert (use["device"], use["busy_ns"], use["compute_ns"], use["copy_ns"]) == (1, 20_000, 20_000, 0)
         assert (row["op"], row["category"], row["stream"]) == ("aten::mm", "mtia_ccp_events", 3)
+
+
+def test_copies_and_waits_of_mtia_are_no_computing() -> None:
+    """One category holds all that MTIA's command processor does; 60 µs of jobs, 15 of copies, 8 of waiting."""
+    events: list[Document] = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 50, "tid": 1}]
+    at = 60
+    for k, (name, dur) in enumerate([("job", 40), ("dma_request", 15), ("waitOnEvent", 8), ("job", 20)]):
+        args = {"correlation": k + 1, "stream": 3, "device": 1}
+        launch = {"ph": "X", "cat": "mtia_runtime", "name": "runFunction", "ts": 5 + 5 * k, "dur": 2, "tid": 1}
+        events.append(launch | {"args": args})
+        work = {"ph": "X", "cat": "mtia_ccp_events", "name": name, "ts": at, "dur": dur, "pid": 1, "tid": 3}
+        events.append(work | {"args": args})
+        at += dur
+    trace = load(kineto_of(events))
+    (use,) = device_use(trace)
+    assert (use.compute_ns, use.copy_ns, use.communication_ns, use.busy_ns) == (60_000, 15_000, 0, 83_000)
+    assert [one.name for one in trace.kernels] == ["job", "job"] and trace.is_copy.tolist() == [0, 1, 0, 0]

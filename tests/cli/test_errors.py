@@ -118,7 +118,7 @@ def plus(tmp_path: Path) -> Path:
     return tmp_path / "plus.json"
 
 
-FIT = "$E fit plus.json -o model.json"
+FIT = "$E fit plus.json -o model.json --compare"
 
 
 @pytest.mark.parametrize("to", [">&-", "> /dev/full"])

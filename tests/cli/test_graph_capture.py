@@ -39,6 +39,16 @@ def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert read_json(tmp_path / "r.json")["captured_graphs"]["certain"] == 4
 
 
+def test_a_graph_launch_without_a_device_event(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """As where the GPU's buffer was lost: there is nothing to link, which is no bug."""
+    replay, capture = files
+    events = [event for event in replay_events([KERNELS]) if event["cat"] != "kernel"]
+    replay.write_bytes(encode([*events, {**events[0], "cat": "kernel", "args": {"device": 0, "stream": 7}}]))
+    done = call("link", replay, "--graph-capture", capture, "-o", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert_valid(read_json(tmp_path / "out.json"))
+
+
 def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, _ = files
     other = tmp_path / "other.json"

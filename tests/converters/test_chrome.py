@@ -13,13 +13,14 @@ import pytest
 from etplus.analysis.roofline import work_of_events
 from etplus.converters.chrome import ChromeTrace, write_chrome
 from etplus.converters.open import load as read_trace
+from etplus.linker import link
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from perfetto_ui import open_in_perfetto, why_not
-from support import call, fixture_pair, read_json, shared_pair
+from support import call, fixture_pair, read_json, shared_pair, shared_trace
 
 Events = list[dict[str, Any]]
 NAME = "pairs/gpu_shaped_from_cpu"
@@ -245,3 +246,74 @@ def test_counters_are_of_the_slices(tmp_path: Path) -> None:
         stream, at = int(event["name"].split()[-1]), round(event["ts"] * 1000)
         expected = sum((launch <= at) - (start <= at) for on, launch, start in ends if on == stream)
         assert event["args"]["launches"] == expected
+
+
+OPS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+CALLS = {"cpu_op", "user_annotation", "python_function", "gpu_user_annotation"}
+
+
+def recorded_calls(path: Path) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
+    """Calls of a Chrome trace by category, name and wall-clock ns of the start; what they took beside their `args`."""
+    trace = read_json(path)
+    found = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X" and event["cat"] in CALLS:
+            at = round(event["ts"] * 1000) + trace.get("baseTimeNanoseconds", 0)
+            found[event["cat"], event["name"], at].append({**event["args"], "took": round(event["dur"] * 1000)})
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "gpu-kineto/mi250_minitoy", "gpu-kineto/torch_compile_triton",
+     "python-stacks/mi300_nsfw", "compiled/mlp.kineto", "graph-capture/vllm_piecewise.replay"],
+)  # fmt: skip
+def test_every_call_of_kineto_is_there_with_its_values(name: str, tmp_path: Path) -> None:
+    """Operators' inputs, Python calls and annotations on the GPU: what TraceLens makes tables of, by value."""
+    path, out = shared_trace(f"{name}.json.gz"), tmp_path / "out.json"
+    write_chrome({0: read_trace(path)}, out)
+    original, again = recorded_calls(path), recorded_calls(out)
+    assert again.keys() == original.keys()
+    for key, events in original.items():
+        assert len(again[key]) == len(events), key
+        for event in events:
+            python = key[0] in ("python_function", "gpu_user_annotation")
+            wanted = {k: v for k, v in event.items() if (k != "External id" if python else k in OPS)}
+            assert any(all(one.get(k) == v for k, v in wanted.items()) for one in again[key]), (key, wanted, again[key])
+
+
+def test_python_calls_are_in_the_process_of_their_thread(tmp_path: Path) -> None:
+    path = shared_trace("gpu-kineto/h100_bert.json.gz")
+    _, events = write({0: read_trace(path)}, tmp_path)
+    of = {cat: [event for event in of_phase(events, "X") if event["cat"] == cat] for cat in (*CALLS, "kernel")}
+    ops = Counter((event["pid"], event["tid"]) for event in of["cpu_op"])
+    modules = {(e["pid"], e["tid"]) for e in of["python_function"] if e["name"].startswith("nn.Module")}
+    assert modules <= set(ops) and all(event["ts"] >= 0 for events_of in of.values() for event in events_of)
+    streams = {(event["pid"], event["tid"]) for event in of["kernel"]}
+    assert {(event["pid"], event["tid"]) for event in of["gpu_user_annotation"]} <= streams
+
+
+def test_ranks_keep_their_python_calls_apart(tmp_path: Path) -> None:
+    trace = read_trace(shared_trace("gpu-kineto/mi250_minitoy.json.gz"))
+    _, events = write({0: trace, 1: trace}, tmp_path)
+    annotations = [event for event in of_phase(events, "X") if event["cat"] == "gpu_user_annotation"]
+    kernels = {(event["pid"], event["tid"]) for event in of_phase(events, "X") if event["cat"] == "kernel"}
+    assert Counter(event["pid"] for event in annotations) == {0: 2, 1: 2}
+    assert {(event["pid"], event["tid"]) for event in annotations} <= kernels
+
+
+def test_a_pair_and_its_file_keep_strides_and_the_pair_its_annotations(tmp_path: Path) -> None:
+    """An ET of schema 1.1.1 has strides; the ET+ file has no Python calls, the pair in memory those of the window."""
+    et, kineto = shared_pair("cpu-pairs/conv_stack")
+    trace = link(et, kineto)
+    trace.write(tmp_path / "plus.json")
+    found = {}
+    for key, one in (("pair", trace), ("file", read_trace(tmp_path / "plus.json"))):
+        _, events = write({0: one}, tmp_path)
+        found[key] = of_phase(events, "X")
+        ops = [event for event in found[key] if event["cat"] == "cpu_op" and event["args"]["Input Dims"]]
+        assert ops and all(len(op["args"]["Input Strides"]) == len(op["args"]["Input Dims"]) for op in ops)
+        assert {kind for op in ops for kind in op["args"]["Input type"]} >= {"float", "Scalar", "ScalarList"}
+    python = {key: [event for event in events if event["cat"] == "python_function"] for key, events in found.items()}
+    whole = [event for event in read_json(kineto)["traceEvents"] if event.get("cat") == "python_function"]
+    assert 0 < len(python["pair"]) <= len(whole) and not python["file"]

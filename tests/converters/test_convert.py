@@ -189,7 +189,10 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["{json}", "g.dot", "--to", "dot", "--max-nodes", "0"], "0 nodes make no graph"),
         (["{json}", "out.et", "--rank", "3"], "no file of rank 3; there are ranks 0"),
         (["{et-json}", "out.et"], "an Execution Trace without times"),
-        (["{json}", "out.et", "--host", "fold"], "chakra has no option 'host'; its options: memory_nodes, as_prefix"),
+        (
+            ["{json}", "out.et", "--host", "fold"],
+            "chakra has no option 'host'; its options: memory_nodes, degrade, as_prefix",
+        ),
         (["{json}", "g.dot", "--option", "max_nodes=x"], "dot: invalid max_nodes 'x'; expected int | None"),
         (["{json}", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': a name and a value"),
     ],
@@ -270,7 +273,10 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     [
         ({"to": "x"}, "unknown format 'x'; one of: chakra"),
         ({"to": "astra-sim", "host": "x"}, "unknown host mode 'x'; expected: fold"),
-        ({"to": "chakra", "host": "fold"}, "chakra has no option 'host'; its options: memory_nodes, as_prefix"),
+        (
+            {"to": "chakra", "host": "fold"},
+            "chakra has no option 'host'; its options: memory_nodes, degrade, as_prefix",
+        ),
         ({"to": "chrome", "split": "graph"}, "chrome has no option 'split'; its options: none"),
         ({"to": "dot", "max_nodes": "many"}, r"dot: invalid max_nodes 'many'; expected int \| None"),
         ({"to": "npz", "config": 3}, "npz: invalid config 3; expected Mapping"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -354,3 +355,47 @@ def test_two_files_in_a_folder_prove_nothing(tmp_path: Path) -> None:
     (one,) = link_many(job, jobs=1).report.ranks
     assert (one.status, one.certain) == ("linked", 0) and one.equivalent > 1000
     assert any("nothing but process id and time" in warning for warning in one.warnings)
+
+
+def containers(folder: Path, *, same_pid: bool, renamed: bool = False) -> Path:
+    """The two ranks of a job whose contents do not tell its ranks apart, as recorded or each as process 1."""
+    folder.mkdir()
+    for rank in range(2):
+        for kind, of in (("et", rank), ("kineto", 1 - rank if renamed else rank)):
+            source = shared_trace(f"network/ddp-1mb/2gbit/rank{of}.{kind}.json.gz")
+            text = gzip.decompress(source.read_bytes())
+            for pid in (b"5969", b"5970") if same_pid else ():
+                text = re.sub(rb'("pid": ?"?)' + pid + rb"(?!\d)", rb"\g<1>1", text)
+            (folder / f"rank{rank}.{kind}.json").write_bytes(text)
+    return folder
+
+
+def counts(batch: Batch) -> list[tuple[int, int]]:
+    return [(one.certain, one.equivalent) for one in batch.report.ranks]
+
+
+def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> None:
+    """By process ids, that names and one pair alone do not; not in containers, and not if a rank is missing."""
+    job = containers(tmp_path / "job", same_pid=False)
+    manifest = tmp_path / "manifest.csv"
+    manifest.write_text("rank,et,kineto\n" + "".join(f"{r},rank{r}.et.json,rank{r}.kineto.json\n" for r in (0, 1)))
+    for options in ({}, {"manifest": manifest}):
+        batch = link_many(job, tmp_path / "out", jobs=1, **options)  # type: ignore[arg-type]
+        assert counts(batch) == [(1335, 0)] * 2 and not any(one.warnings for one in batch.report.ranks)
+    assert counts(link_many(job, tmp_path / "part", ranks=[1], jobs=1)) == [(1335, 0)], "the other rank is there"
+    later = link_many(job, tmp_path / "zone", jobs=1, timezone="UTC+1")
+    assert counts(later) == [(0, 1335)] * 2 and "in UTC+1" in later.report.ranks[0].warnings[0]
+    inside = containers(tmp_path / "containers", same_pid=True)
+    batch = link_many(inside, jobs=1)
+    assert counts(batch) == [(0, 1335)] * 2
+    assert all(one.warnings[0].startswith("stated, not proved") for one in batch.report.ranks)
+    (job / "rank0.kineto.json").unlink()
+    assert counts(link_many(job, tmp_path / "less", ranks=[1], jobs=1)) == [(0, 1335)]
+
+
+@pytest.mark.parametrize("same_pid", [False, True])
+def test_exchanged_names_in_a_job_are_never_certain(tmp_path: Path, same_pid: bool) -> None:
+    job = containers(tmp_path / "job", same_pid=same_pid, renamed=True)
+    assert not any(one.proved for one in find_job(job).ranks)
+    batch = link_many(job, jobs=1)
+    assert {one.certain for one in batch.report.ranks} == {0}

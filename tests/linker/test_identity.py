@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import calendar
 import gzip
 import itertools
+import os
+import re
 import shutil
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import orjson
 import pytest
 from etplus.linker import LinkReport, link
-from etplus.linker.ranks import INIT, file_rank, group_ranks, rank_of_et, rank_of_kineto
+from etplus.linker.ranks import INIT, file_rank, group_ranks, rank_of_et, rank_of_kineto, run_annotation
+from etplus.linker.time_zones import OFFSETS_S, offset_name, offsets_of
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.kineto import read_kineto
 from etplus.trace.errors import TraceFormatError, UsageError
@@ -27,10 +33,12 @@ from support import (
     assert_valid,
     attr_of,
     call,
+    cpu_pairs,
     et_document,
     examples,
     fixture_pair,
     kineto_document,
+    plain,
     read_json,
     shared_pair,
 )
@@ -127,13 +135,23 @@ def test_exchanged_ranks_are_never_certain(job: str) -> None:
             link(*real, rank=et_rank)
 
 
+def tells_its_rank(et: Document) -> bool:
+    """Whether an ET lists a process group that not all ranks are in, or names a rank that it sends to."""
+    nodes = [node for node in et["nodes"] if node["name"] in (INIT, "c10d::send", "c10d::recv_")]
+    groups = [orjson.loads(node["inputs"]["values"][0]) for node in nodes if node["name"] == INIT]
+    return len(nodes) > len(groups) or any(group["ranks"] for listed in groups for group in listed)
+
+
 @pytest.mark.parametrize("job", [job for job in recorded_jobs() if "dlrm" not in str(job)])
-def test_true_pairs_stay_certain_without_names(job: str) -> None:
-    """Process groups and messages of the ET prove the rank that `distributedInfo` has."""
+def test_true_pairs_stay_certain_without_names_where_contents_tell_the_rank(job: str) -> None:
+    """Process groups and messages of the ET prove the rank that `distributedInfo` has; the default group is of all
+    ranks, so that jobs that have no other one and send nothing are recorded alike by each."""
     for rank in ranks_of(job):
         report = linked_texts(*texts(job, rank))
-        assert report.ops["certain"] == report.ops["linked"] > 0
-        assert report.identity is not None and report.identity.rank == rank
+        told = tells_its_rank(orjson.loads(texts(job, rank)[0]))
+        assert report.ops["linked"] > 0 and report.ops["certain"] == (report.ops["linked"] if told else 0)
+        assert report.identity is not None
+        assert (report.identity.verdict, report.identity.rank) == (("proved", rank) if told else ("unknown", None))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +202,7 @@ NEUTRAL = ("host.json.gz", "device.json.gz")
 def test_nothing_but_process_and_time_is_no_proof_in_a_job(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
     report = link(*plain_ddp(NEUTRAL)).report
     assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
-    assert says(report, "name both files by rank (rank0.et.json, rank0.kineto.json) or pass --rank")
+    assert says(report, "record with etplus.linker.recording.record, which writes an id, or link the whole job")
     identity = report.to_dict()["identity"]
     assert (identity["verdict"], identity["rank"], identity["world_size"]) == ("unknown", None, 2)
     assert {one["by"] for one in identity["proves"]} == {"pid", "time"} and not identity["refutes"]
@@ -193,20 +211,25 @@ def test_nothing_but_process_and_time_is_no_proof_in_a_job(plain_ddp: Callable[.
 @pytest.mark.parametrize(
     "names", [("x.rank0.et.json.gz", "x.rank0.kineto.json.gz"), ("rank_0/et.json.gz", "rank_0/kineto.json.gz")]
 )
-def test_names_of_one_rank_count(plain_ddp: Callable[..., tuple[Path, Path]], names: tuple[str, str]) -> None:
+def test_names_of_one_rank_are_recorded_and_prove_nothing(
+    plain_ddp: Callable[..., tuple[Path, Path]], names: tuple[str, str]
+) -> None:
+    """Of these files, and of those of which one is renamed, the contents are alike."""
     report = link(*plain_ddp(names)).report
-    assert report.ops["certain"] == report.ops["linked"] > 1000
-    assert report.identity is not None and report.identity.rank == 0
-    assert says(report, "as the names of both files say")
+    assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
+    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("stated", 0)
+    assert says(report, "stated, not proved: both files are of rank 0 of 2, as the names of both files say")
+    assert link(*plain_ddp(names, et_rank=1)).report.ops == report.ops
 
 
-def test_the_option_counts(plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path) -> None:
+def test_the_option_is_recorded_and_proves_nothing(plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path) -> None:
     et, kineto = plain_ddp(NEUTRAL)
     out, told = tmp_path / "plus.json", tmp_path / "report.json"
     arguments = ["--et-file", et, "--kineto-file", kineto, "--output", out, "--report", told]
     assert call("link", *arguments, "--rank", "0").returncode == 0
     report = read_json(told)
-    assert report["ops"]["certain"] == report["ops"]["linked"] and report["identity"]["rank"] == 0
+    assert report["ops"]["certain"] == 0 and report["identity"]["rank"] == 0
+    assert report["identity"]["verdict"] == "stated" and report["identity"]["unknown"][0]["by"] == "option"
     assert_valid(read_json(out))
     assert call("link", *arguments).returncode == 0
     assert read_json(told)["ops"]["certain"] == 0
@@ -218,7 +241,7 @@ def test_the_option_decides_whatever_the_names_are(plain_ddp: Callable[..., tupl
     with et.open("rb") as file, pytest.raises(UsageError, match=r"rank7\.et\.json\.gz is of rank 7"):
         link(file, kineto)
     report = link(et, kineto, rank=0).report
-    assert report.ops["certain"] == report.ops["linked"] > 1000
+    assert report.ops["certain"] == 0 and report.ops["linked"] > 1000
     assert says(report, "as was given (--rank)")
 
 
@@ -262,21 +285,165 @@ def test_names_that_the_contents_contradict_prove_nothing(
     assert says(report, "the names of both files say rank 0, but the Kineto trace was recorded by rank 1")
 
 
-@pytest.mark.parametrize("job", ["cpu-pairs/ddp_same.", "cpu-pairs/ddp_one.", "parallel/block.pp2/"])
-def test_exchanged_files_under_one_rank_s_names(job: str, tmp_path: Path) -> None:
-    if not ranks_of(job):
-        pytest.skip(f"no {TRACES}: real traces are not at hand")
-    for et_rank, kineto_rank in ((0, 1), (1, 0)):
+@pytest.mark.parametrize("job", recorded_jobs())
+def test_renamed_files_are_never_certain(job: str, tmp_path: Path) -> None:
+    """The files of two ranks under the names of one, as they are and with less in them that tells the ranks apart."""
+    cases = (), (without_distributed_info,), (without_groups, without_messages), REMOVALS
+    for removed, (et_rank, kineto_rank) in zip(cases, itertools.cycle([(0, 1), (1, 0)]), strict=False):
+        et, kineto = documents(job, et_rank, kineto_rank)
+        for remove in removed:
+            remove(et, kineto)
         paths = tmp_path / "rank0.et.json", tmp_path / "rank0.kineto.json"
-        for path, document in zip(paths, documents(job, et_rank, kineto_rank), strict=True):
+        for path, document in zip(paths, (et, kineto), strict=True):
             path.write_bytes(orjson.dumps(document))
-        assert link(*paths).report.ops["certain"] == 0
+        report = link(*paths).report
+        assert report.ops["linked"] > 0 and report.ops["certain"] == 0, (removed, et_rank, kineto_rank)
 
 
 def test_recorded_pairs_with_their_names() -> None:
-    for name in ("cpu-pairs/ddp_same.rank0", "parallel/block.fsdp4/rank3"):
+    for name in ("cpu-pairs/ddp_same.rank0", "cpu-pairs/ddp_one.rank1", "parallel/block.fsdp4/rank3"):
         report = link(*shared_pair(name)).report
-        assert report.ops["certain"] == report.ops["linked"] > 1000
+        assert report.ops["certain"] == report.ops["linked"] > 400
+
+
+def shifted(et: Document, seconds: int) -> Document:
+    """An ET as recorded so much later."""
+    return {**et, "time": later(et["time"], seconds)}
+
+
+def later(time: str, seconds: int) -> str:
+    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).isoformat(sep=" ")
+
+
+QUARTER = 900
+SOME_PAIRS = ("infer_mlp", "thr_users", "ddp_same.rank0")
+
+
+@pytest.mark.parametrize("name", cpu_pairs())
+def test_runs_a_multiple_of_15_minutes_apart_are_never_certain(name: str) -> None:
+    """As cron starts them: equal process ids, equal programs, up to a second more or less."""
+    et, kineto = map(plain, shared_pair(f"cpu-pairs/{name.removesuffix('.cycle1')}"))
+    true = linked_texts(et, kineto).ops
+    (time,) = re.findall(rb'"time": "([^"]*)"', et[:1000])
+    assert true["certain"] == true["linked"] or name == "conv_other"
+    away = [4 * QUARTER, -4 * QUARTER, QUARTER * (1 + len(name) % 8) + 1]
+    away += [sign * QUARTER * k for k in range(1, 9) for sign in (1, -1)] if name in SOME_PAIRS else []
+    for seconds in away:
+        report = linked_texts(et.replace(time, later(time.decode(), seconds).encode(), 1), kineto)
+        assert report.ops["linked"] == true["linked"] and report.ops["certain"] == 0, seconds
+        assert report.identity is not None and report.identity.verdict in ("unknown", "refuted")
+
+
+@pytest.mark.parametrize("job", [job for job in recorded_jobs() if "dlrm" not in str(job)])
+def test_runs_of_a_job_a_multiple_of_15_minutes_apart_are_never_certain(job: str) -> None:
+    if not ranks_of(job):
+        pytest.skip(f"no {TRACES}: real traces are not at hand")
+    et, kineto = documents(job, 1, 1)
+    for seconds in (QUARTER, -4 * QUARTER):
+        report = linked(shifted(et, seconds), kineto, rank=1, whole_job=True)
+        assert report.ops["linked"] > 0 and report.ops["certain"] == 0
+
+
+def hours_behind(hours: float) -> tuple[Document, Document]:
+    """A pair that was recorded so many hours west of UTC."""
+    et, kineto = map(read_json, shared_pair("cpu-pairs/infer_mlp"))
+    return shifted(et, round(-3600 * hours)), kineto
+
+
+def test_a_time_zone_is_an_assumption_unless_it_is_known() -> None:
+    et, kineto = hours_behind(7)
+    report = linked(et, kineto)
+    assert report.ops["certain"] == 0 and says(report, "only if that machine was in UTC-07:00, which nothing shows")
+    assert says(report, "if it was, pass --timezone UTC-07:00")
+    for zone in ("UTC-07:00", "UTC-7", "-0700", "America/Phoenix"):
+        report = linked(et, kineto, timezone=zone)
+        assert report.ops["certain"] == 235, zone
+    for zone in ("UTC", "UTC-6", "UTC+7", "Europe/Berlin"):
+        report = linked(et, kineto, timezone=zone)
+        assert report.ops["certain"] == 0 and says(report, f"in which the ET was recorded, which was in {zone}")
+    assert linked(*hours_behind(-5.75), timezone="UTC+5:45").ops["certain"] == 235
+    assert says(linked(*hours_behind(0.25)), "lie outside the time in which the ET was recorded"), (
+        "there is no such zone"
+    )
+    assert linked(*hours_behind(0), timezone="UTC+1").ops["certain"] == 0, "an hour apart, as the user says"
+
+
+def test_a_time_zone_with_summer_time() -> None:
+    """Of the hour that occurs twice both are possible, and no other."""
+    november, october = (calendar.timegm((2026, month, 21, 3, 0, 0)) for month in (11, 10))
+    assert offsets_of("America/New_York", november) == {-5 * 3600} and offsets_of("America/New_York", october) == {
+        -4 * 3600
+    }
+    assert offsets_of("America/New_York", calendar.timegm((2026, 11, 1, 1, 30, 0))) == {-5 * 3600, -4 * 3600}
+
+
+def test_every_time_zone_in_use_is_known() -> None:
+    found = {
+        int(zone.utcoffset(datetime(2026, month, 15)).total_seconds())  # type: ignore[union-attr]
+        for zone in map(ZoneInfo, available_timezones())
+        for month in (1, 7)
+    }
+    assert not found or found <= set(OFFSETS_S) <= found | {-9000}, "Newfoundland's summer time may be between"
+    assert all(offsets_of(offset_name(one), 0) == {one} for one in OFFSETS_S)
+
+
+@pytest.mark.parametrize(
+    ("et_after", "kineto_after", "certain"),
+    [(0.0, 3.0, 235), (1.5, 500.0, 235), (0.0, 4000.0, 0), (40.0, 60.0, 0), (-3600.0, 3.0, 0), (3600.0, 3603.0, 0)],
+)
+def test_files_as_they_were_written_show_the_time_zone(
+    et_after: float, kineto_after: float, certain: int, tmp_path: Path
+) -> None:
+    """The times at which they were last written, s after their ends; a copy, or an earlier run's file, has others."""
+    et, kineto = hours_behind(7)
+    begin = calendar.timegm(datetime.fromisoformat(et["time"]).timetuple()) + 7 * 3600
+    et_end = begin + (et["finish_ts"] - et["start_ts"]) / 1000
+    kineto_end = kineto["baseTimeNanoseconds"] / 1e9 + max(
+        (event["ts"] + event["dur"]) / 1e6 for event in kineto["traceEvents"] if event.get("cat") == "cpu_op"
+    )
+    for name, document, end in (("e", et, et_end + et_after), ("k", kineto, kineto_end + kineto_after)):
+        (tmp_path / name).write_bytes(orjson.dumps(document))
+        os.utime(tmp_path / name, (end, end))
+    report = link(tmp_path / "e", tmp_path / "k").report
+    assert report.ops["certain"] == certain and report.ops["linked"] == 235
+
+
+def recorded_as(run: str, rank: int, et: Document, kineto: Document) -> tuple[Document, Document]:
+    """A pair with the annotation of `record`, as both observers write it."""
+    et, kineto = orjson.loads(orjson.dumps(et)), orjson.loads(orjson.dumps(kineto))
+    first = next(node for node in et["nodes"] if attr_of(node, "rf_id"))
+    name = run_annotation(run, rank)
+    attrs = [{**one, "value": 10**6} if one["name"] == "rf_id" else one for one in first["attrs"]]
+    none = {"values": [], "shapes": [], "types": []}
+    et["nodes"].append({**first, "id": 10**6, "name": name, "inputs": none, "outputs": none, "attrs": attrs})
+    event = next(event for event in reversed(kineto["traceEvents"]) if event.get("cat") == "cpu_op")
+    late = event["ts"] + event["dur"]
+    args = {"Record function id": 10**6}
+    kineto["traceEvents"].append({**event, "cat": "user_annotation", "name": name, "ts": late, "dur": 0, "args": args})
+    return et, kineto
+
+
+@pytest.mark.parametrize("job", ["network/ddp-1mb/2gbit/", "network/tp/unlimited/"])
+def test_an_id_of_the_recording_proves_and_refutes(job: str) -> None:
+    """In a job whose ranks nothing else tells apart, in a time zone that nothing shows, under whatever names."""
+    if not ranks_of(job):
+        pytest.skip(f"no {TRACES}: real traces are not at hand")
+    own, other = (recorded_as(f"run-{rank}", rank, *documents(job, rank, rank)) for rank in (0, 1))
+    report = linked(shifted(own[0], 4 * QUARTER), own[1])
+    assert report.ops["certain"] == report.ops["linked"] == report.ops["total"] - 1 > 1000, (
+        "its last call has not ended"
+    )
+    assert says(report, "both files are of recording run-0, as both say")
+    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("proved", 0)
+    for options in ({}, {"whole_job": True}):
+        report = linked(own[0], other[1], **options)
+        assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
+        assert says(report, "two runs: the ET is of recording run-0, the Kineto trace of recording run-1")
+    with pytest.raises(TraceFormatError, match="recorded by rank 0, not by rank 1"):
+        linked(*own, rank=1)
+    without = documents(job, 0, 0)[1]
+    assert linked(own[0], without).ops["certain"] > 1000, "the rank alone is proved by both"
+    assert linked(shifted(own[0], 4 * QUARTER), without).ops["certain"] == 0, "an id in one file proves no run"
 
 
 def test_without_the_time_of_recording_nothing_is_certain() -> None:
@@ -339,8 +506,8 @@ def test_calls_that_only_one_rank_makes_refute_another_rank() -> None:
         for remove in REMOVALS:
             remove(et, document)
         with_pid(et, document)
-    assert linked(et, kineto, rank=0).ops["certain"] == 1272
-    report = linked(et, other, rank=0)
+    assert linked(et, kineto, rank=0, whole_job=True).ops["certain"] == 1272
+    report = linked(et, other, rank=0, whole_job=True)
     assert report.ops["linked"] == 1266 and report.ops["certain"] == 0 and says(report, "6 calls of the ET")
 
 

@@ -36,7 +36,7 @@ def op(name: str, ts: float, rf_id: int | None, dur: float = 5) -> Document:
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_fixtures_are_linked_as_the_truth_says(name: str) -> None:
-    result = link(*fixture_pair(name), match="ids", rank=0)
+    result = link(*fixture_pair(name), match="ids", whole_job=True)
     document = result.to_dict()
     linked = {node["id"]: node for node in document["nodes"] if "cat" not in node and "link" in node}
     assert {str(i): node["kineto_event"] for i, node in linked.items()} == {k: v[0] for k, v in truth_of(name).items()}

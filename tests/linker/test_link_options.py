@@ -15,6 +15,7 @@ PAIR = fixture_pair("pairs/two_threads")
 OTHERS = {
     "annotation": "ProfilerStep", "match": "tree", "exact_match": True, "strict": True, "iteration": "last",
     "renumber": True, "data_dependencies": True, "rank": 3,
+    "timezone": "UTC-7", "whole_job": True,
 }  # fmt: skip
 
 
@@ -46,5 +47,8 @@ def test_options_refuse_what_is_unknown_and_cannot_change() -> None:
         LinkOptions(match="guess")
     with pytest.raises(UsageError, match="unknown iteration 'best'; one of: first, last, median, or a number from 0"):
         LinkOptions(iteration="best")
+    for zone in ("Mars/Olympus", "UTC+0:15", "UTC+15", "../etc/passwd", ""):
+        with pytest.raises(UsageError, match="time zone"):
+            LinkOptions(timezone=zone)
     with pytest.raises(FrozenInstanceError):
         LinkOptions().strict = True  # type: ignore[misc]

@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 import queue
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus.linker import link
 from etplus.linker.recording import record
 from etplus.trace.errors import TraceFormatError, UsageError
 
@@ -99,6 +101,43 @@ def test_the_traces_alone_plain_and_named(torch: Any, tmp_path: Path) -> None:
         loop(torch, recording, 2)
     assert names(tmp_path) == ["mlp.rank-0.et.json", "mlp.rank-0.kineto.json"]
     assert windows(recording) == (["ProfilerStep#1"], ["ProfilerStep#1"])
+
+
+def run_ids(recording: Any) -> list[list[str]]:
+    """The annotations that name the recording, in the ET and in the Kineto trace."""
+    nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
+    return [[item["name"] for item in items if item["name"].startswith("etplus.run=")] for items in (nodes, events)]
+
+
+@pytest.mark.parametrize(("wait", "warmup"), [(0, 0), (0, 1), (2, 1)])
+def test_both_files_have_one_id_and_the_rank(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: int, warmup: int
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    with record(tmp_path, wait=wait, warmup=warmup, active=2) as recording:
+        loop(torch, recording, wait + warmup + 2)
+    ours, theirs = run_ids(recording)
+    assert len(ours) == 1 and ours == theirs
+    assert re.fullmatch(r"etplus\.run=[0-9a-f-]{36} rank=3", ours[0])
+    assert recording.result is not None
+    report = recording.result.report
+    assert report.ops["certain"] == report.ops["total"] > 20
+    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("proved", 3)
+
+
+def test_the_id_proves_and_refutes_whatever_names_and_clocks_say(torch: Any, tmp_path: Path) -> None:
+    recordings = []
+    for name in "ab":
+        with record(tmp_path, wait=0, active=1, name=name, link=False) as recording:
+            loop(torch, recording, 2)
+        recordings.append(recording)
+    assert run_ids(recordings[0])[0] != run_ids(recordings[1])[0]
+    et = read(recordings[0].et_path)
+    et["time"] = "2001-01-01 00:00:00"
+    own, other = (one.kineto_path.read_bytes() for one in recordings)
+    assert link(json.dumps(et).encode(), own).report.ops["certain"] > 10
+    report = link(json.dumps(read(recordings[0].et_path)).encode(), other).report
+    assert report.ops["certain"] == 0 and report.identity is not None and report.identity.verdict == "refuted"
 
 
 def test_a_second_recording_replaces_the_first(torch: Any, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_calls_that_the_two_observers_put_on_different_threads() -> None:
         tid = 99 if name.startswith("gloo") else 7
         events.append({"ph": "X", "cat": "cpu_op", "name": name, "tid": tid, "ts": 10 * k, "dur": 8, "args": args})
     pair = Pair(orjson.dumps(et_document(nodes)), orjson.dumps(kineto_document(events)), {})
-    result, links = linked(pair, rank=0)
+    result, links = linked(pair, whole_job=True)
     assert {node: event for node, (event, _) in links.items()} == {10 + k: k for k in range(len(names))}
     assert {node for node, (_, certain) in links.items() if not certain} == {17, 23}
     assert any("on different threads" in note for note in result.report.windows["notes"])

@@ -211,7 +211,7 @@ def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
 
 
 def test_ranks_of_dlrm() -> None:
-    """Its communications are of 8 ranks, though 4 are given; sizes of its all-to-alls differ between ranks."""
+    """A job of 8 ranks of which 4 are given; sizes of its all-to-alls differ between ranks."""
     graphs = [build_graph(linked(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(4)]
     joint, constants = couple(graphs), [fit_constants(graph) for graph in graphs]
     spans = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from functools import cache
@@ -381,3 +382,22 @@ def test_a_layout_is_parsed() -> None:
     for wrong in ("tp=0", "tp", "tp=2,tp=2", "x=3"):
         with pytest.raises(UsageError):
             parse_layout(wrong)
+
+
+def test_the_garbage_collector_does_not_search_what_has_no_cycles() -> None:
+    trace, before = _recorded("mlp.single1"), gc.get_threshold()
+    searches: list[str] = []
+
+    def count(phase: str, _: object) -> None:
+        searches.append(phase)
+
+    gc.callbacks.append(count)
+    gc.set_threshold(100)
+    try:
+        job = reshard(trace, Layout(tp=2, dp=2))
+        assert isinstance(job, Resharded) and gc.isenabled()
+        found = job.trace(3), job.step_ns, job.matched()
+        assert all(found) and len(searches) < 100, "a search for every hundred objects would be thousands"
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(count)

@@ -175,7 +175,7 @@ def test_messages_longer_than_a_block_are_read(tmp_path: Path) -> None:
 def test_other_files_are_refused_at_once(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.0.et"
     path.write_bytes(content)
-    with pytest.raises(TraceFormatError, match=r"byte 0: "):
+    with pytest.raises(TraceFormatError, match=r"byte 0: |this is a ZIP archive"):
         read_chakra(path)
 
 
@@ -217,11 +217,11 @@ def test_a_failed_write_leaves_what_was_there(trace: Path) -> None:
 def test_neither_side_holds_all_nodes(tmp_path: Path) -> None:
     """100 MB of nodes go through a process that grows by much less."""
     script = """
-import itertools, resource, sys
+import itertools, random, resource, sys
 from etplus.schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-nodes = (Node(id=at, name="x" * 100_000) for at in range(1000))
+nodes = (Node(id=at, name=random.Random(at).randbytes(50_000).hex()) for at in range(1000))
 assert write_chakra(sys.argv[1], GlobalMetadata(version="1"), nodes) == 1000
 assert sum(1 for _ in read_chakra(sys.argv[1])[1]) == 1000
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

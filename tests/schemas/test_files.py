@@ -254,8 +254,7 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, mode: int) -> Non
     path.chmod(mode)
     with open_output(path) as file:
         file.write(b"new")
-        (beside,) = (one for one in tmp_path.iterdir() if one != path)
-        assert stat.S_IMODE(beside.stat().st_mode) == mode, "readable by others while it is written"
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode, "readable by others while it is written"
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
 
 
@@ -341,3 +340,39 @@ def test_outputs_are_checked_before_anything_is_read(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             check_outputs(outputs, [source])
     assert list(tmp_path.iterdir()) == [source]
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_more_outputs_than_descriptors_can_be_kept_open(tmp_path: Path) -> None:
+    """Beyond a number files have temporary names; they appear and disappear with the others."""
+    names = [f"{i}.json" for i in range(300)]
+    for error in (None, ValueError()):
+        folder = tmp_path / ("failing" if error else "whole")
+        folder.mkdir()
+        before = descriptors()
+        with contextlib.suppress(ValueError), transaction():
+            for name in names:
+                with open_output(folder / name) as file:
+                    file.write(name.encode())
+            assert descriptors() - before < 300
+            if error is not None:
+                raise error
+        found = {path.name: path.read_text() for path in folder.iterdir()}
+        assert found == ({} if error else {name: name for name in names})
+        assert descriptors() == before
+
+
+def test_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems and file systems that have none."""
+    monkeypatch.delattr(os, "O_TMPFILE")
+    path = tmp_path / "out.json"
+    with open_output(path) as file:
+        file.write(b"new")
+        assert [one.suffix for one in tmp_path.iterdir()] == [".part"]
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]
+    with pytest.raises(ValueError), open_output(path):
+        raise ValueError
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.schemas import etplus, files, records, tolerant
+from etplus.schemas import etplus, files, memory, records, tolerant
 from etplus.schemas import kineto as kineto_module
-from etplus.schemas import text as text_module
 from etplus.schemas.execution_trace import read_execution_trace
 from etplus.schemas.text import FileText, find, rfind
 from etplus.trace.errors import TraceFormatError
@@ -117,9 +116,9 @@ def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sound file is read in pieces; a broken one has to be repaired as a whole."""
-    monkeypatch.setattr(text_module, "_LARGE", 10_000)
+    monkeypatch.setattr(memory, "_WORTH_ASKING", 10_000)
     monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
-    monkeypatch.setattr(text_module, "available_memory", lambda: 100_000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 100_000)
     path = tmp_path / "kineto.json"
     path.write_bytes(b'{"traceEvents": [' + b"{" * 50_000)
     with pytest.raises(

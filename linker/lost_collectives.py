@@ -1,0 +1,294 @@
+"""Collectives on the host that Kineto has and the ET lacks: nodes made of the call that issued each, and its event.
+
+A backend of the host (Gloo, MPI) ends a collective on a thread of its own, often after the ET observer was stopped: the
+ET then has the `c10d::` call and not the collective. Without a node the rank would communicate less than its peers.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, count, islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..schemas.comm_types import HOST_COLLECTIVE
+from ..schemas.execution_trace import ExecutionTrace
+from ..schemas.host_calls import outermost_calls, pair_with_calls
+from ..schemas.node_tensors import ATTRIBUTES, FlatTensors, Tensors
+from ..schemas.records import RecordTexts
+from ..trace.columns import IntColumn, matching, places, spread
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.errors import UNREADABLE
+from ..trace.kinds import CERTAIN, EQUIVALENT
+from .calls import TracePair, et_calls
+from .match.result import Match
+
+__all__ = ["MADE_OF", "with_lost_collectives"]
+
+MADE_OF = "made_of"
+"""Name of the attribute that a node made here has; its value says of what."""
+_CALL = "c10d::"
+_COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
+_MOST_NAMED = 4
+_NO_LIMIT = 2**63
+_COLUMNS = ("values", "shapes", "types")
+_TYPE = re.compile(r"Tensor\([^)]*\)")
+_PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
+"""Tensor and storage id, as a tensor begins."""
+
+_Inputs = list[tuple[Any, Any, str]]
+"""Value, shape and type of each tensor."""
+
+
+class _Args(msgspec.Struct, gc=False):
+    shapes: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: _Args = msgspec.field(default_factory=_Args)
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """A collective without a node.
+
+    Attributes:
+        name: of the event, "gloo:all_reduce".
+        run: position of its event in `CpuCalls`.
+        issuing: position in `EtCalls` of the call that issued it.
+        id: of the node to make.
+        sure: whether that call surely issued it.
+    """
+
+    name: str
+    run: int
+    issuing: int
+    id: int
+    sure: bool
+
+
+class _Issued(NamedTuple):
+    """Positions in `CpuCalls` of a collective and the call that issued it, and whether numbers say so."""
+
+    run: int
+    call: int
+    sure: bool
+
+
+def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
+    """The pair with a node for every collective on the host that the ET lacks though it has the call that issued it.
+
+    The node's link is that of the call, but at most EQUIVALENT where it is not sure that this call issued it.
+    """
+    lost = list(_lost(pair, found))
+    if not lost:
+        return pair, found
+    et = _extended(pair, lost, ids=found.method == "ids")
+    nodes = et_calls(et, pair.kineto.events.names)
+    old, size = pair.nodes.node, len(et)
+    at = np.arange(size - len(lost), size)
+    sure = np.where([one.sure for one in lost], CERTAIN, EQUIVALENT)
+    link = np.minimum(found.link[[one.issuing for one in lost]], sure)
+    call = spread(size, np.append(old, at), np.append(found.call, [one.run for one in lost]))
+    linked, reason = (
+        spread(size, np.append(old, at), np.append(known, new).astype(np.int64), 0).astype(np.int8)
+        for known, new in ((found.link, link), (found.reason, np.zeros(len(lost), np.int8)))
+    )
+    match = replace(found, call=call[nodes.node], link=linked[nodes.node], reason=reason[nodes.node])
+    return TracePair(et, pair.kineto, nodes, pair.calls), match.noting(_note(lost))
+
+
+def _note(lost: Sequence[_Lost]) -> str:
+    named = ", ".join(f"{one.name} (node {one.id})" for one in lost[:_MOST_NAMED])
+    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
+    what = "collective that the ET lacks was" if len(lost) == 1 else "collectives that the ET lacks were"
+    return f"{len(lost):,} {what} made of the issuing operator and Kineto's event: {named}{more}"
+
+
+def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
+    """Collectives of the Kineto trace that are not linked, though the call that issued them is, in order of calls."""
+    calls, nodes, names = pair.calls, pair.nodes, pair.kineto.events.names
+    runs = np.flatnonzero(matching(calls.name, names, HOST_COLLECTIVE.fullmatch))
+    node_of_call = spread(len(calls), found.call[found.call >= 0], np.flatnonzero(found.call >= 0))
+    if not np.any(node_of_call[runs] < 0):
+        return
+    ids = pair.et.id[nodes.node]
+    issued = {one.run: one for one in _issued(pair, runs) if node_of_call[one.call] >= 0}
+    here = {run: int(ids[node_of_call[run]]) for run in issued if node_of_call[run] >= 0}
+    highest = list(accumulate((here.get(run, _NO_LIMIT) for run in reversed(issued)), min, initial=_NO_LIMIT))[-2::-1]
+    unlinked, used, low = _unlinked(pair, found), set[int](), 0
+    for (run, one), high in zip(issued.items(), highest, strict=True):
+        name, call = names[calls.name[run]], int(node_of_call[one.call])
+        if run not in here and not _is_there(unlinked, call, name):
+            used = used or _ids_in(pair.et)
+            here[run] = _free(used, max(low, int(ids[call])), high, int(ids[call]))
+            used.add(here[run])
+            yield _Lost(name, run, call, here[run], one.sure)
+        low = max(low, here.get(run, 0))
+
+
+def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
+    """Collectives and the calls that issued them, in the order of the collectives.
+
+    Kineto's numbers of calls (`Record function id`) are counted as calls begin, and a collective gets its own when it
+    is issued: the last call before it is surely the one. Where there are no numbers the order of times has to do.
+    """
+    calls, names = pair.calls, pair.kineto.events.names
+    issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
+    numbers = pair.rf_ids[1]
+    some, by = (side[numbers[side] > 0] for side in (runs, issuing))
+    pairs = _in_order(pair, some, by, numbers, numbered=True)
+    often = Counter(call for _, call in pairs)
+    found = [_Issued(run, call, often[call] == 1) for run, call in pairs]
+    some = np.setdiff1d(runs, [one.run for one in found])
+    by = np.setdiff1d(issuing, [one.call for one in found])
+    found += [_Issued(run, call, False) for run, call in _in_order(pair, some, by, calls.ts, numbered=False)]
+    known = [one for one in found if calls.ts[one.call] <= calls.ts[one.run]]
+    return sorted(known, key=lambda one: (int(calls.ts[one.call]), int(calls.ts[one.run])))
+
+
+def _in_order(
+    pair: TracePair, runs: IntColumn, issuing: IntColumn, key: IntColumn, *, numbered: bool
+) -> list[tuple[int, int]]:
+    """See `pair_with_calls`; positions in `CpuCalls`, of which `key` gives the order."""
+    both = np.concatenate([runs, issuing])
+    order = np.argsort(key[both], kind="stable")
+    number = places(len(both), order)
+    names, sides = pair.kineto.events.names, list[Any]()
+    for side in (slice(len(runs)), slice(len(runs), None)):
+        at = np.sort(number[side])
+        sides += [at.tolist(), [names[pair.calls.name[one]] for one in both[order[at]].tolist()]]
+    pairs: list[tuple[int, int]] = both[order[pair_with_calls(*sides, numbered=numbered)]].tolist()
+    return pairs
+
+
+def _unlinked(pair: TracePair, found: Match) -> list[tuple[int, str]]:
+    """Positions and names of the collectives of the ET and the calls that issue some, as far as they are not linked."""
+    et, codes = pair.et, pair.et.name[pair.nodes.node]
+    rows = np.flatnonzero((found.call < 0) & matching(codes, et.names, _COLLECTIVE_OR_CALL.fullmatch))
+    return [(row, et.names[codes[row]]) for row in rows.tolist()]
+
+
+def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:
+    """Whether the ET may have the collective of a call after all: an unlinked one, before a call that is not linked."""
+    later = islice(unlinked, bisect_right(unlinked, call, key=itemgetter(0)), None)
+    return next((one == name for _, one in later if one == name or one.startswith(_CALL)), False)
+
+
+def _ids_in(et: ExecutionTrace) -> set[int]:
+    """Ids of nodes, and numbers that may be those of tensors and storages: all are counted by one counter."""
+    used = set(et.id.tolist())
+    for block in range(et.texts.block_count):
+        for text in et.texts.cut(block)[1]:
+            used.update(number for pair in _PAIR.findall(text) for number in map(int, pair))
+    return used
+
+
+def _free(used: Container[int], low: int, high: int, least: int) -> int:
+    """The first number between two that is not used, or, if there is none, the first after `least`.
+
+    The recorder gave the collective a number, so that there is one between those of the collectives around it, unless
+    these began in another order than they were issued in.
+    """
+    number = next(one for one in count(low + 1) if one not in used)
+    return number if number < high else next(one for one in count(least + 1) if one not in used)
+
+
+def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> ExecutionTrace:
+    """The ET with the nodes at its end.
+
+    Args:
+        ids: calls of both traces have the same numbers.
+    """
+    et, calls, events = pair.et, pair.calls, pair.kineto.events
+    issuing = pair.nodes.node[[one.issuing for one in lost]]
+    rows = calls.row[[one.run for one in lost]]
+    columns: dict[str, Any] = {
+        "id": np.array([one.id for one in lost], np.int64),
+        "parent": et.id[issuing],
+        "rf_id": events.rf_id[rows] if ids else np.zeros(len(lost), np.int64),
+        "fw_parent": np.zeros(len(lost), np.int64),
+        "seq_id": np.full(len(lost), -1),
+        "scope": np.full(len(lost), ANNOTATION_SCOPE),
+        "tid": et.tid[issuing],
+        "fw_tid": np.zeros(len(lost), np.int64),
+    }
+    names = list(dict.fromkeys([*et.names, *(one.name for one in lost)]))
+    shapes = events.read(rows, _shapes)
+    of_calls = et.texts.of(issuing)
+    texts = []
+    for k, one in enumerate(lost):
+        numbers = {key: int(column[k]) for key, column in columns.items()}
+        made_of = f"{et.names[et.name[issuing[k]]]} (node {numbers['parent']}) and Kineto's event"
+        texts.append(_text(one.name, numbers, _inputs(of_calls[k], shapes[k], flat=et.flat), made_of, flat=et.flat))
+    longer: dict[str, Any] = {key: np.append(getattr(et, key), column) for key, column in columns.items()}
+    return replace(
+        et,
+        texts=RecordTexts.joined([*et.texts.of(np.arange(len(et))), *texts]),
+        name=np.append(et.name, [names.index(one.name) for one in lost]).astype(np.int32),
+        names=names,
+        structural=np.append(et.structural, np.zeros(len(lost), np.bool_)),
+        **longer,
+    )
+
+
+def _text(name: str, numbers: Mapping[str, int], inputs: _Inputs, made_of: str, *, flat: bool) -> bytes:
+    """A node as PyTorch writes it, in either layout."""
+    none: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
+    given = dict(zip(none, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
+    if flat:
+        node = {"name": name, **numbers, "op_schema": "", MADE_OF: made_of}
+        for side, of in (("input", given), ("output", none)):
+            node |= {f"{side}s": of["values"], f"{side}_shapes": of["shapes"], f"{side}_types": of["types"]}
+        return msgspec.json.encode(node)
+    attrs: list[dict[str, Any]] = [
+        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": numbers[key]} for key in ATTRIBUTES
+    ]
+    attrs += [{"name": key, "type": "string", "value": value} for key, value in (("op_schema", ""), (MADE_OF, made_of))]
+    return msgspec.json.encode({
+        "id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"], "inputs": given, "outputs": none,
+        "attrs": attrs,
+    })  # fmt: skip
+
+
+def _inputs(call: bytes, shapes: Sequence[Any], *, flat: bool) -> _Inputs:
+    """What the collective works on: of the tensors of its call those of the shapes that Kineto records.
+
+    Without these all that the call reads: the second of its inputs, `(outputs, inputs, ...)`, or the first where the
+    second is none, `(tensors, ...)`.
+    """
+    given = msgspec.json.decode(call, type=FlatTensors).nested() if flat else msgspec.json.decode(call, type=Tensors)
+    columns = msgspec.json.decode(given.inputs)
+    each = [list(_tensors(*one)) for one in zip(*(columns.get(key, []) for key in _COLUMNS), strict=False)]
+    read = each[1] if len(each) > 1 and each[1] else each[0] if each else []
+    everything = [*read, *(one for of in each[:2] if of is not read for one in of)]
+    fitting = [next((one for one in everything if one[1] == shape), None) for shape in shapes]
+    known = [one for one in fitting if one is not None]
+    return known if known and len(known) == len(fitting) else read
+
+
+def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[tuple[Any, Any, str]]:
+    """The tensors in one of a call's inputs, each with its shape and type; lists of lists are gone through."""
+    if not isinstance(value, list) or not isinstance(kind, str):
+        return
+    if kind.startswith("Tensor("):
+        yield value, shape, kind
+    elif isinstance(shape, list) and (types := _TYPE.findall(kind)):
+        for i, (part, extents) in enumerate(zip(value, shape, strict=False)):
+            nested = isinstance(part, list) and bool(part) and isinstance(part[0], list)
+            yield from _tensors(part, extents, kind if nested else types[min(i, len(types) - 1)])
+
+
+def _shapes(event: bytes) -> list[Any]:
+    """The shapes of an event's tensors, as far as Kineto records them."""
+    try:
+        return [shape for shape in msgspec.json.decode(event, type=_Event).args.shapes if shape]
+    except UNREADABLE:
+        return []

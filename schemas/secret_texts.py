@@ -1,0 +1,239 @@
+"""Secrets within a text: by what they look like, by where they are, and behind names that say what they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from .secret_names import Names, Secrecy
+
+__all__ = ["HINTS", "Found", "find_secrets"]
+
+_FORMS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
+    ((b"HF_",), rb"hf_(?=[A-Za-z0-9]*[A-Z0-9]|[a-z]{20})[A-Za-z0-9]{8,}"),  # Hugging Face
+    ((b"GHP_", b"GHO_", b"GHU_", b"GHS_", b"GHR_"), rb"gh[pousr]_[A-Za-z0-9]{8,}"),  # GitHub
+    ((b"GITHUB_PAT_",), rb"github_pat_\w{8,}"),
+    (
+        (b"GLPAT-", b"GLDT-", b"GLRT-", b"GLCBT-", b"GLPTT-", b"GLFT-", b"GLSOAT-", b"GLIMT-", b"GLAGENT-"),
+        rb"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-[\w.-]{8,}",  # GitLab
+    ),
+    ((b"AKIA", b"ASIA", b"AROA", b"AIDA", b"ABIA", b"ACCA"), rb"A(?:KI|SI|RO|ID|BI|CC)A[A-Z0-9]{12,}"),  # AWS
+    ((b"SK-",), rb"(?<![\w-])sk-(?=[\w-]*[A-Z0-9])[\w-]{8,}"),  # OpenAI, Anthropic
+    ((b"SK_LIVE_", b"SK_TEST_", b"RK_LIVE_", b"RK_TEST_"), rb"[sr]k_(?:live|test)_\w{8,}"),  # Stripe
+    ((b"WHSEC_",), rb"whsec_[\w+/=]{8,}"),
+    ((b"XOX",), rb"xox[a-z](?:\.xox[a-z])?-[\w-]{8,}"),  # Slack
+    ((b"XAPP-",), rb"xapp-[\w-]{8,}"),
+    ((b"NPM_",), rb"npm_(?=[A-Za-z0-9]*[A-Z0-9]|[a-z]{20})[A-Za-z0-9]{8,}"),
+    ((b"PYPI-",), rb"pypi-(?=[\w-]{0,99}[A-Z])(?=[\w-]{0,99}\d)[\w-]{12,}"),
+    ((b"EYJ",), rb"eyJ[\w-]{6,}={0,2}\.[\w-]{4,}={0,2}(?:\.[\w-]*={0,2})*"),  # JSON web tokens
+    ((b"AIZA",), rb"AIza[\w-]{30,}"),  # Google
+    ((b"YA29.",), rb"ya29\.[\w-]{10,}"),
+    ((b"GOCSPX-",), rb"GOCSPX-[\w-]{10,}"),
+    ((b"SG.",), rb"SG\.[\w-]{10,}\.[\w-]{10,}"),  # SendGrid
+    ((b"DCKR_PAT_",), rb"dckr_pat_[\w-]{8,}"),
+    ((b"HVS.", b"HVB.", b"HVR."), rb"hv[sbr]\.[\w-]{12,}"),  # Vault
+    ((b"DAPI",), rb"dapi[0-9a-f]{32}"),  # Databricks
+    ((b"GSK_",), rb"gsk_[A-Za-z0-9]{20,}"),  # Groq
+    ((b"NVAPI-",), rb"nvapi-[\w-]{16,}"),
+    (
+        (b"-----BEGIN",),
+        rb"-----BEGIN[ A-Z0-9]*PRIVATE KEY[^-]*-----.*?(?:-----END[ A-Z0-9]*PRIVATE KEY[^-]*-----|\Z)",
+    ),
+)
+"""What such values begin with, in capitals, and the whole of them."""
+
+HINTS = (*(opener for openers, _ in _FORMS for opener in openers), b"://", b"BASIC ", b"SIG=", b"CURL")
+"""In capitals: one of them, or of `Names.hints`, is in every text that has something to mask, escapes decoded."""
+
+_FORM = re.compile(rb"(?<![A-Za-z0-9])(?:" + rb"|".join(form for _, form in _FORMS) + rb")", re.DOTALL)
+_ONE_WORD = re.compile(rb"[\w.]*")
+"""A text of which nothing can be the value of anything else."""
+
+
+class Found(NamedTuple):
+    """Where a secret is in a text, and what it is, for people; `kept` if its name is suspicious but it is no secret."""
+
+    begin: int
+    end: int
+    what: str
+    kept: bool = False
+
+
+def find_secrets(text: bytes, names: Names) -> Iterator[Found]:
+    """All secrets in a text, in any order, some of them more than once.
+
+    Example:
+        >>> text = b"curl -H 'x-api-key: 12ab' https://example.org --token=a b"
+        >>> [text[found.begin : found.end] for found in find_secrets(text, Names())]
+        [b'12ab', b'a b']
+    """
+    for form in _FORM.finditer(text):
+        yield Found(*form.span(), f"like {form.group()[:4].decode()}…")
+    if _ONE_WORD.fullmatch(text):
+        return
+    lowered = text.lower()
+    for hint, pattern, what in _PLACES:
+        if hint in lowered:
+            for place in pattern.finditer(text):
+                yield Found(*_span(place), what)
+    if b":/" in text or b":\\" in text:
+        yield from _in_urls(text)
+    yield from _behind_names(text, names)
+
+
+_PLACES = tuple(
+    (hint, re.compile(pattern), what)
+    for hint, pattern, what in (
+        (b"authorization", rb"(?i)\b(?:proxy-)?authorization\\*[\"']?\s*[:=]\s*([^\r\n\"'\\]+)", "Authorization"),
+        (b"digest", rb"(?i)\bdigest\s+((?:\w+=(?:\\*\"[^\"]*\"|[^\s,\"]+)[,\s]*)+)", "Digest …"),
+        (b"cookie", rb"(?i)\b(?:set-)?cookie\\*[\"']?\s*[:=]\s*([^\r\n\"'\\]+)", "Cookie"),
+        (b"bearer", rb"(?i)\bbearer\s+([\w.~+/=-]{6,})", "Bearer …"),
+        (b"basic", rb"(?i)\bbasic\s+((?=[\w.~+/-]*[\d=])[\w.~+/=-]{8,})", "Basic …"),
+        (b"token", rb"(?i)\btoken\s+((?=[\w.~+/-]*[a-z])(?=[\w.~+/-]*[\d=])[\w.~+/=-]{8,})", "token …"),
+        (b"=", rb"(?i)[?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|security-token|credential)|hmac)="
+               rb"([^&\s\"'#<>\\]+)", "signature of a URL"),
+        (b"=", rb"(?i)[?&;](?:key|code)=((?=[^&\s]{0,99}\d)(?=[^&\s]{0,99}[a-z])[\w%.~+/=-]{10,})", "key of a URL"),
+        (b"sig=", rb"(?i)\bsig=((?=[\w/+-]*[\d%])[\w%/+=-]{8,})", "signature of a URL"),
+        (b"curl", rb"(?<=\s)(?:-u|--user|-U|--proxy-user)[\s=]*[\"']?[^\s:\"'/-][^\s:\"'/]*:"
+                  rb"((?!\d+(?:\s|\Z))[^\s\"']+)", "curl -u"),
+        (b"login", rb"(?i)\blogin\s+\S+\s+password\s+(\S+)", "password of a login"),
+        (b"sshpass", rb"(?i)\bsshpass\s+-p\s*(\S+)", "sshpass"),
+    )
+)  # fmt: skip
+"""Each with what is in the text, in small letters, if it can match."""
+
+_USER_AND_PASSWORD = re.compile(
+    rb":\\*/\\*/([^\s/@:\"'<>?#]*):((?!\d+(?:[/?#,;]|\Z))(?:(?!:\\*/)[^\s\"'<>])+)(?=@[\w.-])"  # with @ and / in it
+)
+_USER = re.compile(rb"(?i)\bhttps?:\\*/\\*/([^\s/@:\"'<>?#]+)(?=:?@)")
+_PLAIN_USER = re.compile(rb"(?i)[a-z][a-z._-]{0,14}|\**")
+_WEBHOOK = re.compile(
+    rb"(?i)https?:\\*/\\*/(?:hooks\.[\w.-]+|[\w.-]*webhook[\w.-]*|chat\.googleapis\.com(?=\\*/v1)"
+    rb"|[\w.-]+(?:\\*/[\w.-]+)*\\*/webhook\w*|api\.telegram\.org(?=\\*/bot))\\*/([^\s\"'<>\\]+)"
+)
+
+
+def _in_urls(text: bytes) -> Iterator[Found]:
+    for url in _USER_AND_PASSWORD.finditer(text):
+        yield Found(*_span(url), "password of a URL")
+        user = url.span((url.lastindex or 0) - 1)
+        if user[1] - user[0] >= 16:  # a token, beside a password that says nothing
+            yield Found(*user, "user of a URL")
+    for url in _USER.finditer(text):
+        if not _PLAIN_USER.fullmatch(url.group(1)):
+            yield Found(*url.span(1), "user of a URL")
+    for url in _WEBHOOK.finditer(text):
+        yield Found(*_span(url), "webhook")
+
+
+_STOP = (
+    rb"(?!\s+-{1,2}[A-Za-z]"  # the next option
+    rb"|[\s,;&?]+\\*[\"']?[A-Za-z_][\w.-]*\\*[\"']?(?:=|:\s)|,\s*\\*[\"'{\[]"  # the next name or item
+    rb"|\\*[\"'](?:\Z|[\s,;:)\]}&<])|[)\]}]+(?:\Z|[\s,;)\]}\"'])|</"  # the end of what encloses it
+    rb"|\s+(?:\|\|?|&&?|;|[12]?>>?)(?:\s|\Z)|;\s|[\r\n\0]|\\+[rn](?:\\|[\"'\s]|\Z|[\w.-]+\s*[=:]))"
+)
+_QUOTED = (
+    rb"[bru]{0,2}(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|(?P<quote>\\+[\"'])((?:(?!(?P=quote)).)*)(?P=quote))"
+)
+_UNQUOTED = rb"((?:" + _STOP + rb".)+)"
+_IS = rb"[ \t]*(?:=>|:=|=(?!=)|:(?![:/]))[ \t]*"
+_QUOTE = rb"\\*[\"']"
+
+_IS_QUOTED, _IS_UNQUOTED, _LISTED, _BRACKETED, _GIVEN_QUOTED, _GIVEN, _OF_LINE, _VALUE_OF, _ELEMENT = (
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        rb"(?:" + _QUOTE + rb")?" + _IS + _QUOTED,
+        rb"(?:" + _QUOTE + rb")?" + _IS + rb"(?![\[({]\s*[\"\[({])" + _UNQUOTED,
+        _QUOTE + rb"\s*,\s*" + _QUOTED,
+        rb"'?" + _IS + rb"[\[({]([^\])}\"]*)[\])}]",  # as Python writes lists; those of JSON are read as such
+        rb"(?:[\s\0]|\\\r?\n)+" + _QUOTED,
+        rb"(?:[\s\0]|\\\r?\n)+(?!-)" + _UNQUOTED,
+        rb"=(?![\"'=])([^\r\n\0]*)",
+        rb"(?:" + _QUOTE + rb")?[\s,;]+(?:" + _QUOTE + rb")?(?i:value)(?:" + _QUOTE + rb")?" + _IS
+        + rb"(?:" + _QUOTED + rb"|" + _UNQUOTED + rb")",
+        rb">([^<]+)</",
+    )
+)  # fmt: skip
+_FOLLOWS = re.compile(rb"(?:" + _QUOTE + rb")?(?:[\s\0=:>,;]|\\\r?\n)+(?:(?i:value)\W{1,5})?([^\s\"']{0,256})")
+"""What follows a name with a value, and the first word of that."""
+_WORD = re.compile(rb"[a-z]+")
+"""Such names are words of other lists, too, unless the list is a pair."""
+_PAIR_START = re.compile(rb"[(\[]\s*[\"']\Z")
+_SET = re.compile(rb"(?i)\b(?:setx?|setenv|export)\s+\Z")
+_NAME_IS = re.compile(rb"(?i)\bname(?:" + _QUOTE + rb")?\s*[:=]\s*(?:" + _QUOTE + rb")?\Z")
+_BEFORE = 24
+"""Bytes before a name in which that is looked for."""
+_CLASS = re.compile(
+    rb"_*[A-Z]+[a-z0-9]+[A-Z]\w*(?<!oken)(?<!ecret)(?<!assword)(?<!redentials)(?<!ookie)(?<![Kk]ey)(?<!uth)"
+)
+
+
+@lru_cache
+def _words(names: Names) -> re.Pattern[bytes]:
+    """Words that may be names that say what their value is; "api key" is one."""
+    first = rb"(?:(?i:api|access|secret|private|auth|account) (?=(?i:key|token)))?"
+    return re.compile(rb"(?<![\w.-])(-{0,2}" + first + rb"(?=[\w.-]*(?i:" + names.pattern + rb"))[A-Za-z_][\w.-]*)")
+
+
+def _behind_names(text: bytes, names: Names) -> Iterator[Found]:
+    done = 0
+    for word in _words(names).finditer(text):
+        name, start = word.group(1), word.start(1)
+        if start < done or (follows := _FOLLOWS.match(text, word.end())) is None:
+            continue
+        value, between = None, text[word.end() : follows.start(1)]
+        if names.secrecy(name) is Secrecy.NONE:
+            if b"=" not in between and b":" not in between:
+                continue
+        else:
+            value = _quoted(text, word)
+            if value is None and names.hide(name, follows.group(1).rstrip(b",;)]}")):
+                value = _unquoted(text, word)
+            elif value is not None and not names.hide(name, text[slice(*value)]):
+                value = None
+        begin, end = value or word.span(1)
+        done = end if value else done
+        yield Found(begin, end, name.decode("utf-8", "replace"), kept=value is None)
+
+
+def _quoted(text: bytes, word: re.Match[bytes]) -> tuple[int, int] | None:
+    """The span of the value in quotes or brackets that follows a name."""
+    start, at = word.span(1)
+    is_one = text[start - 1 : start] in (b'"', b"'") and (
+        _WORD.fullmatch(word.group(1)) is None or _PAIR_START.search(text, max(start - _BEFORE, 0), start) is not None
+    )
+    return _first_span(
+        _IS_QUOTED.match(text, at), _BRACKETED.match(text, at), _LISTED.match(text, at) if is_one else None,
+        _GIVEN_QUOTED.match(text, at) if _is_given(text, word) else None,
+    )  # fmt: skip
+
+
+def _unquoted(text: bytes, word: re.Match[bytes]) -> tuple[int, int] | None:
+    """The span of the value without quotes that follows a name."""
+    name, (start, at) = word.group(1), word.span(1)
+    before = text[max(start - _BEFORE, 0) : start]
+    of_class = _CLASS.fullmatch(name) is not None and text[at : at + 1] == b":"
+    return _first_span(
+        _OF_LINE.match(text, at) if not before or before[-1:] in b"\r\n\0" else None,
+        None if of_class else _IS_UNQUOTED.match(text, at),
+        _GIVEN.match(text, at) if _is_given(text, word) else None,
+        _VALUE_OF.match(text, at) if _NAME_IS.search(before) else None,
+        _ELEMENT.match(text, at) if before[-1:] == b"<" else None,
+    )
+
+
+def _is_given(text: bytes, word: re.Match[bytes]) -> bool:
+    """Whether what follows a name after a blank is its value."""
+    start = word.start(1)
+    return word.group(1)[:1] == b"-" or _SET.search(text, max(start - _BEFORE, 0), start) is not None
+
+
+def _first_span(*found: re.Match[bytes] | None) -> tuple[int, int] | None:
+    return next((_span(one) for one in found if one is not None), None)
+
+
+def _span(found: re.Match[bytes]) -> tuple[int, int]:
+    """The span of the last group that took part."""
+    return found.span(found.lastindex or 0)

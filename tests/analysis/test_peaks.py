@@ -1,0 +1,109 @@
+"""No kernel is faster than its device: shares of peaks and the least times of work, on every real trace."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus.analysis.devices import Device, known_devices
+from etplus.analysis.gemms import gemm_table
+from etplus.analysis.roofline import find_devices, from_memory, kernel_table, work_of_events
+from etplus.converters.open import load
+from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.captures import read_captures
+from etplus.predictor.costs.bound import bound_of
+from etplus.predictor.costs.measured import gpu_tasks
+from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+from support import SHARED, gpu_traces, linked, shared_trace
+from traces import kernel, kineto_of, launch, op
+
+CLOCK_NS = 1000
+"""Times of some traces are whole µs."""
+PAIRS = [f"gpu-pairs/{name}" for name in ("linear", "resnet103", "simple_add", *(f"dlrm.rank{n}" for n in range(4)))]
+ALONE = gpu_traces("gpu-kineto", "python-stacks", "serving", "graph-capture", "cuspy")
+
+
+def check(trace: Trace) -> int:
+    """Hold each event against its device; returns how many have bytes."""
+    trace = with_unattached(trace)
+    work, devices, gpu = work_of_events(trace), find_devices(trace), trace.gpu
+    for row in [*kernel_table(trace, work, devices), *gemm_table(trace, work, devices)]:
+        assert (row.bytes_share or 0) <= 1 and (row.flops_share or 0) <= 1, row
+    by_name = {device.name: device for device in known_devices()}
+    for event, task in enumerate(gpu_tasks(trace)):
+        device, ns = devices.get(int(gpu.device[event])), int(gpu.dur[event]) + CLOCK_NS
+        if device is None:
+            continue
+        name = trace.names[gpu.name[event]]
+        beyond_cache = int(work.bytes[event]) - 2 * (device.l2_bytes or 0)
+        assert beyond_cache <= device.bytes_per_second * ns / 1e9, (name, task.op, task.inputs, ns)
+        peak = device.peak_flops(work.dtypes[work.dtype[event]])
+        assert peak is None or work.flops[event] <= peak * ns / 1e9, (name, task.op, task.inputs, ns)
+        bound = bound_of(task, by_name)
+        assert bound is None or bound.ns <= ns, (name, task.op, task.inputs, bound, ns)
+    return int((work.bytes >= 0).sum())
+
+
+@pytest.mark.parametrize("path", ALONE)
+def test_kernels_of_timelines(path: Path) -> None:
+    check(load(path))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_kernels_of_pairs(name: str) -> None:
+    assert check(linked(name))
+
+
+@pytest.mark.parametrize("name", ["sglang_decode", "vllm_piecewise"])
+def test_kernels_of_captured_graphs(name: str) -> None:
+    replay, capture = (shared_trace(f"graph-capture/{name}.{kind}.json.gz") for kind in ("replay", "capture"))
+    assert check(link_captured_graphs(load(replay), read_captures([str(capture)], progress=False))) > 200
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_copies_of_a_timeline_of_nsight_systems(rank: int) -> None:
+    assert check(load(shared_trace("nsys/h100_2gpu_1s.sqlite.gz"), rank=rank))
+
+
+@cache
+def h100() -> Device:
+    return next(device for device in known_devices() if device.name == "H100 SXM")
+
+
+@pytest.mark.parametrize(
+    ("elements", "us", "bound", "share"),
+    [
+        (2 * 10**6, 10, "cache", None),  # 16 MB fit the cache
+        (2 * 10**6, 2, "cache", None),  # they are moved at 8 TB/s
+        (2 * 10**7, 100, "memory", 160e6 / 100e-6 / 3350e9),
+        (2 * 10**7, 40, "cache", None),  # 160 MB at 4 TB/s: up to 105 MB may come from the cache, and remain there
+        (2 * 10**7, 10, "memory", 160e6 / 10e-6 / 3350e9),  # no cache explains this: the count or the peak is wrong
+    ],
+)
+def test_data_in_the_cache_have_no_share_of_the_bandwidth(
+    elements: int, us: int, bound: str, share: float | None
+) -> None:
+    events = [op("aten::relu", 0, 30, [([elements], "float")]), launch(1, 5), kernel("elementwise", 1, 20, us)]
+    trace = load(kineto_of(events))
+    (row,) = kernel_table(trace)
+    assert row.bytes == 8 * elements
+    assert (row.bound, row.bytes_share) == (bound, None if share is None else pytest.approx(share))
+    assert row.bytes_per_second == pytest.approx(8 * elements / us * 1e6), "the rate is what it is"
+    judged = from_memory(trace, np.array([8 * elements]), find_devices(trace))
+    assert judged.tolist() == [share is not None] and h100().l2_bytes == 52428800
+
+
+def test_a_device_without_a_known_cache_is_held_against_its_memory() -> None:
+    events = [op("aten::relu", 0, 30, [([1000], "float")]), launch(1, 5), kernel("elementwise", 1, 20, 10)]
+    spec = Device(name="mine", tflops={"float32": 1}, memory_gb_s=100)
+    (row,) = kernel_table(load(kineto_of(events)), devices={0: spec})
+    assert (row.bytes_share, row.bound) == (pytest.approx(8000 / 10e-6 / 100e9), "memory")
+
+
+def test_there_are_real_traces() -> None:
+    if not (SHARED / "traces").exists():
+        pytest.skip("real traces are not at hand")
+    assert len(ALONE) > 20

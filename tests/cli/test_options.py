@@ -1,0 +1,233 @@
+"""One name for one meaning on all command lines, and what is checked before the work begins."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from etplus.cli.parser import COMMANDS, etplus_parser
+from support import call, fixture_pair, linked, plain, read_json, run
+
+ET, KINETO = fixture_pair("pairs/one_of_n")
+GPU_ET, GPU_KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """et.json and kineto.json, a pair; plus.json, what it links to; model.json; set/, a dataset."""
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "et.json").write_bytes(plain(GPU_ET))
+    (folder / "kineto.json").write_bytes(plain(GPU_KINETO))
+    for words in (
+        "link et.json kineto.json --rank 0 -o plus.json --jobs 1", "fit plus.json -o model.json --no-table",
+        "convert plus.json -o plus.0.et",
+    ):  # fmt: skip
+        assert call(*words.split(), cwd=folder).returncode == 0
+    for split in ("train", "valid"):
+        (folder / "set" / split).mkdir(parents=True)
+        assert call("convert", "plus.json", "-o", f"set/{split}/a.npz", cwd=folder).returncode == 0
+    return folder
+
+
+def one_line(*words: str | Path, cwd: Path, status: int = 2) -> str:
+    """What a refused command says; nothing is written."""
+    before = sorted(cwd.rglob("*"))
+    done = call(*words, cwd=cwd)
+    text = done.stderr.decode()
+    assert (done.returncode, text.count("\n")) == (status, 1) and ": error: " in text, text
+    assert sorted(cwd.rglob("*")) == before
+    return text
+
+
+# --- link
+
+
+@pytest.mark.parametrize("name", ["link", "trace-link"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_pair_in_either_order(tmp_path: Path, name: str, order: int) -> None:
+    """By content: the names say the opposite of what the files are."""
+    (tmp_path / "kineto_trace.json").write_bytes(plain(ET))
+    shutil.copy(KINETO, tmp_path / "rank-0.et.json.gz")
+    files = ["kineto_trace.json", "rank-0.et.json.gz"][::order]
+    if name == "link":
+        done = call("link", *files, "-o", "plus.json", cwd=tmp_path)
+    else:
+        done = run("trace-link", *files, "-o", "plus.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert call("link", "--et-file", ET, "--kineto-file", KINETO, "-o", tmp_path / "same.json").returncode == 0
+    one, other = (read_json(tmp_path / of) for of in ("plus.json", "same.json"))
+    assert one["nodes"] == other["nodes"] and one["etplus"]["link"]["ops"]["certain"] == 136
+
+
+def test_one_kineto_trace_alone(tmp_path: Path) -> None:
+    assert call("link", KINETO, "-o", tmp_path / "plus.json").returncode == 0
+    assert call("link", "--kineto-file", KINETO, "-o", tmp_path / "same.json").returncode == 0
+    assert (tmp_path / "plus.json").read_bytes() == (tmp_path / "same.json").read_bytes()
+    shutil.copy(KINETO, tmp_path / "k.json.gz")
+    assert call("link", "k.json.gz", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "k_plus.json").exists()
+
+
+def test_a_file_and_standard_input(tmp_path: Path) -> None:
+    for files, given in ((["-", KINETO], ET), ([KINETO, "-"], ET), ([ET, "-"], KINETO), (["-"], KINETO)):
+        done = call("link", *files, "-o", "plus.json", cwd=tmp_path, input=plain(given))
+        assert done.returncode == 0, done.stderr
+        expected = 136 if len(files) > 1 else 548
+        assert read_json(tmp_path / "plus.json")["etplus"]["link"]["ops"]["linked"] == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([ET, ET], "are both Execution Traces"), ([KINETO, GPU_KINETO], "are both Kineto traces"),
+        ([ET], "give its Kineto trace"), ([ET, KINETO, KINETO], "3 FILEs"), ([], "no Kineto trace was given"),
+        ([ET, "--kineto-file", KINETO], "not both"), (["none.json"], "none.json: no such file"),
+        (["none.json", "other.json"], "no such file"), (["-", "-"], "standard input"),
+    ],
+)  # fmt: skip
+def test_what_is_no_pair_is_one_line(tmp_path: Path, files: list[str | Path], message: str) -> None:
+    assert message in one_line("link", *files, "-o", "plus.json", cwd=tmp_path)
+
+
+# --- names of options
+
+
+def actions(name: str) -> dict[str, argparse.Action]:
+    """Options of a command that its help shows, by name."""
+    _, commands = etplus_parser()
+    return {
+        option: action
+        for action in commands[name]._actions
+        if action.help != argparse.SUPPRESS
+        for option in action.option_strings
+    }
+
+
+def test_the_annotation_of_iterations_has_one_name() -> None:
+    shown = {name: actions(name) for name in COMMANDS}
+    for name in ("link", "batch", "analyze", "report", "diff"):
+        assert "--annotation" in shown[name], name
+    assert not any(
+        option.endswith("-annotation") and option != "--annotation" for of in shown.values() for option in of
+    )
+
+
+@pytest.mark.parametrize("name", ["--steps", "--window", "--top", "--batch-size", "--device-spec", "--annotation"])
+def test_what_analyze_report_and_diff_share_is_said_alike(name: str) -> None:
+    """But for the verb: analyse, show, compare."""
+    helps = [of[name].help for of in map(actions, ("analyze", "report", "diff")) if name in of]
+    assert helps and len({(text or "").split(" only ")[-1] for text in helps}) == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_ranks_says_what_is_chosen(name: str) -> None:
+    action = actions(name).get("--rank")
+    assert action is None or name == "link" or ("rank" in (action.help or "") and "pair" in action.help)
+
+
+def test_former_names_stay(sources: Path, tmp_path: Path) -> None:
+    new = call("analyze", sources / "kineto.json", "--json", "--annotation", "ProfilerStep")
+    old = call("analyze", sources / "kineto.json", "--json", "--iteration-annotation", "ProfilerStep")
+    assert new.returncode == 0 and new.stdout == old.stdout
+    assert call("convert", sources / "plus.json", "--out", tmp_path / "x.et").returncode == 0
+
+
+# --- parts of traces, numbers
+
+
+def test_steps_of_analyze_and_diff(sources: Path) -> None:
+    whole = linked("pairs/gpu_shaped_from_cpu")
+    assert len(whole.steps) > 1
+    told = [
+        json.loads(call("analyze", sources / "kineto.json", "--json", *more).stdout)["traces"][0]
+        for more in ([], ["--steps", "0"], ["--window", "0-1ms"])
+    ]
+    assert len(told[0]["iteration_list"]) == len(whole.steps) and len(told[1]["iteration_list"]) == 1
+    busy = [sum(row["total_ns"] for row in one["breakdown"]) for one in told]
+    assert 0 < busy[1] < busy[0] and busy[2] < busy[0]
+    compared = call("diff", sources / "kineto.json", sources / "kineto.json", "--steps", "0", "--total", "--json")
+    assert compared.returncode == 0
+    for words in (["analyze", "kineto.json", "--steps", "99"], ["diff", "plus.json", "plus.json", "--steps", "x"]):
+        assert "iterations" in one_line(*words, cwd=sources)
+
+
+def test_redact_tells_numbers(sources: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"API_TOKEN": "abc", "x": [1]}')
+    done = call("redact", "in.json", "-o", "out.json", "--json", "-", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout) == {"masked": 1}
+
+
+def test_commands_with_tables_or_counts_tell_numbers() -> None:
+    none = {"report", "measure", "repro", "demo", "completion"}  # a page, JSON, a script, an example
+    assert {name for name in COMMANDS if "--json" not in actions(name)} == none
+
+
+# --- names of pages
+
+
+@pytest.mark.parametrize("name", ["out.pdf", "out.json", "out.svg.gz", "REPORT.TXT", "out.1"])
+def test_a_report_is_no_pdf(sources: Path, name: str) -> None:
+    text = one_line("report", "plus.json", "-o", name, cwd=sources)
+    assert name in text and "HTML" in text
+
+
+def test_names_of_reports(sources: Path, tmp_path: Path) -> None:
+    for name in ("r.html", "R.HTM", "page", "r.html.gz"):
+        assert call("report", sources / "plus.json", "-o", tmp_path / name).returncode == 0
+    assert call("report", sources / "plus.json", "-o", "-").stdout.startswith(b"<!DOCTYPE html>")
+
+
+# --- folders of outputs
+
+WRITES = (
+    "link kineto.json -o {}", "link kineto.json -o x.json --json {}", "batch . -o {}",
+    "convert plus.json --to chakra -o {}", "convert plus.json --to chrome -o {}",
+    "convert plus.json --to astra-sim -o {}", "convert plus.json plus.json --to npz -o {}",
+    "replay plus.json --json {}", "replay plus.json -o {}", "replay plus.json --chrome {}", "fit plus.json -o {}",
+    "fit plus.json -o m.json --json {}", "predict plus.json --model model.json -o {}", "measure plus.json -o {}",
+    "repro plus.json --op aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
+    "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "train set -o {}",
+    "evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
+    "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
+    "report plus.json -o {}.html", "augment kineto.json -o {}", "redact kineto.json -o {}",
+    "diff plus.json plus.json -o {}", "demo -o {}",
+    "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
+    "predict plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
+    "train set -o net --json {}",
+    "evaluate set --split valid --json {}", "check plus.0.et --json {}", "analyze plus.json --json {}",
+    "augment kineto.json -o x --json {}", "redact kineto.json -o x --json {}", "diff plus.json plus.json --json {}",
+)  # fmt: skip
+"""A command line for each output of each command; {} is the output."""
+MAKES_FOLDERS = ("batch . -o {}", "demo", "--csv", "--plots", "npz", "reshard plus.json --dp 2 -o {}")
+
+
+def test_every_command_that_writes_is_among_them() -> None:
+    assert {line.split()[0] for line in WRITES} == COMMANDS.keys() - {"completion"}
+
+
+@pytest.mark.parametrize("line", WRITES)
+def test_folders_are_checked_before_any_work(sources: Path, line: str) -> None:
+    """What would be read does not get read: it is damaged, and that is not what the command complains of."""
+    if line.startswith("train"):
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+        pytest.importorskip("safetensors", reason="safetensors is not installed")
+    damaged = sources.parent / "damaged"
+    shutil.copytree(sources, damaged, dirs_exist_ok=True)
+    for path in damaged.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"{")
+    for place in ("kineto.json/x", "kineto.json/x/y", *([] if any(one in line for one in MAKES_FOLDERS) else ["no/x"])):
+        text = one_line(*line.format(place).split(), cwd=damaged)
+        assert place in text and ("cannot be written" in text or "cannot be made" in text), text
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("line", WRITES)
+def test_folders_without_permission(sources: Path, tmp_path: Path, line: str) -> None:
+    (tmp_path / "closed").mkdir(mode=0o555)
+    place = str(tmp_path / "closed") + ("" if any(one in line for one in MAKES_FOLDERS) else "/x")
+    assert "permission" in one_line(*line.format(place).split(), cwd=sources)

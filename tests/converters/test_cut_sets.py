@@ -1,0 +1,159 @@
+"""Sets of which one rank's ET ends early: linked they are whole, and in ASTRA-sim every rank runs to its last node."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from cut_jobs import COLLECTIVE, job_files, write_cut_job
+from etplus.converters.convert import convert
+from etplus.converters.preflight import check
+from etplus.linker import link
+from etplus.schemas.communications import find_communications
+from etplus.trace.errors import ConvertError
+from etplus.trace.trace import Trace
+from plain_chakra import COLL
+from simulator import read_set
+from support import SHARED, Document, call, read_json
+
+JOBS = [
+    "block.ddp4", "block.tp4", "block.pp2", *(pytest.param(f"block.{name}", marks=pytest.mark.slow)
+                                              for name in ("fsdp4", "fsdp-tp4", "ddp2", "tp2", "fsdp2"))
+]  # fmt: skip
+SIMULATOR = SHARED / "tools" / "astra-sim" / "run_astra.sh"
+REFUSED = (
+    "rank 2 lacks ALL_REDUCE of 530,432 bytes, collective 1 (from 0) of all ranks, which ranks 0, 1, 3 have "
+    "(node 1008 of rank 0); a simulator would wait for ever: link that rank again with its Kineto trace, or keep what "
+    "does not match as computations of fixed duration with --degrade"
+)
+
+
+def simulated(prefix: Path, ranks: int, gbps: float) -> list[tuple[int, int, str]]:
+    """Nodes, finished nodes and cycles of each rank in the real ASTRA-sim, whose own exit status says nothing."""
+    if not os.access(SIMULATOR, os.X_OK):
+        pytest.skip(f"no {SIMULATOR}: ASTRA-sim is not at hand")
+    words = [str(SIMULATOR), str(prefix), str(ranks), str(gbps), "5000"]
+    done = subprocess.run(words, capture_output=True, timeout=120, check=False, text=True)
+    rows = re.findall(r"^\d+\t(\d+)\t\d+\t(\d+)\t(\S+)\t", done.stdout, re.MULTILINE)
+    assert len(rows) == ranks, done.stdout + done.stderr
+    return [(int(nodes), int(finished), cycles) for nodes, finished, cycles in rows]
+
+
+def lossy(folder: Path) -> Path:
+    """ddp4, of whose rank 2 neither file has the second all-reduce: what an older link wrote of the cut job."""
+    job = write_cut_job(folder, "block.ddp4", rank=2)
+    name = job / "rank2.kineto.json.gz"
+    document: Document = read_json(name)
+    runs = [event for event in document["traceEvents"] if event["name"].startswith(COLLECTIVE)]
+    last = max(runs, key=lambda event: event["ts"])
+    document["traceEvents"].remove(last)
+    name.unlink()
+    name.write_bytes(gzip.compress(json.dumps(document).encode(), 1))
+    return job
+
+
+def ranks_of(job: Path) -> list[Trace]:
+    ets = sorted(job.glob("rank*.et.json.gz"))
+    return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+
+
+def sequence(traces: Sequence[Trace]) -> list[list[tuple[int | None, int | None]]]:
+    return [[(one.kind, one.bytes) for one in find_communications(trace)] for trace in traces]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_cut_job_runs_to_the_last_node_of_every_rank(job: str, tmp_path: Path) -> None:
+    """On every network, and a slower one takes longer."""
+    ranks = len(job_files(job))
+    done = call("convert", write_cut_job(tmp_path / "job", job, rank=ranks - 1), "--to", "astra-sim",
+                "-o", tmp_path / "set")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.decode().splitlines()[-1].startswith("check   passed: 0 errors, ")
+    spans = []
+    for gbps in (100, 0.1):
+        per_rank = simulated(tmp_path / "set", ranks, gbps)
+        assert all(nodes == finished > 0 and cycles != "-" for nodes, finished, cycles in per_rank)
+        spans.append(max(int(cycles) for *_, cycles in per_rank))
+    assert spans[0] < spans[1]
+
+
+@pytest.mark.parametrize("to", ["astra-sim", "chakra"])
+def test_a_set_that_cannot_be_whole_is_refused_in_one_line(to: str, tmp_path: Path) -> None:
+    job = lossy(tmp_path / "job")
+    done = call("convert", job, "--to", to, "-o", tmp_path / "set")
+    assert done.returncode == 2
+    *_, last = done.stderr.decode().splitlines()
+    assert last.startswith(f"etplus: error: {job}/rank2.et.json.gz: rank 2 lacks ALL_REDUCE of 530,432 bytes, ")
+    assert re.sub(r"node \d+", "node 1008", last).endswith(REFUSED)
+    assert not list(tmp_path.glob("set*"))
+    with pytest.raises(ConvertError, match="rank 2 lacks ALL_REDUCE"):
+        convert(ranks_of(job), tmp_path / "set", to=to)
+
+
+def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
+    job = lossy(tmp_path / "job")
+    traces = ranks_of(job)
+    done = call("convert", job, "--to", "astra-sim", "--degrade", "-o", tmp_path / "set")
+    assert done.returncode == 0, done.stderr
+    second = [list(find_communications(trace))[1].row for rank, trace in enumerate(traces) if rank != 2]
+    ns = sum(int(trace.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
+    told = "note    warning: degraded: 3 communications that not all ranks have alike, "
+    assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration\n" in done.stderr.decode()
+    nodes = read_set(tmp_path / "set").ranks
+    assert [sum(node.type == COLL for node in nodes[rank]) for rank in range(4)] == [1, 1, 1, 1]
+    assert check(tmp_path / "set", profile="astra-sim").ok
+    per_rank = simulated(tmp_path / "set", 4, 25)
+    assert all(one[0] == one[1] > 0 for one in per_rank)
+
+
+def test_a_whole_set_is_not_changed_by_degrade(tmp_path: Path) -> None:
+    traces = [link(*files) for files in job_files("block.tp2")]
+    for to in ("chakra", "astra-sim"):
+        plain, degraded = (convert(traces, tmp_path / f"{name}-{to}", to=to, degrade=name == "b") for name in "ab")
+        assert plain.notes == degraded.notes
+        for one, other in zip(plain.files, degraded.files, strict=True):
+            assert Path(one).read_bytes() == Path(other).read_bytes()
+
+
+def test_another_size_in_one_rank_is_refused_too(tmp_path: Path) -> None:
+    ranks = [link(*files) for files in job_files("block.tp2")]
+    text = b"".join(ranks[1].chunks()).replace(b"65536, 4", b"32768, 4").replace(b"65536,4", b"32768,4")
+    (tmp_path / "rank1.json").write_bytes(text)
+    ranks[0].write(tmp_path / "rank0.json")
+    done = call("convert", "rank0.json", "rank1.json", "--to", "astra-sim", "-o", "set", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"rank1.json: rank 1 has another ALL_REDUCE of " in done.stderr
+    assert b"bytes at 0 (and 11 more); a simulator would wait for ever" in done.stderr
+
+
+def test_the_folder_is_checked_before_the_work(tmp_path: Path) -> None:
+    """Before a broken input is read."""
+    (tmp_path / "rank0.json").write_text("no trace")
+    (tmp_path / "file").touch()
+    problems = {"missing/set": "its folder does not exist", "file/set": f"{tmp_path / 'file'} is a file"}
+    for output, problem in problems.items():
+        for more in (["--to", "astra-sim", "-o", output], ["-o", f"{output}.et"], ["-o", f"{output}.graphml"]):
+            done = call("convert", "rank0.json", *more, cwd=tmp_path)
+            told = f"{more[-1]}: cannot be written ({problem}); create the folder or choose another"
+            assert done.returncode == 2 and done.stderr.decode() == f"etplus: error: {told}\n"
+
+
+def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:
+    """Of ranks 2 and 3 alone `check` misses two files; so does the last line of `convert`."""
+    traces = [link(*files) for files in job_files("block.ddp4")[2:]]
+    for trace, name in zip(traces, "23", strict=True):
+        trace.write(tmp_path / f"rank{name}.json")
+    done = call("convert", "rank2.json", "rank3.json", "--to", "chakra", "-o", "set", "--json", "x.json", cwd=tmp_path)
+    shown = call("check", "set", cwd=tmp_path)
+    verdict = shown.stdout.decode().splitlines()[-1]
+    assert verdict.startswith("failed: 1 error, ")
+    assert done.stderr.decode().splitlines()[-1] == f"check   {verdict}; etplus check set --profile chakra lists them"
+    assert done.returncode == shown.returncode == 1
+    told = read_json(tmp_path / "x.json")["check"]
+    assert told["counts"]["missing-rank"] == 1 and not told["ok"]

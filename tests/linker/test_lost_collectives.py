@@ -1,0 +1,148 @@
+"""Collectives that the ET lacks and Kineto has: made anew they are what they were, and nothing is made twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cut_jobs import COLLECTIVE, cut_before, job_files, write_cut_job
+from etplus.linker import link
+from etplus.linker.batch import link_many
+from etplus.linker.lost_collectives import MADE_OF
+from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
+from etplus.trace.kinds import CERTAIN, EQUIVALENT
+from etplus.trace.trace import Trace
+from support import assert_valid, attr_of, fixture_pair, read_json
+
+JOBS = ("block.ddp4", "block.tp2", "block.pp2", "block.fsdp-tp4")
+
+
+def communications(trace: Trace) -> list[tuple[Any, ...]]:
+    """All that there is to know of a rank's communications, but the ids of their own nodes."""
+    calls = issuing_calls(trace, comm_rows(trace))
+    return [
+        (one.kind, one.peer, one.bytes, one.group, trace.ts[one.row], trace.dur[one.row], trace.id[calls[one.row]])
+        for one in find_communications(trace)
+    ]
+
+
+def without(et: Path, ordinals: slice) -> bytes:
+    """An ET without some of its collectives."""
+    document = read_json(et)
+    lost = [node["id"] for node in document["nodes"] if node["name"].startswith(COLLECTIVE)][ordinals]
+    document["nodes"] = [node for node in document["nodes"] if node["id"] not in lost]
+    return json.dumps(document).encode()
+
+
+def made(trace: Trace) -> list[dict[str, Any]]:
+    nodes = json.loads(b"".join(trace.chunks()))["nodes"]
+    return [node for node in nodes if any(attr["name"] == MADE_OF for attr in node.get("attrs", []))]
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("ordinals", [slice(None), slice(1, 2), slice(-1, None)], ids=["all", "the-second", "the-last"])
+def test_a_lost_collective_is_made_as_it_was(job: str, ordinals: slice) -> None:
+    et, kineto = job_files(job)[1]
+    whole, trace = link(et, kineto), link(without(et, ordinals), kineto)
+    assert communications(trace) == communications(whole)
+    assert len(made(trace)) == len(read_json(et)["nodes"]) - len(json.loads(without(et, ordinals))["nodes"])
+    assert not made(whole)
+
+
+def test_the_made_node_says_what_it_was_made_of() -> None:
+    et, kineto = job_files("block.ddp4")[2]
+    trace = link(cut_before(et, -1), kineto)
+    document = json.loads(b"".join(trace.chunks()))
+    assert_valid(document)
+    (node,) = made(trace)
+    (was,) = [one for one in read_json(et)["nodes"] if one["name"] == COLLECTIVE + "all_reduce"][1:]
+    issuing = next(one for one in document["nodes"] if one["id"] == node["ctrl_deps"])
+    assert issuing["name"] == "c10d::allreduce_"
+    assert attr_of(node, MADE_OF) == f"c10d::allreduce_ (node {issuing['id']}) and Kineto's event"
+    assert (node["name"], node["id"], node["link"]) == (was["name"], was["id"], "certain")
+    assert {key: node["inputs"][key] for key in ("values", "shapes", "types")} == {
+        key: was["inputs"][key] for key in ("values", "shapes", "types")
+    }
+    assert [attr_of(node, key) for key in ("rf_id", "scope", "tid")] == [
+        attr_of(was, key) for key in ("rf_id", "scope", "tid")
+    ]
+    notes = "\n".join(trace.report.windows["notes"])
+    assert "1 collective that the ET lacks was made of the issuing operator and Kineto's event" in notes
+    assert f"gloo:all_reduce (node {was['id']})" in notes
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_an_et_that_ends_early_has_the_collectives_that_it_issued(job: str) -> None:
+    """Each is one of the whole trace's; those that were issued after the end are not made."""
+    et, kineto = job_files(job)[0]
+    cut = cut_before(et, 1)
+    whole, trace = communications(link(et, kineto)), communications(link(cut, kineto))
+    ids = {node["id"] for node in json.loads(cut)["nodes"]}
+    assert trace == [one for one in whole if int(one[-1]) in ids]
+
+
+def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
+    et, kineto = job_files("block.ddp4")[2]
+    document = read_json(kineto)
+    for event in document["traceEvents"]:
+        if event["name"].startswith(COLLECTIVE):
+            event["args"]["Record function id"] = 0
+    trace = link(without(et, slice(None)), json.dumps(document).encode())
+    assert communications(trace) == communications(link(et, kineto))
+    links = {name: trace.link[row] for row in range(len(trace)) if (name := trace.name_of(row)).startswith("c10d::")}
+    assert links == {"c10d::allreduce_": CERTAIN}
+    assert {trace.link[row] for row in comm_rows(trace)} == {EQUIVALENT}
+
+
+def test_a_collective_that_is_there_without_a_link_is_not_made_twice() -> None:
+    """`--strict` leaves out what is not certain."""
+    et, kineto = job_files("block.tp2")[0]
+    document = read_json(kineto)
+    for event in document["traceEvents"]:
+        event.get("args", {}).pop("Record function id", None)
+    trace = link(et, json.dumps(document).encode(), strict=True)
+    assert trace.report.ops["unlinked"]["ambiguous (--strict)"]
+    assert not made(trace)
+
+
+def test_a_flat_et_gets_a_flat_node() -> None:
+    et, kineto = job_files("block.tp2")[1]
+    document = json.loads(without(et, slice(3, 4)))
+    document["schema"], document["nodes"] = "1.0.1", [flat(node) for node in document["nodes"]]
+    trace = link(json.dumps(document).encode(), kineto)
+    written = json.loads(b"".join(trace.chunks()))
+    assert_valid(written)
+    (node,) = [node for node in written["nodes"] if MADE_OF in node]
+    assert [len(node[key]) for key in ("inputs", "input_shapes", "input_types")] == [1, 1, 1]
+    assert communications(trace) == communications(link(et, kineto))
+
+
+def flat(node: dict[str, Any]) -> dict[str, Any]:
+    """A node in the layout of schema 1.0.1."""
+    columns = {attr["name"]: attr["value"] for attr in node["attrs"]}
+    tensors = {
+        f"{side}{name}": node[f"{side}s"][key]
+        for side in ("input", "output")
+        for name, key in (("s", "values"), ("_shapes", "shapes"), ("_types", "types"))
+    }
+    return {"id": node["id"], "name": node["name"], "parent": node["ctrl_deps"], **columns, **tensors}
+
+
+def test_renumbered_the_made_node_keeps_its_place() -> None:
+    et, kineto = job_files("block.pp2")[0]
+    trace = link(without(et, slice(2, 3)), kineto, renumber=True)
+    assert_valid(json.loads(b"".join(trace.chunks())))
+    assert communications(trace) == communications(link(et, kineto, renumber=True))
+
+
+def test_batch_makes_them_too(tmp_path: Path) -> None:
+    done = link_many(write_cut_job(tmp_path / "job", "block.ddp4", rank=2), tmp_path / "linked", jobs=1)
+    assert done.complete
+    assert not done.report.mismatches
+    assert [(group.collectives, group.matched) for group in done.report.groups] == [(2, 2)]
+
+
+def test_nothing_is_made_of_a_pair_of_one_process() -> None:
+    assert not made(link(*fixture_pair("demo/train_cpu")))

@@ -1,0 +1,264 @@
+"""Small inputs that would take much memory or time: refused in one line, long before."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus import load
+from etplus.analysis import html_page
+from etplus.linker import link
+from etplus.schemas import memory
+from etplus.schemas.graph_arrays import read_graph
+from etplus.schemas.memory import LIMIT, Expansion, available_memory, require_memory
+from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
+from nsys_files import nvtx, small_export, write_export
+from pftraces import Maker
+from support import call, command, cpu_pairs, fixture_pair, shared_pair
+
+_KINETO, _ET = b'{"schemaVersion": 1, "traceEvents": [', b'{"schema": "1.0.3-chakra.0.0.4", "pid": 7, "nodes": ['
+_CHAKRA = b"\x07\x0a\x050.0.4"
+BOMBS = {
+    "blanks.json.gz": (_KINETO, b" "),
+    "string.json.gz": (_KINETO + b'{"ph": "X", "name": "', b"a"),
+    "header.json.gz": (b'{"name": "', b"a"),
+    "nested.json.gz": (_KINETO, b"["),
+    "objects.json.gz": (_KINETO, b'{"a":'),
+    "events.json.gz": (_KINETO, b"{},"),
+    "nodes.json.gz": (_ET, b'{"id":1,"name":"a","ctrl_deps":1},'),
+    "digits.json.gz": (_KINETO + b'{"ph": "X", "ts": ', b"1"),
+    "zeros.et.gz": (_CHAKRA, b"\0"),
+    "ids.et.gz": (_CHAKRA, b"\x02\x08\x05"),
+    "length.et.gz": (b"\xff\xff\xff\x07", b"\0"),
+    "packets.pftrace.gz": (b"", b"\x0a\x02\x40\x01"),
+    "export.sqlite.gz": (b"SQLite format 3\0", b"\0"),
+}
+"""Name, how it begins, and what is repeated without end."""
+
+
+def bomb(path: Path, size: int) -> Path:
+    """A gzip file of some size when unpacked, made without it: members of a megabyte each."""
+    begin, repeated = BOMBS[path.name]
+    member = gzip.compress(repeated * (1_000_000 // len(repeated)))
+    path.write_bytes(gzip.compress(begin) + member * (size // 1_000_000))
+    return path
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    path = bomb(tmp_path / name, 80_000_000)
+    kineto = fixture_pair("demo/train_cpu")[1]
+    out = tmp_path / "out.json"
+    for words in (["analyze", path], ["link", "--et-file", path, "--kineto-file", kineto, "-o", out]):
+        done = call(*words)
+        assert done.returncode == 2 and done.stdout == b"", done
+        assert done.stderr.count(b"\n") == 1 and name.encode() in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss differ")
+@pytest.mark.parametrize("name", ["blanks.json.gz", "string.json.gz", "nested.json.gz", "zeros.et.gz"])
+def test_ten_gigabytes_take_little_memory(name: str, tmp_path: Path) -> None:
+    path = bomb(tmp_path / name, 10_700_000_000)
+    code = (
+        "import os, resource, subprocess, sys; s = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL).returncode;"
+    )
+    code += "print(s, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command("etplus"), "analyze", path], capture_output=True, check=True, timeout=120
+    )
+    status, kilobytes = map(int, done.stdout.split())
+    assert status == 2 and done.stderr.count(b"\n") == 1, done.stderr
+    assert kilobytes < 1_000_000
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="needs files with holes")
+def test_a_file_of_holes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kineto.json"
+    with path.open("wb") as file:
+        file.write(_KINETO)
+        file.truncate(10_700_000_000)
+    if not 0 < path.stat().st_blocks < 1000:
+        pytest.skip("this file system writes holes")
+    with pytest.raises(TraceFormatError, match=r"kineto\.json: has holes and reads as over 10\.7 GB from "):
+        load(path)
+
+
+@pytest.mark.parametrize("pair", cpu_pairs())
+def test_no_recorded_trace_comes_near(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even with a quarter of the growth that is allowed, in stretches that are as small as these files."""
+    monkeypatch.setattr(memory, "_GROWTH", 50)
+    monkeypatch.setattr(memory, "_STRETCH", 1 << 12)
+    for path in shared_pair(f"cpu-pairs/{pair}"):
+        packed = path.read_bytes()
+        watch, unpack = Expansion(path.name), zlib.decompressobj(31)
+        monkeypatch.setattr(memory, "_GROWN", 1 << 16)
+        for at in range(0, len(packed), 1024):
+            watch.add(1024, len(unpack.decompress(packed[at : at + 1024])))
+
+
+def test_honest_gzip_before_a_bomb_does_not_hide_it() -> None:
+    watch = Expansion("t.gz")
+    for _ in range(1000):
+        watch.add(1 << 16, 40 << 16)
+    with pytest.raises(TraceFormatError, match=r"t\.gz: unpacks to over \d+\.\d MB from"):
+        for _ in range(20):
+            watch.add(1 << 14, 900 << 14)
+            watch.add(1 << 16, 40 << 16)
+
+
+@pytest.mark.parametrize(("text", "size"), [("512MB", 512e6), ("1.5 GiB", 1.5 * 2**30), ("2g", 2e9), ("70000000", 7e7)])
+def test_the_limit_of_the_user(text: str, size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT, text)
+    assert available_memory() < size
+    with pytest.raises(TraceFormatError, match=rf"a\.json: is large: .* are available; .*or raise {LIMIT}"):
+        require_memory("a.json", int(size) + memory._WORTH_ASKING, "is large")
+
+
+@pytest.mark.parametrize("text", ["much", "-1GB", "0", "1 PB", "1e9"])
+def test_a_limit_that_is_no_size(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT, text)
+    with pytest.raises(UsageError, match=rf"{LIMIT}={text}: not a size"):
+        available_memory()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system limits memory by other means")
+def test_a_process_is_held_to_the_limit(tmp_path: Path) -> None:
+    """A sound trace that needs more; the same is read with a limit that is large enough."""
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 7, "tid": 7, "ts": %d.001, "dur": 1}'
+    path = tmp_path / "kineto.json"
+    path.write_bytes(_KINETO + b",".join(event % (2 * k) for k in range(400_000)) + b"]}")
+    for limit, status in (("150MB", 2), ("300MB", 2), ("4GB", 0)):
+        done = subprocess.run(
+            [*command("etplus"), "analyze", path], capture_output=True, check=False, env={**os.environ, LIMIT: limit}
+        )
+        assert done.returncode == status, done.stderr
+        if status:
+            assert done.stderr.count(b"\n") == 1 and LIMIT.encode() in done.stderr, done.stderr
+
+
+def test_sqlite_pages_that_refer_to_each_other(tmp_path: Path) -> None:
+    """Six levels of pages, all pointers of each to the same page below: 500 kB with rows without end."""
+    path = tmp_path / "export.sqlite"
+    write_export(path, {"NVTX_EVENTS": [nvtx(k, k + 1, f"op{k}, op_id = {k}" + "x" * 300) for k in range(1000)]})
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[16:18], "big")  # https://www.sqlite.org/fileformat.html#b_tree_pages
+    with closing(sqlite3.connect(path)) as database:
+        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'NVTX_EVENTS'").fetchone()
+    header, count = (root - 1) * size, 400
+    assert data[header] == 5, "an interior page"
+    below = int.from_bytes(data[header + 8 : header + 12], "big")
+    for _ in range(6):
+        cell, first = below.to_bytes(4, "big") + b"\x01", size - 5 * count
+        pointers = b"".join((first + 5 * k).to_bytes(2, "big") for k in range(count))
+        page = b"\x05\0\0" + count.to_bytes(2, "big") + first.to_bytes(2, "big") + b"\0" + below.to_bytes(4, "big")
+        data += (page + pointers).ljust(first, b"\0") + cell * count
+        below = len(data) // size
+    data[header : header + size] = data[-size:]
+    data[28:32] = below.to_bytes(4, "big")
+    path.write_bytes(bytes(data))
+    done = call("analyze", path)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"(interrupted)" in done.stderr, done.stderr
+
+
+def test_sqlite_gives_up_on_rows_beyond_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etplus.schemas.nsys import database
+
+    path = small_export(tmp_path / "export.sqlite")
+    monkeypatch.setattr(database, "_STEPS", 0)
+    monkeypatch.setattr(database, "_STEPS_A_BYTE", 0)
+    monkeypatch.setattr(database, "_STEPS_COUNTED", 10)
+    with pytest.raises(
+        TraceFormatError, match=r"export\.sqlite: .*cannot be read as a SQLite database \(interrupted\)"
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) "
+        "SELECT start, start + 1 AS end, 59 AS eventType, 'a' AS text, 0 AS textId, 1 AS globalTid, 1 AS endGlobalTid "
+        "FROM n",
+        "CREATE TABLE NVTX_EVENTS (start, end, eventType, globalTid, text AS (hex(zeroblob(20000000))))",
+    ],
+    ids=["view", "generated column"],
+)
+def test_sqlite_that_computes_its_rows(made: str, tmp_path: Path) -> None:
+    path = tmp_path / "export.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(made)
+        if "TABLE" in made:
+            database.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid) VALUES (1, 2, 59, 1)")
+    done = call("analyze", path)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="SQLite's limits can be set since Python 3.11")
+def test_sqlite_with_an_oversized_name(tmp_path: Path) -> None:
+    path = write_export(tmp_path / "export.sqlite", {"NVTX_EVENTS": [nvtx(1, 2, "x" * (17 << 20))]})
+    done = call("analyze", path)
+    assert done.returncode == 2 and b"too big" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_interned_texts_that_many_events_repeat() -> None:
+    """200 kB, of which 20,000 events each have all."""
+    made = Maker()
+    made.thread(1, 7, 7)
+    packet = made.packet()
+    packet.interned_data.debug_annotation_names.add(iid=9, name="shape")
+    packet.interned_data.debug_annotation_string_values.add(iid=8, str=b"x" * 200_000)
+    packet.sequence_flags = 2
+    for k in range(20_000):
+        made.begin(1_700_000_000_000_000_000 + k, 1, "cpu_op", "op")
+        made.trace.packet[-1].track_event.debug_annotations.add(name_iid=9, string_value_iid=8)
+    with pytest.raises(TraceFormatError, match=r"has interned texts that make over"):
+        load(made.data())
+
+
+def _archive(write: Callable[[zipfile.ZipFile], None]) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:
+        write(packed)
+    return held.getvalue()
+
+
+def test_arrays_that_are_all_zeros() -> None:
+    held = io.BytesIO()
+    np.save(held, np.zeros((70_000, 140), np.float32))
+    data = _archive(lambda packed: packed.writestr("node_feat.npy", held.getvalue()))
+    assert len(data) < 100_000
+    with pytest.raises(TraceFormatError, match=r"unpacks to over 39\.2 MB"):
+        read_graph(data)
+
+
+def test_a_page_beyond_what_browsers_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_page, "_LARGEST", 1000)
+    assert b"echarts" in html_page.page({"text": "x" * 900}, "t")
+    with pytest.raises(EtplusError, match=r"^job: the page would have 1\.1 kB, and browsers open 1\.0 kB"):
+        html_page.page({"text": "x" * 1100}, "job")
+
+
+def test_a_trace_of_repeated_structure_is_no_bomb(tmp_path: Path) -> None:
+    """60 MB that differ in their numbers only, as a long run does."""
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": %d.001, "dur": 1}'
+    text = _KINETO + b",".join(event % (2 * k) for k in range(300_000)) + b"]}"
+    path = tmp_path / "kineto.json.gz"
+    path.write_bytes(gzip.compress(text, 6))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert len(link(None, path).calls) == 300_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2_000_000

@@ -1,0 +1,188 @@
+"""Files of other formats are named by their content, in every command that takes a trace."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pickle
+import sqlite3
+import tarfile
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus import load
+from etplus.linker import link
+from etplus.schemas.sniff import head_of, is_chakra, is_pftrace, refuse_foreign
+from etplus.trace.errors import EtplusError, TraceFormatError
+from nsys_files import small_export
+from pftraces import graph_launch
+from support import call, fixture_pair, gpu_traces, shared_trace
+
+_PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field with a length, of protobuf; contents of under 128 bytes, or of under 16384."""
+    size = len(content)
+    length = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
+    return bytes([number << 3 | 2]) + length + content
+
+
+def _xspace(number: bytes = b"\x08\x01") -> bytes:
+    """Planes with id, name, lines and metadata, as tsl/profiler/protobuf/xplane.proto has them."""
+    line = _field(3, b"\x08\x07" + _field(2, b"python") + _field(4, b"\x08\x02\x10\x05"))
+    metadata = _field(4, b"\x08\x02" + _field(2, b"\x08\x02" + _field(2, b"dot")))
+    names = (b"/host:metadata", b"/device:GPU:0", b"/host:CPU", b"Task Environment")
+    return b"".join(_field(1, number + _field(2, name) + line + metadata * 3) for name in names)
+
+
+def _snapshot() -> bytes:
+    """What `torch.cuda.memory._dump_snapshot` pickles."""
+    return pickle.dumps({"segments": [{"device": 0, "address": 1}], "device_traces": [[]], "allocator_settings": {}})
+
+
+def _zip() -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as packed:
+        packed.writestr("trace.json", "{}")
+    return held.getvalue()
+
+
+def _tar() -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as packed:
+        packed.addfile(tarfile.TarInfo("trace.json"))
+    return held.getvalue()
+
+
+def _npy() -> bytes:
+    held = io.BytesIO()
+    np.save(held, np.zeros(9))
+    return held.getvalue()
+
+
+_VIEWER = b'\n<!DOCTYPE html>\n<html>\n<script type="module">\nimport {add_local_files} from "x/MemoryViz.js"'
+_TIMELINE = b"<html>\n<head><meta charset='utf-8' /><title>GPU Memory Timeline HTML</title></head>"
+KINDS = {
+    "XPlane": (_xspace(), "an XPlane file of JAX"),
+    "XPlane without numbers": (_xspace(b""), "an XPlane file of JAX"),
+    "rocprofv3": (b'{\n  "rocprofiler-sdk-tool": [\n {"metadata": {}}]}', "a JSON file of rocprofv3"),
+    "snapshot": (_snapshot(), "a memory snapshot of PyTorch"),
+    "viewer": (_VIEWER, "a memory snapshot of PyTorch"),
+    "timeline": (_TIMELINE, "a memory timeline of PyTorch"),
+    "pickle": (pickle.dumps({"a": [1]}), "a Python pickle"),
+    "page": (b"<!doctype html><html><title>r</title></html>", "a page"),
+    "PNG": (_PNG, "a PNG image"),
+    "PDF": (b"%PDF-1.7\n" + bytes(100), "a PDF document"),
+    "ZIP": (_zip(), "a ZIP archive"),
+    "tar": (_tar(), "a tar archive"),
+    "xz": (lzma.compress(b"{}" * 99), "a file packed by xz"),
+    "bzip2": (bz2.compress(b"{}" * 99), "a file packed by bzip2"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "a file packed by zstd"),
+    "numpy": (_npy(), "a numpy array"),
+    "ncu": (b"NVR\0" + bytes(range(50)), "a report of Nsight Compute"),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_format_is_named_whatever_the_file_is_called(kind: str, packed: bool, tmp_path: Path) -> None:
+    data, what = KINDS[kind]
+    data = gzip.compress(data) if packed else data
+    et, kineto = fixture_pair("demo/train_cpu")
+    for name in ("trace.json", "trace.et", "trace.sqlite", "trace.pftrace"):
+        path = tmp_path / name
+        path.write_bytes(data)
+        for read in (lambda one: load(one), lambda one: link(None, one), lambda one: link(et, one)):
+            with pytest.raises(TraceFormatError, match=rf"{name}: this is {what}.*; .*etplus reads"):
+                read(path)
+        with pytest.raises(TraceFormatError, match=f"this is {what}"):
+            link(path, kineto)
+    with pytest.raises(TraceFormatError, match=f"<bytes>: this is {what}"):
+        load(data)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze"], ["diff", "KINETO"], ["link", "-o", "out", "--kineto-file"],
+        ["link", "-o", "out", "--kineto-file", "KINETO", "--et-file"], ["convert", "--to", "chrome", "-o", "out"],
+        ["replay"], ["report", "-o", "out.html"], ["redact", "-o", "out"], ["augment", "-o", "out"],
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["XPlane", "rocprofv3", "snapshot"])
+def test_every_command_names_it_in_one_line(words: list[str], kind: str, tmp_path: Path) -> None:
+    data, what = KINDS[kind]
+    (tmp_path / "given").write_bytes(data)
+    kineto = str(fixture_pair("demo/train_cpu")[1].resolve())
+    done = call(*(kineto if word == "KINETO" else word for word in words), "given", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+    assert f"given: this is {what}".encode() in done.stderr, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["given"]
+
+
+def test_a_database_of_rocprofv3(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE rocpd_kernel_dispatch_00a1 (id, start, end)")
+    with pytest.raises(TraceFormatError, match=r"this is a database of rocprofv3 \(rocpd\); .*rocpd convert"):
+        load(path)
+
+
+def test_a_report_of_nsight_systems(tmp_path: Path) -> None:
+    """Its format is not public: unknown content and the name together tell."""
+    path = tmp_path / "report.nsys-rep"
+    path.write_bytes(bytes(range(128, 256)) * 4)
+    with pytest.raises(TraceFormatError, match=r"this is a report of Nsight Systems; export it: nsys export"):
+        load(path)
+    for name, data in (
+        ("a.nsys-rep", small_export(tmp_path / "x.sqlite").read_bytes()),
+        ("b.qdrep", b'{"nodes": [] }  '),
+    ):
+        refuse_foreign(name, head_of(data))
+
+
+def test_traces_of_another_kind_than_is_wanted(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("demo/train_cpu")
+    chakra, perfetto = tmp_path / "trace.et", tmp_path / "trace.pftrace"
+    assert call("convert", "--et-file", et, "--kineto-file", kineto, "--to", "chakra", "-o", chakra).returncode == 0
+    perfetto.write_bytes(graph_launch().data())
+    export = small_export(tmp_path / "export.sqlite")
+    for given, what in ((chakra, "a Chakra trace"), (perfetto, "a Perfetto trace"), (export, "a SQLite database")):
+        with pytest.raises(TraceFormatError, match=f"this is {what}, not an Execution Trace; give"):
+            link(given, kineto)
+    with pytest.raises(TraceFormatError, match="this is a Chakra trace, not a Kineto trace; give"):
+        link(et, chakra)
+    assert is_chakra(head_of(chakra)) and not is_pftrace(head_of(chakra))
+
+
+def test_a_json_trace_is_read_whatever_its_name(tmp_path: Path) -> None:
+    source = fixture_pair("demo/train_cpu")[1]
+    for name in ("trace.et", "trace.et.gz", "trace.nsys-rep"):
+        path = tmp_path / name
+        path.write_bytes(source.read_bytes())
+        assert len(load(path).calls) == len(load(source).calls)
+
+
+@pytest.mark.parametrize("path", gpu_traces("gpu-kineto", "cuspy"))
+def test_no_real_trace_is_taken_for_another_format(path: Path) -> None:
+    refuse_foreign(path.name, head_of(path))
+
+
+def test_no_real_perfetto_trace_or_export_is_either() -> None:
+    for path in (*shared_trace("cuspy").glob("*.pftrace*"), *shared_trace("nsys").iterdir()):
+        refuse_foreign(path.name, head_of(path))
+
+
+def test_what_is_no_trace_at_all_is_still_refused(tmp_path: Path) -> None:
+    for data in (b"plain words, and no trace\n" * 9, bytes(range(1, 256)), b"\n\x03\x12\x00", b"\x0a\xff\xff"):
+        path = tmp_path / "given"
+        path.write_bytes(data)
+        with pytest.raises(EtplusError):
+            load(path)

@@ -1,0 +1,129 @@
+"""What the library gives prints in a screen, whatever it holds; and what users would loop over can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import etplus
+import numpy as np
+import pytest
+from etplus.analysis import difference
+from etplus.converters.open import load
+from etplus.predictor.end_to_end import predict
+from etplus.predictor.fitting import fit
+from etplus.predictor.iterations import find_iterations
+from etplus.predictor.measure.measured import Conditions, Measured
+from etplus.trace.brief import brief
+from etplus.trace.steps import Step
+from support import fixture_pair, linked, shared_pair, shared_trace
+
+GPU = "pairs/gpu_shaped_from_cpu"
+LINES, COLUMNS = 24, 80
+_OF_A_KIND = 3
+"""So many objects of a class are looked at."""
+
+
+def held(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Public attributes of an object that are data, with their names; those that it refuses are left out."""
+    names = [of for of in dir(type(thing)) if isinstance(getattr(type(thing), of, None), property)]
+    names += [of.name for of in fields(thing)] if is_dataclass(thing) else []
+    names += [*getattr(thing, "__struct_fields__", ()), *getattr(thing, "_fields", ())]
+    names += [of for of, value in vars(type(thing)).items() if type(value).__name__ == "cached_property"]
+    for name in dict.fromkeys(names):
+        if not name.startswith("_"):
+            try:
+                yield name, getattr(thing, name)
+            except (etplus.EtplusError, NotImplementedError):
+                continue
+
+
+def walk(thing: Any, path: str, seen: dict[type, int]) -> Iterator[tuple[str, Any]]:
+    """The objects of this package that an object holds, at any depth, itself included: some of each class."""
+    if isinstance(thing, (list, tuple)) and not hasattr(thing, "_fields"):
+        for one in thing[:_OF_A_KIND]:
+            yield from walk(one, f"{path}[]", seen)
+    elif isinstance(thing, dict):
+        for one in list(thing.values())[:_OF_A_KIND]:
+            yield from walk(one, f"{path}{{}}", seen)
+    elif type(thing).__module__.startswith("etplus") and seen.get(type(thing), 0) < _OF_A_KIND:
+        seen[type(thing)] = seen.get(type(thing), 0) + 1
+        yield path, thing
+        for name, value in held(thing):
+            yield from walk(value, f"{path}.{name}", seen)
+
+
+def assert_all_print_in_a_screen(things: dict[str, Any]) -> set[str]:
+    """Names of the classes that were looked at."""
+    seen: dict[type, int] = {}
+    for name, thing in things.items():
+        for path, one in walk(thing, name, seen):
+            lines = repr(one).split("\n")
+            assert len(lines) <= LINES and max(map(len, lines)) <= COLUMNS, (path, repr(one)[:2000])
+    return {of.__name__ for of in seen}
+
+
+def test_every_public_object_prints_in_a_screen(tmp_path: Path) -> None:
+    trace = linked(GPU)
+    analysis, graph = trace.analyze(), etplus.build_graph(trace)
+    model = fit([trace])
+    for side, source in zip(("et", "kineto"), fixture_pair(GPU), strict=True):
+        (tmp_path / f"rank-0.{side}.json.gz").write_bytes(source.read_bytes())
+    seen = assert_all_print_in_a_screen({
+        "trace": trace, "analysis": analysis, "ops": trace.ops, "op": trace.ops[0], "kernels": trace.kernels,
+        "kernel": trace.kernels[0], "step": trace.steps[0], "replay": trace.replay("kernel*0.5"), "graph": graph,
+        "path": trace.critical_path(), "difference": difference(analysis, analysis), "model": model,
+        "constants": etplus.fit_constants(graph), "layout": etplus.Layout(tp=2), "iterations": find_iterations(trace),
+        "prediction": predict(trace, model, force=True), "conversion": etplus.convert(trace, tmp_path / "x.et"),
+        "measured": Measured(1, ("x",) * 99, Conditions("cpu", 1, "2.13"), (), (), 0.5, 0.1),
+        "batch": etplus.link_many(tmp_path, tmp_path / "out", jobs=1),
+    })  # fmt: skip
+    assert seen >= {"Trace", "Analysis", "KernelRow", "GpuEvents", "Calls", "Steps", "LinkReport", "Replay", "Batch",
+                    "CriticalPath", "Difference", "Op", "DeviceEvent", "JobReport", "Prediction"}  # fmt: skip
+    assert len(seen) > 80
+
+
+def test_those_of_real_jobs(tmp_path: Path) -> None:
+    trace = etplus.link(*shared_pair("parallel/block.single1/rank0"))
+    seen = assert_all_print_in_a_screen({
+        "bert": load(shared_trace("gpu-kineto/h100_bert.json.gz")), "trace": trace, "analysis": trace.analyze(),
+        "resharded": etplus.reshard([trace], etplus.Layout(tp=2, dp=2)),
+        "scaled": etplus.reshard([trace], etplus.Layout(dp=2)),
+    })  # fmt: skip
+    assert "Resharded" in seen
+
+
+def test_what_brief_says() -> None:
+    trace = linked(GPU)
+    assert repr(trace.analyze()).split()[:3] == ["<Analysis", "trace", "<Trace"] and len(repr(trace.gpu)) < 1000
+    assert repr(trace.gpu).startswith(f"<GpuEvents: {len(trace.gpu)} rows\n  name           int32 × {len(trace.gpu)}\n")
+    assert repr(Step(0, "a", 1, 2)) == "Step(number=0, name='a', start_ns=1, end_ns=2)"
+    hostile = brief(Step(0, "\x1b[2J\n" * 50, 1, 2))
+    assert "\x1b" not in hostile and hostile.count("\n") == 4
+
+
+def test_steps_are_a_sequence() -> None:
+    trace = linked(GPU)
+    steps = list(trace.steps)
+    assert [one.name for one in steps] == list(trace.steps.names) and len(steps) == len(trace.steps) == 3
+    assert trace.steps[1] == steps[1] == trace.steps[-2] and trace.steps.index(steps[1]) == 1
+    assert (
+        trace.steps[1:] == tuple(steps[1:]) and steps[0] in trace.steps and list(reversed(trace.steps)) == steps[::-1]
+    )
+    assert [(one.start_ns, one.end_ns) for one in steps] == list(
+        zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True)
+    )
+    assert all(one.duration_ns == one.end_ns - one.start_ns > 0 for one in steps)
+    assert [one.number for one in steps] == [0, 1, 2]
+    with pytest.raises(IndexError):
+        trace.steps[3]
+    assert np.array_equal(trace.steps.of(trace.steps.start), np.arange(3))
+
+
+def test_what_else_is_looped_over() -> None:
+    """Tables of rows are columns; rows as objects are `ops`, `annotations`, `kernels`, `device_events`."""
+    trace = linked(GPU)
+    for rows in (trace.ops, trace.annotations, trace.kernels, trace.device_events, trace.ops[0].children):
+        assert len(list(rows)) == len(rows)

@@ -1,0 +1,82 @@
+"""How records print: a small one in one line, a large one in a screen that says what each attribute holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from .printable import shortened
+
+__all__ = ["brief"]
+
+_WIDTH, _LINES = 79, 24
+_SHORT = (bool, int, float, str, bytes, type(None))
+
+
+def brief(self: Any) -> str:
+    """The `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns, whatever it holds.
+
+    Example:
+        >>> trace.analyze().device_use[0]
+        <DeviceUse
+          device                    0
+          window_ns                 9734277
+          gpu_span_ns               9707333
+          busy_ns                   3025842
+          idle_ns                   6708435
+          overlapped_ns             0
+          compute_ns                1614516
+          copy_ns                   22340
+          communication_ns          1388986
+          exposed_communication_ns  1388986>
+    """
+    name, values = _title(self), {of: getattr(self, of) for of in _names(self)}
+    texts = {of: _text(value) for of, value in values.items()}
+    line = f"{type(self).__name__}({', '.join(f'{of}={text}' for of, text in texts.items())})"
+    if len(line) <= _WIDTH and line.isprintable() and all(isinstance(one, _SHORT) for one in values.values()):
+        return line
+    width = max(map(len, texts), default=0)
+    rows = [shortened(f"  {of:{width}}  {text}", _WIDTH - 1) for of, text in texts.items()]
+    if len(rows) > _LINES - 1:
+        rows = [*rows[: _LINES - 2], f"  … {len(rows) - _LINES + 2} more attributes"]
+    return "\n".join([f"<{name}", *rows]) + ">"
+
+
+def _names(record: Any) -> list[str]:
+    if is_dataclass(record):
+        return [one.name for one in fields(record) if not one.name.startswith("_")]
+    return list(getattr(record, "_fields", None) or record.__struct_fields__)
+
+
+def _text(value: Any) -> str:
+    """A value in some words; what it holds is not looked at where that may be much."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} × {' × '.join(f'{size:,}' for size in value.shape) or 1}"
+    if isinstance(value, (str, bytes)):
+        return repr(value[: 2 * _WIDTH])
+    if isinstance(value, _SHORT):
+        return repr(value)
+    if isinstance(value, (Mapping, list, tuple, Set)) and not hasattr(value, "_fields"):
+        return _collection(value)
+    own: Any = type(value).__repr__
+    return f"<{_title(value)}>" if own is brief or own is object.__repr__ else repr(value).partition("\n")[0]
+
+
+def _title(record: Any) -> str:
+    """The name of its class, and how many rows it has."""
+    name = type(record).__name__
+    if isinstance(record, tuple) or not hasattr(record, "__len__"):
+        return name
+    return f"{name}: {len(record):,} row{'s' * (len(record) != 1)}"
+
+
+def _collection(value: Collection[Any]) -> str:
+    """All of a few numbers and texts, else how many of what."""
+    items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
+    if len(items) <= 8 and all(isinstance(one, _SHORT) for one in items):
+        return repr(value)
+    kinds = sorted({type(one).__name__ for one in (value.values() if isinstance(value, Mapping) else value)})
+    return f"{len(value):,} × {' or '.join(kinds[:3])}"
