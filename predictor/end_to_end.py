@@ -209,7 +209,7 @@ def predict(
     )
     if changed or device is not None or shape is not None:
         job.base.refuse(document.file, force=force)
-    waits = [job.total(engine, wait=False), job.waiting(engine)] if len(comm_rows(document)) else []
+    waits = [job.waiting(engine)] if len(comm_rows(document)) else []
     took = _Took.of([job], engine, job.measured, job.recorded(engine), lambda of: job.total(engine, of[0]), waits)
     kernels, steps = job.kernels(), job.steps(took.ns)
     weakest = checked(document.file, took.ns, took.low, took.high, took.links(kernels), force=force)
@@ -243,8 +243,10 @@ def predict_ranks(
     if changed:
         base.refuse(files, force=force)
     together = _walk_together if engine == "overheads" else _replay_together
-    told = unchanged.makespan_ns if engine == "replay" else together(jobs, joint, [job.gpu_ns for job in jobs])
-    waits = [_replay_together(jobs, joint, None, as_recorded=True)] if engine == "replay" else []
+    told = unchanged.makespan_ns
+    if engine == "overheads":
+        told = _walk_together(jobs, joint, [job.gpu_ns for job in jobs], as_recorded=True)
+    waits = [together(jobs, joint, [job.gpu_ns_waiting for job in jobs], as_recorded=True)]
     took = _Took.of(jobs, engine, unchanged.measured_ns, told, lambda times: together(jobs, joint, times), waits)
     kernels = [row for job in jobs for row in job.kernels()]
     unknown = float(np.mean([job.unknown_edges for job in jobs]))
@@ -278,11 +280,12 @@ def totals(
 
 
 def _replay_together(
-    jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times | None, *, as_recorded: bool = False
+    jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False
 ) -> int:
     """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
-    given = [job.pricing.times for job in jobs] if kernel_ns is None else kernel_ns
-    coupled = couple([job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, given, strict=True)])
+    coupled = couple([
+        job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)
+    ])  # fmt: skip
     lags = coupled.edges.lag.copy()
     for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
         rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
@@ -291,8 +294,9 @@ def _replay_together(
     return replay(coupled.with_latencies(lags), [job.constants for job in jobs]).makespan_ns
 
 
-def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times) -> int:
-    """The overheads engine over ranks that meet in collectives."""
+def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False) -> int:
+    """The overheads engine over ranks that meet in collectives, which transfer for as long as the model says, or for
+    the least of the given times."""
     timed = np.flatnonzero(joint.row >= 0)
     begin = np.full(len(jobs), np.inf)
     np.minimum.at(begin, joint.rank_of_row[joint.row[timed]], joint.measured[timed])
@@ -305,6 +309,6 @@ def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times
         meetings.append(events)
         least = min(times[rank][event] for rank, event in events.items())  # the others wait for the last one
         for (rank, event), row in zip(events.items(), met.row, strict=True):
-            times[rank][event] = jobs[rank].transfers.get(row, least)
+            times[rank][event] = least if as_recorded else jobs[rank].transfers.get(row, least)
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
     return overhead_model_of_ranks(traces, [job.walked for job in jobs], times, of_rows, begin.tolist(), meetings)

@@ -14,7 +14,7 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .costs.bound import bound_of
 from .costs.element_types import retyped, time_ratio
-from .costs.familiarity import Familiarity
+from .costs.familiarity import NEW, Familiarity
 from .costs.intervals import Intervals, Spread
 from .costs.kernel_model import interval_group
 from .costs.measured import Measured, gpu_tasks
@@ -143,6 +143,8 @@ class Pricing:
             estimate, bound = self._estimate(task), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
+            if level == NEW and not self._held_out:  # what one trace says of itself
+                spread = Intervals().of(())
             low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
@@ -155,6 +157,11 @@ class Pricing:
     @cached_property
     def _intervals(self) -> Intervals:
         return self._model.kernels.intervals if self._model.kernels is not None else Intervals()
+
+    @property
+    def _held_out(self) -> int:
+        """How many traces the intervals are from."""
+        return 0 if self._model.kernels is None else self._model.kernels.held_out
 
     @cached_property
     def _utilisation(self) -> Utilisation:

@@ -222,9 +222,11 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """ns of each GPU event at the low and the high end of the interval of all together."""
+        """ns of each GPU event at the low and the high end of the interval of all together; collectives stay, since
+        their times are waits for other ranks (`waiting`)."""
         source = self.trace.gpu.source
-        return drawn_in(self.pricing, np.flatnonzero((source >= 0) & (self.of_row[source] >= 0)).tolist())
+        counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
+        return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
 
     def lags_at(self, times: Sequence[float] | None) -> IntColumn:
         """Lags from the model, with GPU events that take other times; as predicted if None."""
@@ -254,15 +256,18 @@ class RankJob:
             met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.document)))
             lags[met] = edges.lag[met]
             return self.replayed(lags)
-        communicates = self.trace.is_comm.tolist()
-        return self.total(engine, [
-            here if comm else ns
-            for here, comm, ns in zip(self.gpu_ns, communicates, self.pricing.times, strict=True)
-        ])  # fmt: skip
+        return self.total(engine, self.gpu_ns_waiting)
+
+    @property
+    def gpu_ns_waiting(self) -> list[float]:
+        """ns of each GPU event as predicted, of collectives as recorded."""
+        times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
+        return [here if comm else ns for here, comm, ns in times]
 
     def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
         """See `Prediction`."""
-        if not self.transfers or self._changed or self._moved or self.shapes is not None:
+        walks_past = engine == "overheads" and self.on_host  # collectives of the host are none of its operators
+        if not self.transfers or self._changed or self._moved or self.shapes is not None or walks_past:
             return None
         return round(self.total(engine, wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
