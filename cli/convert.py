@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from typing import Any
 
 from ..converters.convert import Conversion, convert
@@ -15,6 +14,7 @@ from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}
     write_json(arguments.json, plain)
-    print("\n".join(_lines(done)), file=sys.stderr)
+    say("\n".join(_lines(done)))
     return 0
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from ..analysis.tables import render, terminal_width
 from ..schemas.files import open_output, open_text
 from ..schemas.secrets import MASK, Masker
 from ..trace.errors import TraceFormatError, UsageError
-from .terminal import print_text
+from .terminal import print_text, say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -70,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_output(arguments.output) as file:
         for piece in masker.pieces(blob.data):
             file.write(piece)
-    print(f"masked  {masker.count:,} values", file=sys.stderr)
-    print(f"wrote   {arguments.output}", file=sys.stderr)
+    say(f"masked  {masker.count:,} values\nwrote   {arguments.output}")
     return 0
 
 

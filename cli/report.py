@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from ..analysis.devices import read_devices
@@ -18,6 +17,7 @@ from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         out.write(page)
     print_warnings(warnings)
     if arguments.output != "-":
-        print(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)", file=sys.stderr)
+        say(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)")
     return 0
 
 

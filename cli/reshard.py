@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -24,7 +23,7 @@ from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import write_json
-from .terminal import print_text
+from .terminal import print_text, say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -184,7 +183,7 @@ def _write(
         more: dict[str, Any] = {"renumber_ranks": True} if renumber else {}
         done = convert(traces, output, to=to, as_prefix=True, **more)
         for note in done.notes:
-            print(f"note    {note}", file=sys.stderr)
+            say(f"note    {note}")
         return list(done.files)
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
