@@ -39,17 +39,16 @@ def test_a_link_that_is_only_written_makes_no_columns_of_the_trace(tmp_path: Pat
     read = etplus.load(tmp_path / "plus.json")
     assert linked.ts.tolist() == read.ts.tolist() and len(linked) == len(read)
     with pytest.raises(AttributeError, match="nothing"):
-        linked.nothing
+        linked.nothing  # noqa: B018
 
 
 def test_a_link_imports_nothing_of_other_formats(tmp_path: Path) -> None:
     code = (
         "import sys; from etplus.cli.main import trace_link\n"
-        f"trace_link(['--et-file', {str(ET)!r}, '--kineto-file', {str(KINETO)!r}, '-o', {str(tmp_path / 'p.json')!r}])\n"
+        f"trace_link(['--et-file', {str(ET)!r}, '--kineto-file', {str(KINETO)!r}, '-o', {str(tmp_path / 'p')!r}])\n"
         "print([m for m in ('google', 'sqlite3', 'numpy.ma', 'tqdm', 'pandas') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-
 
 
 def test_paths_bytes_and_file_objects_give_the_same_links() -> None:
