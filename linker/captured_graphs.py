@@ -389,4 +389,4 @@ class _Calls:
     def op_of(self, captures: Sequence[Capture], graph: _Graph, launches: IntColumn) -> IntColumn:
         """int64, the calls of some launches of a graph, −1 for none."""
         op = captures[graph.capture].op[launches]
-        return np.where(op >= 0, self.place[graph.capture][op], -1)
+        return np.append(self.place[graph.capture], -1)[op]  # the last one is what −1 gets

@@ -24,6 +24,9 @@ VERSION = 1
 _LITTLE, _MUCH = 0.1, 2.0
 """A held-out trace counts as known as well as one with an unknown share u if its own is up to 10%, or up to 2 u."""
 
+_FARTHEST = 30.0
+"""A prediction off by a factor of e to this, or more, is none: 10,000 years for 30 ms."""
+
 
 class EndToEndError(msgspec.Struct, frozen=True):
     """How an engine missed what was held out.
@@ -35,6 +38,10 @@ class EndToEndError(msgspec.Struct, frozen=True):
 
     log_ratios: tuple[float, ...] = ()
     unknown: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.log_ratios) != len(self.unknown) or not all(abs(one) < _FARTHEST for one in self.log_ratios):
+            raise ValueError("end_to_end: not a log ratio and a share for each trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
         """The log ratios of traces of which the others knew as much, or more, as the model does of one with this

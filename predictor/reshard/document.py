@@ -475,7 +475,7 @@ def _factor(model: Model, call: Call, changed: Mapping[int, int], shard: Shard |
     if not changed or not shapes:
         return 1.0
     work: Sequence[Sequence[int]] = shapes
-    if call.name in PRODUCTS:
+    if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
         first, second = (call.inputs[at] for at in PRODUCTS[call.name])
         if first and second and first[0] and second[0]:
             work = [(*first[0], second[0][-1])]

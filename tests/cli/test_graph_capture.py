@@ -49,6 +49,16 @@ def test_a_graph_launch_without_a_device_event(files: tuple[Path, Path], tmp_pat
     assert_valid(read_json(tmp_path / "out.json"))
 
 
+def test_a_capture_without_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Its graphs are known by their kernels, but no operator launched them."""
+    replay, capture = files
+    events = [event for event in capture_events([LAUNCHES]) if event["cat"] == "cuda_runtime"]
+    capture.write_bytes(encode([*events, {**events[0], "cat": "cpu_op", "name": "aten::alone", "ts": 9e6, "tid": 9}]))
+    for command in (["report", replay, "-o", "r.html"], ["link", replay, "-o", "out.json"]):
+        done = call(*command, "--graph-capture", capture, cwd=tmp_path)
+        assert done.returncode in (0, 3), done.stderr
+
+
 def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, _ = files
     other = tmp_path / "other.json"

@@ -7,6 +7,7 @@ from functools import cache
 from math import hypot, log
 from pathlib import Path
 
+import msgspec
 import pytest
 from etplus.analysis.devices import known_devices
 from etplus.converters.open import load as read_trace
@@ -16,17 +17,17 @@ from etplus.predictor.costs.bound import bound_of
 from etplus.predictor.costs.measured import gpu_tasks
 from etplus.predictor.end_to_end import predict, predict_ranks
 from etplus.predictor.fitting import fit
-from etplus.predictor.model_file import EndToEndError
+from etplus.predictor.model_file import EndToEndError, read_model
 from etplus.predictor.outliers import Outlier, warm_up
 from etplus.predictor.pricing import Pricing
 from etplus.predictor.replay import build_graph, fit_constants, replay
 from etplus.predictor.step_times import Percentiles, percentiles, step_times
 from etplus.predictor.summary import summarize
 from etplus.predictor.uncertainty import drawn_in, half_width, interval
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from support import call, fixture_pair, shared_pair, shared_trace
+from support import call, fixture_pair, linked, shared_pair, shared_trace
 from synthetic import Timeline
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
@@ -181,3 +182,13 @@ def test_the_error_of_held_out_ranks_lies_in_its_interval(known: tuple[int, int]
         done = predict_ranks(others, model, engine=engine)  # type: ignore[arg-type]
         assert done.low_ns <= done.measured_ns <= done.high_ns
         assert done.high_ns < 5 * done.low_ns or known not in ((0, 1), (0, 3))
+
+
+@pytest.mark.parametrize(
+    "ratios", [{"log_ratios": [2**63, 0.1], "unknown": [0.0, 0.0]}, {"log_ratios": [0.1], "unknown": []}]
+)
+def test_errors_that_no_fit_has_are_no_model(tmp_path: Path, ratios: dict[str, list[float]]) -> None:
+    model = json.loads(msgspec.json.encode(fit([linked("pairs/gpu_shaped_from_cpu")])))
+    (tmp_path / "model.json").write_text(json.dumps(model | {"end_to_end": {"replay": ratios}}))
+    with pytest.raises(TraceFormatError, match=r"model.json.*no model.*etplus fit"):
+        read_model(tmp_path / "model.json")
