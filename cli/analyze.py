@@ -21,6 +21,7 @@ from ..analysis.tables import terminal_width
 from ..schemas.files import open_output
 from ..schemas.transaction import make_folder
 from ..trace.errors import UsageError
+from ..trace.printable import csv_cell
 from ..trace.selection import part_of
 from .damage import warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
@@ -47,7 +48,6 @@ Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that
 
 Exit status: 0 analysed, 2 bad input or usage, nothing written, 4 slower than --fail-over allows.
 """
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -167,11 +167,7 @@ def _write_csv(tables: dict[str, list[dict[str, Any]]], folder: Path) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, behind an apostrophe: names in a trace can be anyone's.
-
-    https://owasp.org/www-community/attacks/CSV_Injection
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return csv_cell(value) if isinstance(value, str) else value
 
 
 def _microseconds(text: str) -> float:

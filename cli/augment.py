@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ..analysis.devices import read_devices
 from ..converters.augment import ARGUMENTS, augment
@@ -13,6 +12,7 @@ from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import add_device_spec
 from .outputs import add_json, write_json
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -58,5 +58,5 @@ def run(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, {name: getattr(done, name) for name in counts})
     counted = f"; {done.counters:,} values of counters" if done.counters else ""
     found = f"{done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}"
-    print(f"events  {found}\nwrote   {arguments.output}", file=sys.stderr)
+    say(f"events  {found}\nwrote   {arguments.output}")
     return 0

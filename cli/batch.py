@@ -14,10 +14,11 @@ from ..linker.job.pairing import to_manifest
 from ..linker.job.report_text import report_text
 from ..linker.job.storage import is_url
 from ..schemas.transaction import check_outputs, make_folder
-from ..trace.printable import printable
+from ..trace.printable import escaped, printable
 from .graph_captures import add_graph_captures
 from .link import LINK_OPTIONS, add_link_options, share
 from .outputs import add_json, write_json
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -96,18 +97,18 @@ def run(arguments: argparse.Namespace) -> int:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)
         return 128 + signal.SIGINT
     write_json(arguments.json, msgspec.to_builtins(batch.report))
-    print(report_text(batch.report), end="", file=sys.stderr)
-    print(_last_lines(batch), file=sys.stderr)
+    say(report_text(batch.report) + _last_lines(batch))
     return 0 if batch.complete else _SOME_FAILED
 
 
 def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
     pairing = find_job(arguments.source, arguments.output, **where)
-    print(to_manifest(pairing), end="")
+    manifest = to_manifest(pairing)
+    print(escaped(manifest) if sys.stdout.isatty() else manifest, end="")
     bad = [f"rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem]
     bad += [f"rank {rank}: no file was found" for rank in pairing.missing]
     for line in (*bad, *(f"note: {note}" for note in pairing.notes)):
-        print(printable(line), file=sys.stderr)
+        say(printable(line))
     return _SOME_FAILED if bad else 0
 
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ..converters.convert import Conversion, convert
@@ -17,6 +16,7 @@ from .damage import warn_of_damage
 from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
 from .parser import hidden_alias
+from .terminal import say
 
 if TYPE_CHECKING:
     from ..converters.preflight_findings import PreflightReport, Profile
@@ -120,11 +120,11 @@ def run(arguments: argparse.Namespace) -> int:
     report = _checked(done, exporter.name)
     told = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
     write_json(arguments.json, {**plain, **told})
-    print("\n".join(_lines(done)), file=sys.stderr)
+    say("\n".join(_lines(done)))
     if report is None:
         return 0
     remedy = "" if report.ok else f"; etplus check {shlex.quote(output)} --profile {report.profile} lists them"
-    print(f"check   {report.verdict}{remedy}", file=sys.stderr)
+    say(f"check   {report.verdict}{remedy}")
     return 0 if report.ok else 1
 
 

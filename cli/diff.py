@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ..analysis.devices import read_devices
 from ..analysis.diff import diff_text, difference, json_of_difference
@@ -17,6 +16,7 @@ from .inputs import add_inputs, find_inputs, read_inputs
 from .options import add_annotation, add_device_spec, add_steps, add_top
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.json, json_of_difference(found) if arguments.json else None)
         with open_output(arguments.output) as out:
             out.write(diff_html(found, a, b))
-        print(f"wrote   {arguments.output}", file=sys.stderr)
+        say(f"wrote   {arguments.output}")
     else:
         write_tables(arguments, diff_text(found, terminal_width(), arguments.top), json_of_difference(found))
     return report_regressions(found, arguments.fail_over)

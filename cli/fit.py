@@ -24,7 +24,7 @@ from ..trace.printable import shortened
 from .inputs import add_inputs, find_inputs, read_all
 from .outputs import add_json, write_json
 from .parser import hidden_alias
-from .terminal import print_text
+from .terminal import print_text, say
 
 __all__ = ["crossval_lines", "prepare_parser", "run"]
 
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, {"cross_validation": numbers, "calibration": dict(model.calibration)})
     sys.stdout.flush()
     factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
-    print(f"calibration {factors}", f"wrote {arguments.output}", sep="\n", file=sys.stderr)
+    say(f"calibration {factors}\nwrote {arguments.output}")
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from ..analysis.tables import rewrap
@@ -18,6 +17,7 @@ from .graph_captures import add_graph_captures
 from .inputs import add_nsys_ranks, chosen_rank
 from .outputs import add_json, write_json
 from .parser import hidden_alias
+from .terminal import say
 
 __all__ = ["LINK_OPTIONS", "add_link_options", "prepare_parser", "report_text", "run", "share"]
 
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
         convert(result, output, to="chakra", as_prefix=False)
     else:
         result.write(output, jobs=arguments.jobs)
-    print(report_text(result, output), file=sys.stderr)
+    say(report_text(result, output))
     if et is not None and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
         return _LINKED_LESS
     if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..trace.errors import EtplusError
-from ..trace.printable import printable
+from ..trace.printable import escaped, printable
 from .terminal import red
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from logging import LogRecord
     from types import FrameType
 
 __all__ = ["main", "trace_link"]
@@ -119,6 +120,7 @@ def _run(arguments: Namespace, alone: bool) -> int:
     from .parser import command_module
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
+    logging.getLogger().handlers[0].addFilter(_made_printable)
     with capped_memory() if alone else contextlib.nullcontext(), transaction():
         try:
             status: int = command_module(arguments.command).run(arguments)
@@ -127,6 +129,12 @@ def _run(arguments: Namespace, alone: bool) -> int:
             _lost_output()
             return _SIGPIPE
     return status
+
+
+def _made_printable(record: LogRecord) -> bool:
+    """Leave nothing in a message that could steer a terminal: names in traces can be anyone's."""
+    record.msg, record.args = escaped(record.getMessage()), None
+    return True
 
 
 def _explained(error: Exception) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from ..schemas.files import open_output
+from ..trace.printable import escaped
 from .terminal import print_text
 
 __all__ = ["add_json", "add_tables", "add_tables_and_switch", "is_page", "one_or_all", "write_json", "write_tables"]
@@ -70,7 +71,7 @@ def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None
     write_json(arguments.json, numbers)
     if arguments.output not in (None, _STDOUT):
         with open_output(arguments.output) as file:
-            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+            file.write(escaped(text).encode() + b"\n")
     elif arguments.json != _STDOUT:
         print_text(text)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ..analysis.tables import render, terminal_width
 from ..schemas.files import open_output, open_text
@@ -11,7 +10,7 @@ from ..schemas.secrets import MASK, Masker
 from ..schemas.transaction import check_outputs
 from ..trace.errors import TraceFormatError
 from .outputs import add_json, write_json
-from .terminal import print_text
+from .terminal import print_text, say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -72,8 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         for piece in masker.pieces(blob.data):
             file.write(piece)
     write_json(arguments.json, {"masked": masker.count})
-    print(f"masked  {masker.count:,} values", file=sys.stderr)
-    print(f"wrote   {arguments.output}", file=sys.stderr)
+    say(f"masked  {masker.count:,} values\nwrote   {arguments.output}")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from ..analysis.devices import read_devices
@@ -21,6 +20,7 @@ from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
 from .kernel_delay import add_kernel_delay
 from .options import add_annotation, add_batch_size, add_device_spec, add_part
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         out.write(page)
     print_warnings(warnings)
     if arguments.output != "-":
-        print(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)", file=sys.stderr)
+        say(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)")
     return 0
 
 

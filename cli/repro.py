@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .execution import add_execution, execution_options
 from .inputs import add_inputs, find_inputs, read_all
+from .terminal import say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         text, done = op_script(one, float(took[call]), source, name, **where), one.schema.op
     with open_output(arguments.output) as out:
         out.write(text.encode())
-    print(f"wrote {arguments.output}: {done}", file=sys.stderr)
+    say(f"wrote {arguments.output}: {done}")
     return 0
 
 

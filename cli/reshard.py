@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +24,7 @@ from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import write_json
-from .terminal import print_text
+from .terminal import print_text, say
 
 __all__ = ["prepare_parser", "run"]
 
@@ -188,7 +187,7 @@ def _write(
         more: dict[str, Any] = {"renumber_ranks": True} if renumber else {}
         done = convert(traces, output, to=to, as_prefix=True, **more)
         for note in done.notes:
-            print(f"note    {note}", file=sys.stderr)
+            say(f"note    {note}")
         return list(done.files)
     folder, files = Path(output), []
     for rank in ranks:

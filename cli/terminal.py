@@ -6,7 +6,9 @@ import os
 import sys
 from typing import TextIO
 
-__all__ = ["bold", "print_text", "red", "yellow"]
+from ..trace.printable import escaped
+
+__all__ = ["bold", "print_text", "red", "say", "yellow"]
 
 _RESET = "\033[0m"
 
@@ -27,9 +29,14 @@ def bold(text: str, stream: TextIO) -> str:
 
 
 def print_text(text: str) -> None:
-    """Print paragraphs, the first line of each of which is its heading."""
-    paragraphs = (paragraph.partition("\n") for paragraph in text.split("\n\n"))
+    """Print paragraphs, the first line of each of which is its heading, with nothing in them that could steer."""
+    paragraphs = (paragraph.partition("\n") for paragraph in escaped(text).split("\n\n"))
     print("\n\n".join(f"{bold(first, sys.stdout) if first else ''}{end}{rest}" for first, end, rest in paragraphs))
+
+
+def say(text: str) -> None:
+    """Print lines to standard error, with nothing in them that could steer a terminal."""
+    print(escaped(text), file=sys.stderr)
 
 
 def _styled(text: str, style: str, stream: TextIO) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from heapq import merge
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -86,9 +88,11 @@ def augment(
     gpu = trace.gpu.take(trace.gpu.source >= 0)  # the others are not nodes
     trace = trace.with_tables(replace(trace.tables, gpu=gpu))
     added: list[bytes] = []
+    between: list[tuple[int, int, bytes]] = []
     if isinstance(trace.texts, FileRecords):
         start, end = trace.texts.start, trace.texts.end
         body, rest = (int(start.min()), int(end.max())), int(end.max())
+        between = _between(blob.data, start, end)
         at: Column[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
@@ -104,10 +108,11 @@ def augment(
     start, end = start[at], end[at]
     values = _values(trace, own_devices)
     (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[rest:])
-    warn_of_masks(blob.name, masked + more)
+    inside = [(begin, stop, *mask(text)) for begin, stop, text in between]
+    warn_of_masks(blob.name, masked + more + sum(count for *_, count in inside))
     with open_output(path) as out:
         out.write(before)
-        for piece in _pieces(blob.data, start, end, values, *body):
+        for piece in _pieces(blob.data, start, end, values, [one[:3] for one in inside], *body):
             out.write(piece)
         for text in added:
             out.write(b",\n" + text)
@@ -168,14 +173,23 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
     return result
 
 
+def _between(data: bytes, start: IntColumn, end: IntColumn) -> list[tuple[int, int, bytes]]:
+    """Where other members of the document are between two records, and their texts."""
+    ranked = start.argsort()
+    gaps = zip(end[ranked[:-1]].tolist(), start[ranked[1:]].tolist(), strict=True)
+    texts = ((begin, stop, data[begin:stop]) for begin, stop in gaps)
+    return [one for one in texts if b'"' in one[2]]
+
+
 def _pieces(
-    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], at: int, last: int
-) -> Iterator[bytes]:
-    """The file's text between two offsets, with the events' texts exchanged."""
-    for event in start.argsort().tolist():
-        begin, stop = int(start[event]), int(end[event])
+    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]],
+    others: list[tuple[int, int, bytes]], at: int, last: int,
+) -> Iterator[bytes]:  # fmt: skip
+    """The file's text between two offsets, with the texts of events and of others exchanged."""
+    events = ((int(start[event]), int(end[event]), event) for event in start.argsort().tolist())
+    for begin, stop, what in merge(events, others, key=itemgetter(0)):
         yield data[at:begin]
-        yield _with_arguments(data[begin:stop], values[event])
+        yield what if isinstance(what, bytes) else _with_arguments(data[begin:stop], values[what])
         at = stop
     yield data[at:last]
 

@@ -25,7 +25,7 @@ from ..schemas.etplus_reader import Rows
 from ..schemas.files import open_output, shown_name
 from ..trace.columns import IntColumn, distinct_rows, positions
 from ..trace.comm_kernels import Comm
-from ..trace.conventions import EDGE_KINDS, MAX_NS
+from ..trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.trace import Trace
 from .chakra_attributes import values_of
@@ -243,10 +243,10 @@ class _Form:
     def checked_times(self, block: list[_Row]) -> dict[str, IntColumn]:
         """The times of rows as columns."""
         times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
-        late = np.flatnonzero(np.any(times >= MAX_NS, axis=1))
+        late = np.flatnonzero(np.any(times >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
         if len(late):
             place = f"node {block[late[0]].node.id}"
-            raise TraceFormatError(self.file, place, "a time or duration over 146 years", _AGAIN)
+            raise TraceFormatError(self.file, place, "a time of over 146 years, or a duration of over 104 days", _AGAIN)
         return dict(zip(("ts", "dur", "exclusive"), times.T, strict=True))
 
     def record(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:

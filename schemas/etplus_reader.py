@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, StringTable, decimal_ns, exact_ns, int_column, matching, positions
 from ..trace.comm_kernels import Comm
-from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_NS, STRUCTURAL
+from ..trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, STRUCTURAL
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ..trace.memory_events import read_memory
@@ -48,14 +48,14 @@ _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Us = Annotated[float, msgspec.Meta(ge=0, lt=MAX_NS / 1000)]
-SignedUs = Annotated[float, msgspec.Meta(gt=-MAX_NS / 1000, lt=MAX_NS / 1000)]
+DurationUs = Annotated[float, msgspec.Meta(gt=-MAX_NS / 1000, lt=MAX_DURATION_NS / 1000)]
 
 
 class _Times(msgspec.Struct, gc=False):
     ts: Us | None = None
-    dur: SignedUs | None = None
-    inclusive_dur: SignedUs | None = None
-    exclusive_dur: SignedUs | None = None
+    dur: DurationUs | None = None
+    inclusive_dur: DurationUs | None = None
+    exclusive_dur: DurationUs | None = None
 
 
 class _ExactTimes(msgspec.Struct, gc=False):

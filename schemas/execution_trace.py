@@ -204,9 +204,9 @@ def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
-    except (KeyError, ValueError, *UNREADABLE):
+        return max(begin, -1), max(finish - start, 0) / 1000
+    except (KeyError, ValueError, OverflowError, *UNREADABLE):
         return -1, 0.0
-    return max(begin, -1), max(finish - start, 0) / 1000
 
 
 def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
@@ -12,12 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import PickleBuffer
-from typing import IO, BinaryIO, Generic, TypeVar, cast
+from typing import IO, Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 from isal import igzip
 
 from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
+from ..trace.printable import escaped
 from .inflate import Spool, gunzip
 from .memory import Expansion
 from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
@@ -240,8 +242,9 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with transaction() as run:
         target = run.claim(path)
         if target is None:
-            yield _standard_output()
-            sys.stdout.buffer.flush()
+            out = _standard_output()
+            yield out
+            out.flush()
         elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
             with _failing_as(target, target), target.open("wb") as stream:
                 yield stream
@@ -278,7 +281,25 @@ def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
 
 def _standard_output() -> IO[bytes]:
     sys.stdout.flush()  # what was printed before comes first
-    return sys.stdout.buffer
+    return cast("IO[bytes]", _Terminal(sys.stdout.buffer)) if sys.stdout.isatty() else sys.stdout.buffer
+
+
+class _Terminal(io.BufferedIOBase):
+    """A terminal, which shows JSON and other text with escapes for what could steer it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._file.write(escaped(self._decoder.decode(bytes(data))).encode())
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, exact_ns, int_column
-from ..trace.conventions import EXACT_US, MAX_NS, PYTHON_CATEGORY
+from ..trace.conventions import EXACT_US, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
+from ..trace.printable import shortened
 from .kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from .number_rows import NumberRows
 
@@ -47,6 +48,7 @@ MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Devic
 """What they are called in a file."""
 
 _EXACT_INTEGER = 2**53
+_LONGEST_NAME = 60
 _NONE = np.zeros(0, np.int64)
 
 
@@ -251,7 +253,8 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
         array, modules: see `decode_plain`.
 
     Raises:
-        msgspec.ValidationError: an invalid event, a time before the trace's base, or beyond 2**62 ns, 146 years.
+        msgspec.ValidationError: an invalid event, a time before the trace's base, or beyond 2**62 ns, 146 years, or
+            a duration of MAX_DURATION_NS.
     """
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
@@ -281,6 +284,10 @@ def _decoded(
     ts, dur, flow_ts = times
     if len(ts) and ts.min() < 0:
         raise msgspec.ValidationError("a negative time stamp")
+    if len(dur) and dur.max() >= MAX_DURATION_NS:
+        longest = int(np.argmax(dur))
+        name = shortened(events[longest].name, _LONGEST_NAME)
+        raise msgspec.ValidationError(f"a duration of {dur[longest] // 1000} µs, which is over 104 days, of {name!r}")
     return Decoded(
         count, at, list(map(_CATEGORY, events)), list(map(_NAME, events)), list(map(_THREAD, events)), ts, dur, numbers,
         np.array(starts, np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
@@ -316,7 +323,10 @@ def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
         exact = [int((v * 1000).to_integral_value()) if abs(v) * 1000 < MAX_NS else None for v in values]
         if None not in exact:
             return np.array(exact, np.int64)
-    us = np.fromiter(values, np.float64, len(values))
+    try:
+        us = np.fromiter(values, np.float64, len(values))
+    except OverflowError:  # an integer of hundreds of digits
+        us = np.array([np.inf])
     if np.any(np.abs(us) >= MAX_NS / 1000):
         raise msgspec.ValidationError("a time of over 146 years")
     return exact_ns(us)

@@ -48,6 +48,7 @@ __all__ = [
     "kineto_document",
     "linked",
     "ns",
+    "on_terminal",
     "plain",
     "read_json",
     "recorded_with",
@@ -262,6 +263,24 @@ def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.Complet
     """Run a console script as a process to its end."""
     options = {"capture_output": True, "timeout": 120, "check": False, **options}
     return subprocess.run([*command(name), *map(str, arguments)], **options)
+
+
+def on_terminal(words: list[str], folder: Path, **environment: str) -> bytes:
+    """What a command shows on a terminal of 80 columns."""
+    pty = pytest.importorskip("pty", reason="pseudo-terminals are of POSIX")
+    master, slave = pty.openpty()
+    base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+    with subprocess.Popen(
+        words, stdout=slave, stderr=slave, stdin=slave, cwd=folder, env=base | {"TERM": "xterm"} | environment
+    ) as process:
+        os.close(slave)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(master, 1 << 16):
+                shown += piece
+        process.wait(60)
+    os.close(master)
+    return shown
 
 
 def call(*arguments: str | Path, cwd: Path = Path(), input: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -6,7 +6,8 @@ import re
 
 __all__ = [
     "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US",
-    "GPU_ANNOTATION_CATEGORY", "GPU_CATEGORIES", "KERNEL_CATEGORIES", "MAX_NS", "MAX_RANKS", "NS_PER_UNIT",
+    "GPU_ANNOTATION_CATEGORY", "GPU_CATEGORIES", "KERNEL_CATEGORIES", "MAX_DURATION_NS", "MAX_NS", "MAX_RANKS",
+    "NS_PER_UNIT",
     "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL", "UNATTACHED_REASONS",
 ]  # fmt: skip
 
@@ -16,6 +17,8 @@ EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
 MAX_NS = 2**62
 """Times and their sums are below this, 146 years, so that int64 does not overflow."""
+MAX_DURATION_NS = 2**53
+"""No event takes as long, 104 days: a record that claims it is damaged."""
 MAX_RANKS = 2**31
 """Ranks are below this."""
 NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000}

@@ -1,8 +1,25 @@
-"""Names for people. Those in traces are untrusted: texts without control sequences for the terminal."""
+"""Names for people. Those in traces are untrusted: texts without control sequences for the terminal, and cells that no
+spreadsheet runs."""
 
 from __future__ import annotations
 
-__all__ = ["printable", "shortened", "stream_label", "thread_label"]
+import re
+
+__all__ = [
+    "csv_cell",
+    "escaped",
+    "is_formula",
+    "printable",
+    "shortened",
+    "stream_label",
+    "text_of_cell",
+    "thread_label",
+]
+
+_OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
+"""What formulas and commands begin with, as typed and as East Asian input methods and fonts have it."""
+_CELL_END = re.compile(r"(?<=[;\t\r\n])")
+"""Where a spreadsheet of another language, or a paste, may begin another cell."""
 
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
@@ -13,6 +30,57 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
         'gemm?[2J'
     """
     return "".join(c if c.isprintable() else instead for c in text)
+
+
+def escaped(text: str) -> str:
+    """Lines of text with an escape, as Python and JSON write it, for each character that could steer a terminal.
+
+    Directions of writing, blanks without width and the controls U+0080 to U+009F are among them.
+
+    Example:
+        >>> escaped("gemm\\x1b[2J\\u202e")
+        'gemm\\\\u001b[2J\\\\u202e'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet could take a cell for a formula or a command, whatever blanks it begins with.
+
+    Example:
+        >>> [is_formula(text) for text in ("=1+1", " =1+1", "＝1+1", "|calc", "a=b")]
+        [True, True, True, True, False]
+    """
+    return next((c for c in text if c.isprintable() and not c.isspace()), "") in _OPENS_A_FORMULA
+
+
+def csv_cell(text: str) -> str:
+    """A text as a cell of CSV, with an apostrophe before what a spreadsheet could take for a formula.
+
+    https://owasp.org/www-community/attacks/CSV_Injection
+
+    Example:
+        >>> csv_cell("=1+1"), csv_cell("a;=1+1"), csv_cell("aten::mm")
+        ("'=1+1", "a;'=1+1", 'aten::mm')
+    """
+    cell = "".join(f"'{part}" if is_formula(part) else part for part in _CELL_END.split(text))
+    return f"'{cell}" if cell[:1] in ("\t", "\r", "\n") else cell
+
+
+def text_of_cell(cell: str) -> str:
+    """The text that `csv_cell` made a cell of.
+
+    Example:
+        >>> text_of_cell("a;'=1+1"), text_of_cell("'a'")
+        ('a;=1+1', "'a'")
+    """
+    text = "".join(part[1:] if part[:1] == "'" and is_formula(part[1:]) else part for part in _CELL_END.split(cell))
+    return text[1:] if text[:1] == "'" and text[1:2] in ("\t", "\r", "\n") else text
 
 
 def shortened(text: str, width: int) -> str:

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from .brief import brief
 from .columns import IntColumn, decimal_ns, int_column
-from .conventions import MAX_NS, UNATTACHED_REASONS
+from .conventions import MAX_DURATION_NS, MAX_NS, UNATTACHED_REASONS
 from .errors import UNREADABLE, TraceFormatError
 
 __all__ = ["UnattachedEvents", "read_unattached"]
 
 _REMEDY = "make the file again with trace-link"
-_MAX_US = Decimal(MAX_NS // 1000)
+_MAX_US, _MAX_DURATION_US = Decimal(MAX_NS // 1000), Decimal(MAX_DURATION_NS // 1000)
 _COLUMNS = ("device", "stream", "correlation")
 
 
@@ -88,8 +88,11 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
     for event in events:
         if event.reason not in codes:
             raise TraceFormatError(file, '"unattached"', f"unknown reason {event.reason[:40]!r}", "update etplus")
-        if not (0 <= event.ts < _MAX_US and 0 <= event.dur < _MAX_US):
-            raise TraceFormatError(file, '"unattached"', "a time that is negative or over 146 years", _REMEDY)
+        if not (0 <= event.ts < _MAX_US and 0 <= event.dur < _MAX_DURATION_US):
+            problem = "a time that is negative or over 146 years, or a duration of over 104 days"
+            raise TraceFormatError(file, '"unattached"', problem, _REMEDY)
+    if sum(event.dur for event in events) >= _MAX_US:
+        raise TraceFormatError(file, '"unattached"', "durations of over 146 years together", _REMEDY)
     columns = {key: int_column([getattr(event, key) for event in events], -1) for key in _COLUMNS}
     return UnattachedEvents(
         names=[event.name for event in events], categories=[event.cat for event in events],

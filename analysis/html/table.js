@@ -147,10 +147,17 @@ function entered(action) {
   };
 }
 
+/** Text of a cell with an apostrophe before what a spreadsheet would take for a formula, as `csv_cell` has it. */
+function csvCell(text) {
+  const parts = text.split(/(?<=[;\t\r\n])/);
+  const cell = parts.map((part) => (/^[\s\p{C}\p{Z}]*[=+\-@|＝＋－＠｜﹢﹣﹦﹫−]/u.test(part) ? `'${part}` : part)).join("");
+  return /^[\t\r\n]/.test(cell) ? `'${cell}` : cell;
+}
+
 /** Rows as CSV: full names and whole numbers, times in ns; no text that a spreadsheet would take for a formula. */
 function csvOf(columns, rows) {
   const quoted = (value) => {
-    const text = typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : String(value ?? "");
+    const text = typeof value === "string" ? csvCell(value) : String(value ?? "");
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const lines = [columns.map((column) => column.key), ...rows.map((row) => columns.map((column) => row[column.key]))];

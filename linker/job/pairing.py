@@ -15,6 +15,7 @@ import msgspec
 
 from ...schemas.files import load
 from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
+from ...trace.printable import csv_cell, text_of_cell
 from .naming import ET, KINETO, TraceFile, begins_with, look_at
 from .storage import Folder, at
 
@@ -305,7 +306,11 @@ def from_manifest(source: str) -> Pairing:
             rows = msgspec.json.decode(blob.data, type=list[_Row])
         else:
             table = csv.DictReader(io.StringIO(blob.data.decode("utf-8-sig")), skipinitialspace=True, strict=True)
-            rows = msgspec.convert(list(table), list[_Row], strict=False)
+            cells = [
+                {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+                for row in table
+            ]
+            rows = msgspec.convert(cells, list[_Row], strict=False)
     except (*UNREADABLE, csv.Error) as error:
         problem = f"not a list of rank, et, kineto ({error})"
         raise TraceFormatError(blob.name, "", problem, "--dry-run writes one that can be edited") from None
@@ -319,6 +324,10 @@ def from_manifest(source: str) -> Pairing:
         raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
     ordered = sorted(rows, key=lambda row: row.rank)
     return Pairing(tuple(_files(row) for row in ordered))
+
+
+def _read_cells(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
 
 
 def _files(row: _Row) -> RankFiles:
@@ -342,7 +351,7 @@ def to_manifest(pairing: Pairing) -> str:
 
 def _cell(name: str) -> str:
     """A file name that no spreadsheet takes for a formula; `from_manifest` reads it as the same."""
-    return f"./{name}" if name.startswith(("=", "+", "-", "@")) else name
+    return csv_cell(f"./{name}" if csv_cell(name)[:1] != name[:1] else name)
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from ...trace.columns import IntColumn, positions
-from ...trace.conventions import MAX_NS
+from ...trace.conventions import MAX_DURATION_NS, MAX_NS
 from ...trace.dtypes import UNKNOWN_DTYPE
 from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.printable import shortened
 from ..files import Blob, Source
 from ..kineto import EventTable, FlowTable, KinetoTrace
 from ..text import Text
@@ -30,6 +31,7 @@ from .ranks import NsysRank, choose, only, ranks_of
 __all__ = ["read_nsys"]
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
+_LONGEST_NAME = 60
 _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)
 """Variables of torchrun, Open MPI and Slurm that hold the number of ranks."""
 
@@ -81,10 +83,8 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
     events = columns.table(_EventArguments(ranges, gpu))
     if not len(events):
         raise TraceFormatError(database.name, rank.label, "no events", "choose another rank")
-    if events.ts.min() < 0 or max(int(events.ts.max()), int(events.dur.max())) >= MAX_NS:
-        raise TraceFormatError(
-            database.name, rank.label, "a time that is negative or over 146 years", "export it again"
-        )
+    if problem := _strange_time(events):
+        raise TraceFormatError(database.name, rank.label, problem, "export it again")
     base = _base_time(database)
     header = {"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}
     if devices := _devices(database, rank):
@@ -99,6 +99,17 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
         data=_data_edges(events, ranges), recorder="Nsight Systems",
         machine_pids=machine_pids,
     )  # fmt: skip
+
+
+def _strange_time(events: EventTable) -> str:
+    """What is wrong with the times, "" if nothing is."""
+    if events.ts.min() < 0 or events.ts.max() >= MAX_NS:
+        return "a time that is negative or over 146 years"
+    longest = int(np.argmax(events.dur))
+    if events.dur[longest] >= MAX_DURATION_NS:
+        name = shortened(events.names[events.name[longest]], _LONGEST_NAME)
+        return f"a duration of {events.dur[longest] // 1000} µs, which is over 104 days, of {name!r}"
+    return "durations of over 146 years together" if events.dur.sum(dtype=np.float64) >= MAX_NS else ""
 
 
 def _base_time(database: Database) -> int:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ...trace.columns import IntColumn, StringTable, int_column
-from ...trace.conventions import EPOCH_NS, MAX_NS, PYTHON_CATEGORY
+from ...trace.conventions import EPOCH_NS, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import TraceFormatError
 from ..files import Blob, progress_bar
 from ..kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW, whole_us
@@ -46,6 +46,7 @@ _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": 
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
 _Arguments = tuple[bytes, tuple[Any, ...]]
 """Of an event: its record, `{"args": …}`, and the numbers of `Decoded.numbers` as they are written."""
+_TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
@@ -195,6 +196,9 @@ class _Reader:
         if not stage.stage_iid:  # stages described in place of interned ones, or a description alone
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
+        if stage.duration >= MAX_DURATION_NS:
+            self.left_out[_TOO_LONG] += 1
+            return
         name, kind = specs[stage.stage_iid]
         category = category_of_stage(name, kind)
         if not category:
@@ -225,8 +229,11 @@ class _Reader:
         end = ends_of_slices(begins, track, ts)
         start = np.flatnonzero(begins)
         dur = np.where(end >= 0, ts[np.maximum(end, 0)] - ts[start], -1)
-        kept = np.array([k for k, args in enumerate(slices.args) if args is not None], np.int64)
-        args = [one for one in slices.args if one is not None] + [one.args for one in stages]
+        self.left_out[_TOO_LONG] += int(np.count_nonzero(dur >= MAX_DURATION_NS))
+        kept = np.array(
+            [k for k, of in enumerate(slices.args) if of is not None and dur[k] < MAX_DURATION_NS], np.int64
+        )
+        args = [one for k in kept.tolist() if (one := slices.args[k]) is not None] + [one.args for one in stages]
         category = [slices.category[k] for k in kept.tolist()] + [one.category for one in stages]
         numbers = _numbers(args)
         uuids = [slices.track[k] for k in start[kept].tolist()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from etplus.cli.main import main
 from etplus.cli.parser import COMMANDS
-from support import call, command, run
+from support import call, command, on_terminal, run
 
 
 def test_help_lists_the_commands() -> None:
@@ -50,24 +49,6 @@ def test_demo_into_no_folder(tmp_path: Path, target: str) -> None:
     done = call("demo", "--output", target, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def on_terminal(words: list[str], folder: Path, **environment: str) -> bytes:
-    """What a command shows on a terminal of 80 columns."""
-    pty = pytest.importorskip("pty", reason="pseudo-terminals are of POSIX")
-    master, slave = pty.openpty()
-    base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
-    with subprocess.Popen(
-        words, stdout=slave, stderr=slave, stdin=slave, cwd=folder, env=base | {"TERM": "xterm"} | environment
-    ) as process:
-        os.close(slave)
-        shown = b""
-        with contextlib.suppress(OSError):  # the other end is closed
-            while piece := os.read(master, 1 << 16):
-                shown += piece
-        process.wait(60)
-    os.close(master)
-    return shown
 
 
 @pytest.mark.parametrize("words", [["analyze", "none.json"], ["analyze", "--top", "x"], ["nonesuch"]])

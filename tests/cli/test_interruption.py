@@ -54,7 +54,7 @@ def waiting_for_input(tmp_path: Path) -> subprocess.Popen[bytes]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.001)

@@ -6,14 +6,16 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pytest
 from etplus.cli.main import main
-from support import call, fixture_pair, plain, run
+from support import call, command, fixture_pair, on_terminal, plain, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 
@@ -200,7 +202,8 @@ def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
 
 def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
     """Names of operators that a spreadsheet would run; numbers stay numbers, negative ones, too."""
-    names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b"]
+    names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b", " =2+2", ";=3+3", "a; =4+4", "＝5+5"]
+    names += ["|cmd", "\u200b=6+6", "\ufeff@SUM(7)", "\u00a0-8+8", "a\t+9+9", "－1"]
     calls = [
         {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 7, "ts": 10 * i, "dur": 5}
         for i, name in enumerate(names)
@@ -210,9 +213,33 @@ def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
     assert call("analyze", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
     text = "".join(path.read_bytes().decode() for path in (tmp_path / "tables").iterdir())
     assert "'=1+1" in text and "'=trace.json" in text and ",aten::mm," in text
-    cells = [cell.strip('"') for line in text.split("\n") for cell in line.split(",")]
-    dangerous = [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
-    assert all(np.isfinite(float(cell)) for cell in dangerous)
+    cells = [cell.strip('"') for line in text.split("\n") for cell in re.split(r"[,;\t\r]", line)]
+    seen = [unicodedata.normalize("NFKC", cell).strip().strip("\u200b\ufeff ") for cell in cells]
+    dangerous = [cell for cell in seen if cell.startswith(("=", "+", "-", "@", "|"))]
+    assert len(dangerous) < len(cells) / 2 and all(np.isfinite(float(cell)) for cell in dangerous)
+
+
+STEERING = "a\x9b2J\x1b[2Jb\u202ec\u2028d\u2029e\u200bf\u2066g\ufeffh\x7fi\U000e0041j\rk"
+
+
+def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
+    """In JSON and in tables, and in what is said of files; a file has the text as it is."""
+    call_of = {"ph": "X", "cat": "cpu_op", "name": STEERING, "pid": 7, "tid": 7, "ts": 1, "dur": 5}
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [call_of]}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    (job := tmp_path / "job").mkdir()
+    (job / "rank-0\u202e.kineto.json").write_text(json.dumps(trace))
+    commands = ("analyze trace.json --json -", "analyze trace.json", "link --kineto-file trace.json -o -", "batch job")
+    for words in commands:
+        shown = on_terminal([*command("etplus"), *words.split()], tmp_path).decode()
+        plain = re.sub(r"\x1b\[[01;3]*m", "", shown).replace("\r\n", "\n").replace("\n", "").replace("\r", "")
+        assert plain.isprintable(), (words, [c for c in plain if not c.isprintable()])
+        if words.endswith("--json -"):
+            assert repr(STEERING) in repr(json.loads(shown)), "the same text, once read"
+    assert call("analyze", "trace.json", "--json", "numbers.json", cwd=tmp_path).returncode == 0
+    assert "\x9b2J" in (tmp_path / "numbers.json").read_text(encoding="utf-8")
+    assert call("analyze", "trace.json", "-o", "tables.txt", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "tables.txt").read_text(encoding="utf-8").replace("\n", "").isprintable()
 
 
 def test_a_manifest_has_no_formulas_and_names_the_same_files(tmp_path: Path) -> None:
@@ -220,6 +247,16 @@ def test_a_manifest_has_no_formulas_and_names_the_same_files(tmp_path: Path) -> 
         shutil.copy(source, tmp_path / name)
     listed = call("batch", ".", "--dry-run", cwd=tmp_path)
     assert listed.stdout.splitlines()[1] == b"0,./=1+rank-0.et.json.gz,./@rank-0.kineto.json.gz"
+    (tmp_path / "list.csv").write_bytes(listed.stdout)
+    done = call("batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr
+
+
+def test_a_manifest_has_no_formulas_within_names(tmp_path: Path) -> None:
+    for name, source in (("a;=1+rank-0.et.json.gz", ET), ("＝a;@rank-0.kineto.json.gz", KINETO)):
+        shutil.copy(source, tmp_path / name)
+    listed = call("batch", ".", "--dry-run", cwd=tmp_path)
+    assert listed.stdout.decode().splitlines()[1] == "0,a;'=1+rank-0.et.json.gz,./＝a;'@rank-0.kineto.json.gz"
     (tmp_path / "list.csv").write_bytes(listed.stdout)
     done = call("batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr

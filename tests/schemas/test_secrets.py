@@ -124,7 +124,8 @@ def with_secrets(path: Path, target: Path) -> Path:
     key = "traceEvents" if "traceEvents" in document else "nodes"
     document.get("distributedInfo", {})["RDZV_TOKEN"] = FAKE
     document = {
-        "environment": {"HF_TOKEN": FAKE}, **{k: v for k, v in document.items() if k != key},
+        "environment": {"HF_TOKEN": FAKE}, "command": f"curl -u me:{FAKE} https://example.org",
+        **{k: v for k, v in document.items() if k != key},
         key: document[key], "GH_TOKEN": FAKE, "deviceProperties": [{"id": 0, "name": "X", "api_key": FAKE}],
         "distributedInfo": {"rank": 0, "auth": {"token": FAKE}},
     }  # fmt: skip
@@ -165,6 +166,21 @@ def test_the_command_refuses_its_input_as_output_and_what_is_no_json(tmp_path: P
     assert source.read_bytes() == b'{"nodes": []}' and sorted(tmp_path.iterdir()) == before
 
 
+def test_augment_masks_what_is_between_lists_of_records(tmp_path: Path) -> None:
+    """Members of an ET+ may be in any order."""
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    plus, out = tmp_path / "plus.json", tmp_path / "out.json"
+    assert call("link", "--et-file", et, "--kineto-file", kineto, "--output-file", plus).returncode == 0
+    document = read_json(plus)
+    nodes = document.pop("nodes")
+    plus.write_text(
+        json.dumps({**document, "environment": {"HF_TOKEN": FAKE, "x": f"ghp_{'7aZ' * 12}"}, "nodes": nodes})
+    )
+    done = call("augment", plus, out)
+    assert done.returncode == 0 and b"2 values in the header" in done.stderr
+    assert read_json(out)["environment"] == {"HF_TOKEN": "***", "x": "***"}
+
+
 def test_no_output_carries_secrets_of_a_header_on(tmp_path: Path) -> None:
     et, kineto = (with_secrets(path, tmp_path / path.name[:-3]) for path in fixture_pair("pairs/gpu_shaped_from_cpu"))
     plus = tmp_path / "plus.json"
@@ -175,8 +191,9 @@ def test_no_output_carries_secrets_of_a_header_on(tmp_path: Path) -> None:
     assert call("link", "--kineto-file", kineto, "--output-file", alone).returncode == 0
     foreign = with_secrets(plus, tmp_path / "foreign.json")
     commands = [("augment", kineto), ("augment", foreign), ("report", kineto, "-o"), ("report", foreign, "-o")]
-    for number, command in enumerate([*commands, ("convert", foreign)]):
-        suffix = {"report": "html", "convert": "et"}.get(command[0], "json")
+    suffixes = ["json", "json", "html", "html", "et", "pftrace", "chrome.json", "graphml"]
+    commands += [("convert", foreign)] * 4
+    for number, (command, suffix) in enumerate(zip(commands, suffixes, strict=True)):
         out = tmp_path / f"{number}.{suffix}"
         done = call(*command, out)
         assert done.returncode == 0, done.stderr
