@@ -170,7 +170,10 @@ class _Took:
             round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)
         ]  # fmt: skip
         waited = [round(one * factor) for one in waits]
-        low, high = interval(ns, min(known + waited), max(known + waited), hypot(abs(missed), host))
+        corrected = abs(missed) if factor != 1.0 else 0.0
+        off = 1.0 if corrected else exp(missed)  # what is missed and not corrected is missed again
+        ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
+        low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
         return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, unknown, error)
 

@@ -139,7 +139,7 @@ def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp
     assert done.returncode == 0 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     assert read_json(tmp_path / "p.json")["base_error"] == base
-    other = ("predict", files["refused"], "--model", model, "--device", "H100 SXM")
+    other = ("predict", files["refused"], "--model", model, "--gpu", "H100 SXM")
     for engine in ("replay", "overheads"):
         refused = call(*other, "--engine", engine, "--json", tmp_path / "q.json")
         assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1

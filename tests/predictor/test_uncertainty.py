@@ -119,7 +119,7 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
     fitted = call("fit", files[0], "-o", model, "--no-table", "--explain", "KNOWN")
     assert fitted.returncode == 0 and b"time = (start + " in fitted.stdout and b"predicted" in fitted.stdout
     assert max(map(len, fitted.stdout.decode().splitlines())) <= 80
-    done = call("predict", *files, "--model", model, "--json", "-")
+    done = call("predict", *files, "--model", model, "--json", "-", "--force")
     for plain, trace in zip(json.loads(done.stdout), made, strict=True):
         rows = plain["kernels"]
         assert sum(row["count"] for row in rows) == len(trace.gpu) > 0
@@ -128,7 +128,7 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
         for row in rows:
             keys = "name op count measured_ns predicted_ns low_ns high_ns bound_ns how"
             assert set(keys.split()) <= set(row) and 0 <= row["low_ns"] <= row["predicted_ns"] <= row["high_ns"]
-    table = call("predict", files[1], "--model", model).stdout.decode()
+    table = call("predict", files[1], "--model", model, "--force").stdout.decode()
     assert "80% between" in table and "100% of the time on devices is unlike anything" in " ".join(table.split())
 
 
