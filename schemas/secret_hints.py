@@ -38,7 +38,8 @@ def find_hints(text: bytes, names: Names) -> list[int]:
     found = _UPPER[codes[places[:, None] + np.arange(_LENGTH)]].view(">u4").ravel()
     places = places[_among(found, beginnings) | _among(found & 0xFFFFFF00, beginnings)]
     longest = max(map(len, hints))
-    return [at for at in places.tolist() if text[at : at + longest].upper().startswith(hints)]
+    hits = (at for at in places.tolist() if text[at : at + longest].upper().startswith(hints))
+    return [at + (text[at] == ord('"')) for at in hits]  # a quote is where the string begins that the rest is in
 
 
 def _among(values: npt.NDArray[np.uint32], ranked: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:

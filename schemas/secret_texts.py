@@ -44,7 +44,15 @@ _FORMS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
 )
 """What such values begin with, in capitals, and the whole of them."""
 
-HINTS = (*(opener for openers, _ in _FORMS for opener in openers), b"://", b"BASIC ", b"SIG=", b"CURL")
+HINTS = (
+    *(opener for openers, _ in _FORMS for opener in openers),
+    b"://",
+    b"BASIC ",
+    b"SIG=",
+    b"CURL",
+    b"LOGIN ",
+    b"MYSQL",
+)
 """In capitals: one of them, or of `Names.hints`, is in every text that has something to mask, escapes decoded."""
 
 _FORM = re.compile(rb"(?<![A-Za-z0-9])(?:" + rb"|".join(form for _, form in _FORMS) + rb")", re.DOTALL)
@@ -99,6 +107,8 @@ _PLACES = tuple(
         (b"curl", rb"(?<=\s)(?:-u|--user|-U|--proxy-user)[\s=]*[\"']?[^\s:\"'/-][^\s:\"'/]*:"
                   rb"((?!\d+(?:\s|\Z))[^\s\"']+)", "curl -u"),
         (b"login", rb"(?i)\blogin\s+\S+\s+password\s+(\S+)", "password of a login"),
+        (b"login", rb"(?i)\blogin\s[^\r\n]{0,99}?\s-p[\s=]*(\S+)", "password of a login"),
+        (b"mysql", rb"(?i)\bmysql\w*\s[^\r\n]{0,99}?\s-p(\S+)", "password of mysql"),
         (b"sshpass", rb"(?i)\bsshpass\s+-p\s*(\S+)", "sshpass"),
     )
 )  # fmt: skip
@@ -138,31 +148,36 @@ _QUOTED = (
     rb"[bru]{0,2}(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|(?P<quote>\\+[\"'])((?:(?!(?P=quote)).)*)(?P=quote))"
 )
 _UNQUOTED = rb"((?:" + _STOP + rb".)+)"
-_IS = rb"[ \t]*(?:=>|:=|=(?!=)|:(?![:/]))[ \t]*"
-_QUOTE = rb"\\*[\"']"
+_IS = rb"[ \t]*(?:=>|:=|=(?!=)|:(?![:/]))(?:[ \t]*[|>]?[+-]?\r?\n[ \t]+|[ \t]*)"
+_QUOTE = rb"\\*[\"'](?:\]|\))?"
 
 _IS_QUOTED, _IS_UNQUOTED, _LISTED, _BRACKETED, _GIVEN_QUOTED, _GIVEN, _OF_LINE, _VALUE_OF, _ELEMENT = (
     re.compile(pattern, re.DOTALL)
     for pattern in (
         rb"(?:" + _QUOTE + rb")?" + _IS + _QUOTED,
         rb"(?:" + _QUOTE + rb")?" + _IS + rb"(?![\[({]\s*[\"\[({])" + _UNQUOTED,
-        _QUOTE + rb"\s*,\s*" + _QUOTED,
+        _QUOTE + rb"\s*,\s*" + _QUOTED + rb"(?!\s*:)",
         rb"'?" + _IS + rb"[\[({]([^\])}\"]*)[\])}]",  # as Python writes lists; those of JSON are read as such
         rb"(?:[\s\0]|\\\r?\n)+" + _QUOTED,
         rb"(?:[\s\0]|\\\r?\n)+(?!-)" + _UNQUOTED,
-        rb"=(?![\"'=])([^\r\n\0]*)",
+        rb"=(?![\"'=])((?:\\\r?\n|[^\r\n\0])*)",
         rb"(?:" + _QUOTE + rb")?[\s,;]+(?:" + _QUOTE + rb")?(?i:value)(?:" + _QUOTE + rb")?" + _IS
         + rb"(?:" + _QUOTED + rb"|" + _UNQUOTED + rb")",
         rb">([^<]+)</",
     )
 )  # fmt: skip
-_FOLLOWS = re.compile(rb"(?:" + _QUOTE + rb")?(?:[\s\0=:>,;]|\\\r?\n)+(?:(?i:value)\W{1,5})?([^\s\"']{0,256})")
+_BESIDE = re.compile(
+    rb"[ \t]*(?:->|[,|]|[ \t]|[ \t]is[ \t])[ \t]*((?=[^\s]{0,99}\d)(?=[^\s]{0,99}[A-Za-z])[^\s\"',;|]{8,})"
+)
+"""What has letters and digits beside the name of a variable, as in a table."""
+_VARIABLE = re.compile(rb"[A-Z][A-Z0-9]*_[A-Z0-9_]+|(?i:token|password|api[ _-]key)")
+_FOLLOWS = re.compile(rb"(?:" + _QUOTE + rb")?(?:[\s\0=:>,;|-]|\\\r?\n)+(?:(?i:value)\W{1,5})?([^\s\"']{0,256})")
 """What follows a name with a value, and the first word of that."""
 _WORD = re.compile(rb"[a-z]+")
 """Such names are words of other lists, too, unless the list is a pair."""
 _PAIR_START = re.compile(rb"[(\[]\s*[\"']\Z")
 _SET = re.compile(rb"(?i)\b(?:setx?|setenv|export)\s+\Z")
-_NAME_IS = re.compile(rb"(?i)\bname(?:" + _QUOTE + rb")?\s*[:=]\s*(?:" + _QUOTE + rb")?\Z")
+_NAME_IS = re.compile(rb"(?i)\b(?:name|key)(?:" + _QUOTE + rb")?\s*[:=]\s*(?:" + _QUOTE + rb")?\Z")
 _BEFORE = 24
 """Bytes before a name in which that is looked for."""
 _CLASS = re.compile(
@@ -220,6 +235,7 @@ def _unquoted(text: bytes, word: re.Match[bytes]) -> tuple[int, int] | None:
         None if of_class else _IS_UNQUOTED.match(text, at),
         _GIVEN.match(text, at) if _is_given(text, word) else None,
         _VALUE_OF.match(text, at) if _NAME_IS.search(before) else None,
+        _BESIDE.match(text, at) if _VARIABLE.fullmatch(name) else None,
         _ELEMENT.match(text, at) if before[-1:] == b"<" else None,
     )
 

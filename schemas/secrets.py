@@ -44,7 +44,7 @@ _WORD = re.compile(rb"[a-z]+")
 """Such names are words of other lists, too."""
 _VARIABLE = re.compile(rb"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
 _OF_A_MEMBER = re.compile(rb'"\s*:\s*\Z')
-_VALUE_KEY = re.compile(rb"(?i)(?:\w*value|val|v|content|data|default|string|text|secret)")
+_VALUE_KEY = re.compile(rb"(?i)(?:\w*value|val|v|contents?|data|default|string|text|secret)")
 _OPEN_KEY = re.compile(rb"-----BEGIN[ A-Z0-9]*PRIVATE KEY(?!.*-----END)", re.DOTALL)
 _LINE_OF_A_KEY = re.compile(rb"[\w+/=:,.\s-]*")
 _USER_OPTION = re.compile(rb"-u|--user|-U|--proxy-user")
@@ -259,7 +259,7 @@ class Masker:
         gives where to go on."""
         text = _unescaped(found.group(1))[0]
         alone = _NAME_ALONE.fullmatch(text)
-        if alone is not None and self._names.secrecy(alone.group(1)) is Secrecy.SURE:
+        if alone is not None and self._names.secrecy(alone.group(1)) is not Secrecy.NONE:
             return self._after_name(block, found, alone.group(1), spans)
         if text.rpartition(b"/")[2] in (b"curl", b"curl.exe"):
             _users_of_curl(block, found.end(), spans)
@@ -270,19 +270,21 @@ class Masker:
     def _after_name(self, block: bytes, found: re.Match[bytes], name: bytes, spans: list[_Span]) -> int:
         """A name is followed by its value in an array, and has it beside it in an object."""
         value = _NEXT.match(block, found.end())
+        sure = self._names.secrecy(name) is Secrecy.SURE
         if value is not None and value.group(3):
-            return self._all_in(block, value.end(), name, spans)[0]
+            return self._all_in(block, value.end(), name, spans)[0] if sure else found.end()
         if value is not None:
             text = value.group(1) or b""
             another = _VARIABLE.fullmatch(text) and self._names.secrecy(text) is Secrecy.SURE
-            if another or name[:1] == text[:1] == b"-" or (_WORD.fullmatch(name) and not _is_pair(block, found, value)):
+            a_word = _WORD.fullmatch(name) or not (sure or name[:1] == b"-")
+            if another or name[:1] == text[:1] == b"-" or (a_word and not _is_pair(block, found, value)):
                 return found.end()
             return value.end() if self._hide(name, value, spans) else found.end()
         if _OF_A_MEMBER.search(block, max(found.start() - 16, 0), found.start()):
             for member in _members_beside(block, found.start()):
-                if member.group(3):
+                if member.group(3) and sure:
                     self._all_in(block, member.end(), name, spans)
-                else:
+                elif not member.group(3):
                     self._hide(name, member, spans)
         return found.end()
 

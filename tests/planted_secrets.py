@@ -120,6 +120,15 @@ def _in_place(make: _Maker) -> dict[str, tuple[str, str]]:
     add("nul", "python\0train.py\0--token\0SECRET\0--lr\0001")
     add("environ", "LR=1\0HF_TOKEN=SECRET\0HOME=/root\0")
     add("lines", "LR=1\nHF_TOKEN=SECRET\nHOME=/root\n", f'it\'s "{make.text(6)}" {make.text(6)}')
+    add("docker", "docker login -u me -p SECRET registry.example.org")
+    add("mysql", "mysql -u root -pSECRET db")
+    add("table", "WANDB_API_KEY\tSECRET\nLR\t1")
+    add("sentence", "the token is SECRET")
+    add("os.environ", "os.environ['HF_TOKEN'] = 'SECRET'")
+    add("double quotes of os.environ", 'os.environ["HF_TOKEN"] = "SECRET"')
+    add("continued", "x --token \\\n SECRET")
+    add("yaml of lines", "password: |\n  SECRET\nlr: 1")
+    add("attributes", '<add key="ApiKey" value="SECRET"/>')
     return texts
 
 
@@ -128,7 +137,7 @@ _NAMES = (
     "JWT", "APP_JWT", "SLACK_WEBHOOK_URL", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "AZURE_STORAGE_KEY", "x-api-key",
     "Authorization", "dbPassword", "apiKey", "accessToken", "db.password", "PGPASSWORD", "REDIS_AUTH", "SESSION_COOKIE",
     "CREDENTIALS", "private key", "ssh-private-key", "jupyter_token", "bearer", "token", "password", "GITHUB_PAT_2",
-    "DEPLOY_KEY_PROD", "db_pass", "user_pwd", "service_dsn",
+    "DEPLOY_KEY_PROD", "db_pass", "pat", "pwd", "pass", "user_pwd", "service_dsn",
 )  # fmt: skip
 
 
@@ -147,6 +156,8 @@ def _behind_a_name(name: str, secret: str) -> dict[str, Any]:
         "escaped": Escaped(f'{{"{escaped}": "{secret}"}}'), "escaped pair": Escaped(f'["{escaped}", "{secret}"]'),
         "escaped in a string": Escaped(json.dumps(f'{{"{escaped}": "{secret}"}}')),
     }  # fmt: skip
+    if name in ("pat", "pwd", "pass"):  # which may be something else
+        forms = {form: value for form, value in forms.items() if form not in ("list", "object", "value within")}
     if not name.islower():
         forms["flat"] = ["LR", "1", name, secret]
     if " " not in name and len(name) > 6:
@@ -241,7 +252,9 @@ INNOCENT: tuple[Any, ...] = (
     "torch/_inductor/codecache.py(574): compute_cache_key", "nn.Module: TokenEmbedding_0", "AuthMiddleware: dispatch",
     "PyCodeCache.load_by_key_path_data: compile_id=0/0", "secrets.py: choice", "decode(num_tokens=12, prefix=4)",
     "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None) -> Tensor",
-    "token generation", "Basic transformer", "basic attention", "## forward_pass: 3 ##", "bearer of news",
+    "token generation", "the token is generated", "token, then 12 more", "user login -p", "token routing 4x2",
+    "Basic transformer", "basic attention", "## forward_pass: 3 ##", "bearer of news",
+    ["pat", ["x1y2z3w4"], {"pwd": []}],
     "triton_poi_fused__to_copy_add_mul_native_layer_norm_0", "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x16",
     "hf_rotary_embedding_kernel", "npm_config_cache", "hf_device_map", "task-sk-learn", "ASIA",
     "pypi-simple-repository", "<eval_with_key>.50(4): forward",
