@@ -245,6 +245,8 @@ def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Ite
 
 def _bound(connection: sqlite3.Connection, size: int) -> None:
     """Have SQLite give up on a file that takes more time and memory than its size in bytes warrants."""
+    import sqlite3
+
     most, done = _STEPS + _STEPS_A_BYTE * size, 0
 
     def count() -> bool:
