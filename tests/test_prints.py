@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ def held(thing: Any) -> Iterator[tuple[str, Any]]:
     names = [of for of in dir(type(thing)) if isinstance(getattr(type(thing), of, None), property)]
     names += [of.name for of in fields(thing)] if is_dataclass(thing) else []
     names += [*getattr(thing, "__struct_fields__", ()), *getattr(thing, "_fields", ())]
-    names += [of for of, value in vars(type(thing)).items() if type(value).__name__ == "cached_property"]
+    names += [
+        of for kind in type(thing).__mro__ for of, value in vars(kind).items() if isinstance(value, cached_property)
+    ]
     for name in dict.fromkeys(names):
         if not name.startswith("_"):
             try:
@@ -62,7 +65,7 @@ def assert_all_print_in_a_screen(things: dict[str, Any]) -> set[str]:
         for path, one in walk(thing, name, seen):
             lines = repr(one).split("\n")
             assert len(lines) <= LINES and max(map(len, lines)) <= COLUMNS, (path, repr(one)[:2000])
-    return {of.__name__ for of in seen}
+    return {kind.__name__ for of in seen for kind in of.__mro__}
 
 
 def test_every_public_object_prints_in_a_screen(tmp_path: Path) -> None:

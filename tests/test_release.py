@@ -19,7 +19,7 @@ def pythons(text: str) -> list[str]:
 
 
 def test_the_newest_section_of_the_change_log_is_this_version_with_a_date() -> None:
-    newest = re.search(r"^## \[(.*?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## \[(?!Unreleased)(.*?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest and newest[1] == __version__
     assert re.fullmatch(r" - 20\d\d-\d\d-\d\d", newest[2])
 

@@ -22,7 +22,7 @@ from etplus.linker.batch import Batch, find_job, link_many
 from etplus.linker.job.report_text import report_text
 from etplus.schemas.etplus_reader import read_etplus
 from etplus.schemas.job_report import read_job_report
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import ConvertError, UsageError
 from job_files import outputs, write_job
 from support import assert_valid, command, read_json, shared_trace
 
@@ -87,8 +87,8 @@ def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
         batch.report
     )
     files = [str(Path(batch.output) / f"rank_{rank}.etplus.json.gz") for rank in range(4)]
-    convert(files, tmp_path / "odd", to="astra-sim")
-    assert not check([str(tmp_path / "odd")], profile="astra-sim").ok
+    with pytest.raises(ConvertError, match="rank 2 lacks ALL_REDUCE of 1,576,964 bytes"):
+        convert(files, tmp_path / "odd", to="astra-sim")
     done = convert(files, tmp_path / "even", to="astra-sim", job=Path(batch.output) / "job_report.json")
     assert check([str(tmp_path / "even")], profile="astra-sim").ok
     assert done.counts["communications that not all ranks have alike, kept as computations of their measured duration"]
