@@ -273,21 +273,10 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
     data = document.text[:]
     check_utf8(data)
     header, records, _ = parse_records(data, "traceEvents")
-    texts = RecordTexts.joined(_well_formed(records.texts, document) if document.lenient else records.texts)
-    return _build(document.name, document.all_losses(), header, texts, [read_events(texts.arrays(), modules=modules)])
-
-
-def _well_formed(texts: list[bytes], document: Document) -> list[bytes]:
-    """The texts with each event of the wrong form replaced by an empty one, so that indices stay."""
-    try:
-        read_events(RecordTexts.joined(texts).arrays(), modules=False)
-    except UNREADABLE as error:
-        if len(texts) > 1:  # which of them is wrong is found by halving
-            middle = len(texts) // 2
-            return _well_formed(texts[:middle], document) + _well_formed(texts[middle:], document)
-        document.dropped.add(error)
-        return [b"{}"]
-    return texts
+    texts = RecordTexts.joined(records.texts)
+    invalid = document.dropped.add if document.lenient else None
+    parts = [read_events(texts.arrays(), modules=modules, invalid=invalid)]
+    return _build(document.name, document.all_losses(), header, texts, parts)
 
 
 def _build(

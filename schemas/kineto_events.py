@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ..trace.columns import StringTable, joined_columns
 from ..trace.conventions import CPU_CATEGORIES
-from .kineto_decode import Decoded, Instants, decode_any, decode_plain
+from ..trace.errors import UNREADABLE
+from .kineto_decode import Decoded, Instants, decode_any, decode_plain, decode_sound
 from .records import Block, check_utf8
 
 __all__ = ["Codes", "EventPart", "is_runtime", "part_of", "read_events"]
@@ -43,16 +44,19 @@ class EventPart:
     values: dict[str, list[Any]]
 
 
-def read_events(blocks: Iterable[Block], *, modules: bool) -> EventPart:
+def read_events(
+    blocks: Iterable[Block], *, modules: bool, invalid: Callable[[Exception], object] | None = None
+) -> EventPart:
     """Decode blocks of events, so that no block's Python objects outlive it.
 
     Args:
         modules: keep Python calls that are a module's forward.
+        invalid: leave out invalid events, and call this with what is wrong with each.
 
     Raises:
-        msgspec.MsgspecError, UnicodeDecodeError: an invalid event.
+        msgspec.MsgspecError, UnicodeDecodeError: an invalid event, without `invalid`.
     """
-    reader = _Reader(modules)
+    reader = _Reader(modules, invalid)
     for begin, end, array in blocks:
         reader.add(begin, end, array)
     if not reader.spans:
@@ -62,7 +66,7 @@ def read_events(blocks: Iterable[Block], *, modules: bool) -> EventPart:
 
 def part_of(decoded: Decoded) -> EventPart:
     """Events that come from another format, as one block."""
-    reader = _Reader(modules=True)
+    reader = _Reader(modules=True, invalid=None)
     reader.take(0, 0, decoded)
     return reader.part()
 
@@ -78,8 +82,8 @@ def is_runtime(category: str) -> bool:
 
 
 class _Reader:
-    def __init__(self, modules: bool) -> None:
-        self.modules, self.plain = modules, True
+    def __init__(self, modules: bool, invalid: Callable[[Exception], object] | None) -> None:
+        self.modules, self.invalid, self.plain = modules, invalid, True
         self.categories, self.names, self.threads = StringTable(), StringTable(), StringTable()
         self.spans: list[tuple[int, int, int]] = []
         self.events: list[_Columns] = []
@@ -89,9 +93,14 @@ class _Reader:
 
     def add(self, begin: int, end: int, array: bytes | memoryview) -> None:
         check_utf8(array)
-        decoded = decode_plain(array, modules=self.modules) if self.plain else None
-        self.plain = decoded is not None  # one block of another kind is hardly alone
-        self.take(begin, end, decoded or decode_any(array, modules=self.modules))
+        try:
+            decoded = decode_plain(array, modules=self.modules) if self.plain else None
+            self.plain = decoded is not None  # one block of another kind is hardly alone
+            self.take(begin, end, decoded or decode_any(array, modules=self.modules))
+        except UNREADABLE:
+            if self.invalid is None:
+                raise
+            self.take(begin, end, decode_sound(array, modules=self.modules, invalid=self.invalid))
 
     def take(self, begin: int, end: int, decoded: Decoded) -> None:
         self.events.append(self._event_columns(decoded))

@@ -121,13 +121,17 @@ def place_calls(
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Positions by depth, the roots first. Parents are smaller than their children."""
-    depth = np.zeros(len(parent), np.int64)
-    active, at = np.flatnonzero(parent >= 0), parent[parent >= 0]
+    """Positions by depth, the roots first. Parents are smaller than their children.
+
+    How far each call is below an ancestor twice as far up is known from how far both halves are: n log(depth).
+    """
+    depth, above = (parent >= 0).astype(np.int64), np.array(parent, np.int64)
+    active = np.flatnonzero(above >= 0)
     while len(active):
-        depth[active] += 1
-        at = parent[at]
-        active, at = active[at >= 0], at[at >= 0]
+        at = above[active]
+        further, above[active] = depth[at], above[at]
+        depth[active] += further
+        active = active[above[active] >= 0]
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
 

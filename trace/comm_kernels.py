@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from .brief import brief
+from .conventions import MAX_NAME
 from .dtypes import itemsize
 from .errors import UNREADABLE
 
@@ -92,7 +93,7 @@ def is_comm_kernel(name: str) -> bool:
         >>> [is_comm_kernel(one) for one in ("ncclDevKernel_AllReduce_Sum_f32", "triton_poi_fused_all_reduce_0")]
         [True, False]
     """
-    return _COMM_KERNEL.search(name) is not None
+    return _COMM_KERNEL.search(name, 0, MAX_NAME) is not None
 
 
 def kernel_comm(args: bytes) -> dict[str, Any]:

@@ -6,15 +6,16 @@ import re
 
 __all__ = [
     "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US",
-    "GPU_ANNOTATION_CATEGORY", "GPU_CATEGORIES", "KERNEL_CATEGORIES", "MAX_DURATION_NS", "MAX_NS", "MAX_RANKS",
-    "NS_PER_UNIT",
-    "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL", "UNATTACHED_REASONS",
+    "GPU_ANNOTATION_CATEGORY", "GPU_CATEGORIES", "KERNEL_CATEGORIES", "MAX_DURATION_NS", "MAX_NAME", "MAX_NS", "MAX_RANKS",
+    "NS_PER_UNIT", "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL", "UNATTACHED_REASONS",
 ]  # fmt: skip
 
 ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
 EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
+MAX_NAME = 2**16
+"""Characters of a kernel's name that decide what kind of kernel it is; real names have thousands at most."""
 MAX_NS = 2**62
 """Times and their sums are below this, 146 years, so that int64 does not overflow."""
 MAX_DURATION_NS = 2**53

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .conventions import COPY_CATEGORIES
+from .conventions import COPY_CATEGORIES, MAX_NAME
 
 __all__ = ["GPU_KINDS", "computes_products", "gpu_kind", "is_device_copy", "is_device_wait"]
 
@@ -72,8 +72,8 @@ def computes_products(name: str) -> bool:
         >>> computes_products("volta_sgemm_64x64_tn"), computes_products("void splitKreduce_kernel<32, 16, int>")
         (True, False)
     """
-    return _kind_of(name) in _PRODUCTS and not _HELPER.search(name)
+    return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 
 def _kind_of(name: str) -> str:
-    return next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "Other kernel")
+    return next((kind for kind, pattern in _BY_NAME if pattern.search(name, 0, MAX_NAME)), "Other kernel")

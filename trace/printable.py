@@ -90,7 +90,7 @@ def shortened(text: str, width: int) -> str:
         >>> shortened("ampere_sgemm_128x64_tn", 12)
         'ampere_sgem…'
     """
-    text = printable(text)
+    text = printable(text[: width + 1])
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 

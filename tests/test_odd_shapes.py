@@ -1,0 +1,126 @@
+"""Shapes that no usual trace has cost no more than their size: work is counted, at two sizes, not timed."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.schemas.kineto import read_kineto
+from etplus.schemas.kineto_decode import decode_any, decode_plain
+from etplus.trace.call_tree import levels
+from etplus.trace.comm_kernels import is_comm_kernel
+from etplus.trace.conventions import MAX_NAME
+from etplus.trace.errors import UNREADABLE
+from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
+from etplus.trace.printable import shortened
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support import Document, call, examples, kineto_document, steps_of
+
+
+def event(name: str, ts: float, dur: float, **more: Any) -> Document:
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, **more}
+
+
+def test_the_depth_of_calls_costs_its_logarithm() -> None:
+    shallow, deep = np.arange(-1, 999), np.arange(-1, 7999)
+    assert [rows.tolist() for rows in levels(deep)] == [[row] for row in range(8000)]
+    of_splitting = steps_of(lambda: np.split(np.arange(8000), np.arange(1, 8000)))
+    assert steps_of(lambda: levels(deep)) < of_splitting + 200
+    assert steps_of(lambda: levels(shallow)) > 1000, "this counts nothing"
+
+
+@given(st.lists(st.integers(0, 100), max_size=60))
+def test_levels_are_those_of_a_walk_up(choices: list[int]) -> None:
+    parent = np.array([choice % (k + 1) - 1 for k, choice in enumerate(choices)], np.int64)
+    depth = [0 if p < 0 else -1 for p in parent.tolist()]
+    for k, p in enumerate(parent.tolist()):
+        depth[k] = depth[p] + 1 if p >= 0 else 0
+    expected = [[k for k, d in enumerate(depth) if d == level] for level in range(max(depth, default=-1) + 1)]
+    assert [rows.tolist() for rows in levels(parent)] == expected
+
+
+def falling(count: int) -> bytes:
+    """Every other event has a time before the trace's base."""
+    events = [event("a", (-1) ** k * (count - k + 0.5), 1) for k in range(count)]
+    return orjson.dumps(kineto_document(events, baseTimeNanoseconds=5))
+
+
+def test_events_with_negative_times_are_looked_at_once_each() -> None:
+    few, many = (steps_of(partial(read_kineto, falling(count))) for count in (2048, 4096))
+    assert many < 2.1 * few and many < 120 * 4096
+
+
+ODD: list[Any] = [0, 1, -1, 0.5, -0.0004, -0.0006, 1e12, 1e15, 9.1e12, 2**62, 5e15, None, "1", True, [], {}]
+
+
+def plainly(events: list[Document], modules: bool) -> object:
+    """What the decoder of plain events, which looks at less, makes of all; None where it leaves them to the other."""
+    try:
+        return decode_plain(orjson.dumps(events), modules=modules)
+    except UNREADABLE:
+        return None
+
+
+@examples(100)
+@given(st.data())
+def test_what_is_left_out_is_what_the_decoder_refuses(data: st.DataObject) -> None:
+    """Of events of every kind with odd values, those are kept that can be read alone; others are counted."""
+    events = []
+    for k in range(data.draw(st.integers(1, 12))):
+        ph = data.draw(st.sampled_from(["X", "X", "i", "s", "f", "M", "Q"]))
+        names = ["a", "[memory]", "nn.Module: M"]
+        one = {"ph": ph, "cat": data.draw(st.sampled_from(["cpu_op", "python_function", "ac2g"])), "pid": 1, "tid": k}
+        one["name"] = data.draw(st.sampled_from(names))
+        for key in data.draw(st.lists(st.sampled_from(["ts", "dur", "args", "id"]), unique=True)):
+            one[key] = data.draw(st.sampled_from([*ODD, {"Bytes": 8}, {"Bytes": "8", "External id": 4}]))
+        events.append(one)
+    modules, good = data.draw(st.booleans()), list[str | None]()
+    for one in events:
+        try:
+            good += decode_any(orjson.dumps([one]), modules=modules).name
+        except UNREADABLE:
+            good.append(None)
+    assume(None in good and plainly(events, modules) is None)
+    read = read_kineto(orjson.dumps(kineto_document([event("first", 0, 1), *events])), modules=modules)
+    names = [read.events.names[code] for code in read.events.name.tolist()]
+    assert names == ["first", *(name for name in good if name is not None)]
+    assert sum(loss.count for loss in read.losses) == good.count(None)
+
+
+def test_a_label_costs_what_it_shows() -> None:
+    assert shortened("k" * 10**6, 9) == "k" * 8 + "…" and shortened("k" * 9, 9) == "k" * 9
+    assert steps_of(lambda: shortened("k" * 10**6, 40)) < 400
+
+
+def test_the_kind_of_a_kernel_shows_at_the_front_of_its_name() -> None:
+    front, behind = "x" * (MAX_NAME - 20), "x" * MAX_NAME
+    assert is_comm_kernel(f"{front}all_reduce") and not is_comm_kernel(f"{behind}all_reduce")
+    kinds = [GPU_KINDS[gpu_kind(f"{name}_gemm", "kernel", is_comm=False)] for name in (front, behind)]
+    assert kinds == ["Matrix product", "Other kernel"]
+
+
+@pytest.mark.parametrize("shape", ["deep", "overlapping", "streams"])
+def test_a_page_of_twice_as_much_is_twice_the_work(shape: str, tmp_path: Path) -> None:
+    def page(count: int) -> int:
+        events = [event(f"f{k % 9}", k, 4.0 * count - 2 * k, args={"External id": k + 1}) for k in range(count)]
+        if shape != "deep":
+            events = [event("cudaLaunchKernel", k, 0.5, args={"correlation": k + 1}) for k in range(count)]
+            for one in events:
+                one["cat"] = "cuda_runtime"
+            for k in range(count):
+                args = {"correlation": k + 1, "device": 0, "stream": 7 + k * (shape == "streams")}
+                events.append(event(f"k{k % 9}", k + 1, 2.0 * count, args=args) | {"cat": "kernel"})
+        (tmp_path / "k.json").write_bytes(orjson.dumps(kineto_document(events, baseTimeNanoseconds=5)))
+        done: list[int] = []
+        steps = steps_of(lambda: done.append(call("report", tmp_path / "k.json", "-o", tmp_path / "o.html").returncode))
+        assert done == [0]
+        return steps
+
+    page(10)  # what is imported or compiled once
+    base, once, twice = (page(count) for count in (10, 150, 300))
+    assert twice - base < 2.3 * (once - base)
