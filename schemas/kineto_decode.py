@@ -301,7 +301,7 @@ def decode_sound(array: bytes | memoryview, *, modules: bool, invalid: Callable[
 
 def _check(array: bytes, modules: bool) -> None:
     """Raise what `decode_any` raises for an array of one event, at a hundredth of the cost."""
-    (event,) = _decode_any(array)
+    event: Any = _decode_any(array)[0]
     if event.ph == "X":
         if event.cat == PYTHON_CATEGORY and not (modules and event.name.startswith(MODULE)):
             return
