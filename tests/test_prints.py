@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,9 @@ _OF_A_KIND = 3
 
 def held(thing: Any) -> Iterator[tuple[str, Any]]:
     """Public attributes of an object that are data, with their names; those that it refuses are left out."""
-    names = [of for of in dir(type(thing)) if isinstance(getattr(type(thing), of, None), property)]
+    names = [of for of in dir(type(thing)) if isinstance(getattr(type(thing), of, None), (property, cached_property))]
     names += [of.name for of in fields(thing)] if is_dataclass(thing) else []
     names += [*getattr(thing, "__struct_fields__", ()), *getattr(thing, "_fields", ())]
-    names += [of for of, value in vars(type(thing)).items() if type(value).__name__ == "cached_property"]
     for name in dict.fromkeys(names):
         if not name.startswith("_"):
             try:
@@ -56,13 +56,13 @@ def walk(thing: Any, path: str, seen: dict[type, int]) -> Iterator[tuple[str, An
 
 
 def assert_all_print_in_a_screen(things: dict[str, Any]) -> set[str]:
-    """Names of the classes that were looked at."""
+    """Names of the classes that were looked at, and of those above them."""
     seen: dict[type, int] = {}
     for name, thing in things.items():
         for path, one in walk(thing, name, seen):
             lines = repr(one).split("\n")
             assert len(lines) <= LINES and max(map(len, lines)) <= COLUMNS, (path, repr(one)[:2000])
-    return {of.__name__ for of in seen}
+    return {above.__name__ for of in seen for above in of.__mro__}
 
 
 def test_every_public_object_prints_in_a_screen(tmp_path: Path) -> None:
