@@ -137,8 +137,15 @@ def met(value: float, bar: float) -> str:
     return f" (bar {bar}: {'met' if value <= bar else 'MISSED'})"
 
 
+def default_pair() -> tuple[Path, int]:
+    """Prefix of the pair's files, and how often it is repeated to be of the usual size."""
+    return (REAL, 1) if Path(f"{REAL}.et.json.gz").exists() else (FIXTURE, FIXTURE_TIMES)
+
+
 def main() -> None:
     """Measure and print."""
+    import history
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="runs of which the best counts (default: 3)")
     parser.add_argument("--more", type=int, default=MORE, help=f"how much larger the second pair is (default: {MORE})")
@@ -152,7 +159,7 @@ def main() -> None:
         return
     prefix, times = arguments.pair, arguments.times
     if prefix is None:
-        prefix, times = (REAL, 1) if Path(f"{REAL}.et.json.gz").exists() else (FIXTURE, FIXTURE_TIMES)
+        prefix, times = default_pair()
     print(f"{prefix.name}{f' {times} times' if times > 1 else ''}; best of {arguments.runs} runs, one process each")
     with tempfile.TemporaryDirectory() as folder:
         pairs = []
@@ -162,9 +169,11 @@ def main() -> None:
             print(f"{scale:>3}x  {pairs[-1]['line']}"[:WIDTH], flush=True)
         output = Path(folder) / "plus.json"
         measured = [measure(p["pair"], output, arguments.runs) for p in pairs]
+        ratios = history.measure(history.lay_out(pairs[-1]["pair"], Path(folder)), arguments.runs)
     figures = {task: [one[task] for one in measured] for task in TASKS}
     scales = ["1x", f"{arguments.more}x"]
     print("\n".join(["", *table(figures, scales), "", *verdicts(figures, [p["count"] for p in pairs], scales)]))
+    print("\n".join(["", *history.lines(history.read_history(), ratios)]))
 
 
 if __name__ == "__main__":

@@ -56,6 +56,30 @@ def test_the_benchmark_prints_its_table() -> None:
 
 
 @pytest.mark.slow
+def test_what_a_release_takes_is_kept_and_printed_beside_the_next(tmp_path: Path) -> None:
+    pair = str(fixture_pair("demo/train_cpu")[0]).removesuffix(".et.json.gz")
+    options = ("--pair", pair, "--times", "2", "--runs", "1", "--history", tmp_path / "history.json")
+    execute("history.py", *options, "--record", "0.1.0")
+    text = execute("history.py", *options)
+    assert max(map(len, text.splitlines())) <= 80
+    assert [line.split()[0] for line in text.splitlines()[3:5]] == ["0.1.0", "this"]
+
+
+def test_a_release_that_is_dearer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    history = importlib.import_module("history")
+
+    def ratios(cpu: float) -> dict[str, dict[str, float]]:
+        return {layout: {"cpu": cpu, "memory": 0.2} for layout in history.LAYOUTS} | {}
+
+    kept = {"1": ratios(0.5), "2": ratios(0.8)}
+    assert not [line for line in history.lines(kept, ratios(0.52)) if "DEARER" in line]
+    dearer = [line for line in history.lines(kept, ratios(0.7)) if "DEARER" in line]
+    assert dearer == [f"DEARER: cpu, {layout}: 0.70, was 0.50" for layout in history.LAYOUTS]
+    assert set(history.read_history()) >= {"0.2.0"}, "a release is without figures"
+
+
+@pytest.mark.slow
 def test_the_benchmark_of_a_job_prints_its_ratio() -> None:
     text = execute("bench_batch.py", "--ranks", "2", "--times", "1", "--runs", "1")
     assert "2 workers / 1 worker: " in text and "bar 1.7" in text and max(map(len, text.splitlines())) <= 80
