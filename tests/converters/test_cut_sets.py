@@ -24,7 +24,7 @@ from support import SHARED, Document, call, read_json
 
 JOBS = [
     "block.ddp4", "block.tp4", "block.pp2", *(pytest.param(f"block.{name}", marks=pytest.mark.slow)
-                                              for name in ("fsdp4", "fsdp-tp4", "ddp2", "tp2", "fsdp2"))
+                                              for name in ("fsdp4", "fsdp-tp4", "tp2", "fsdp2"))
 ]  # fmt: skip
 SIMULATOR = SHARED / "tools" / "astra-sim" / "run_astra.sh"
 REFUSED = (
@@ -81,6 +81,14 @@ def test_a_cut_job_runs_to_the_last_node_of_every_rank(job: str, tmp_path: Path)
         assert all(nodes == finished > 0 and cycles != "-" for nodes, finished, cycles in per_rank)
         spans.append(max(int(cycles) for *_, cycles in per_rank))
     assert spans[0] < spans[1]
+
+
+def test_a_cut_that_takes_the_issuing_call_as_well_is_refused(tmp_path: Path) -> None:
+    """Nothing in the ET says then which operator the collective belongs to."""
+    job = write_cut_job(tmp_path / "job", "block.ddp2", rank=1)
+    done = call("convert", job, "--to", "astra-sim", "-o", tmp_path / "set")
+    assert done.returncode == 2 and f"{job}/rank1.et.json.gz: rank 1 lacks ALL_REDUCE" in done.stderr.decode()
+    assert not list(tmp_path.glob("set*"))
 
 
 @pytest.mark.parametrize("to", ["astra-sim", "chakra"])
