@@ -16,13 +16,13 @@ from .trace.lazy import lazy_names
 if TYPE_CHECKING:
     from .converters.convert import convert
     from .converters.open import load
+    from .jobs.batch import link_many
     from .linker import link
-    from .linker.batch import link_many
-    from .predictor.measure.measured import Measured
-    from .predictor.measure.timing import measure
-    from .predictor.replay import build_graph, fit_constants, replay
-    from .predictor.reshard.job import reshard
-    from .predictor.reshard.layout import Layout
+    from .measure.measured import Measured
+    from .measure.timing import measure
+    from .replay.replay import build_graph, fit_constants, replay
+    from .reshard.job import reshard
+    from .reshard.layout import Layout
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 
@@ -41,12 +41,12 @@ __getattr__, __dir__ = lazy_names(
         ".converters.convert": "convert",
         ".converters.open": "load",
         ".linker": "link",
-        ".linker.batch": "link_many",
-        ".predictor.measure.measured": "Measured",
-        ".predictor.measure.timing": "measure",
-        ".predictor.replay": "build_graph fit_constants replay",
-        ".predictor.reshard.job": "reshard",
-        ".predictor.reshard.layout": "Layout",
+        ".jobs.batch": "link_many",
+        ".measure.measured": "Measured",
+        ".measure.timing": "measure",
+        ".replay.replay": "build_graph fit_constants replay",
+        ".reshard.job": "reshard",
+        ".reshard.layout": "Layout",
     },
     __all__,
 )

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import structs
 
-from ..schemas.files import Source, read_struct
+from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 
 __all__ = ["Device", "find_device", "known_devices", "read_devices", "why_unknown"]

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.printable import printable
+from ..trace.text_tables import number, render, titled
 from .breakdown import BreakdownRow, breakdown, launched_in
 from .path_diff import PathRow, path_rows, plain_paths
 from .roofline import KernelRow, kernel_table
 from .summary import Analysis
-from .tables import number, render, titled
 from .totals import Totals
 
 __all__ = ["DiffRow", "Difference", "Side", "diff_text", "difference", "json_of_difference", "regressions"]

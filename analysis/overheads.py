@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.files import Source, read_struct
+from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, StringTable, begins, grouped

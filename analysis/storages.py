@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.et_tensors import MAX_STORAGE, Tensors, tensors_of
+from ..schemas.execution_trace.et_tensors import MAX_STORAGE, Tensors, tensors_of
 from ..trace.columns import IntColumn, begins, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP

@@ -107,8 +107,8 @@ def recorded_pair(folder: Path) -> tuple[Path, Path]:
 
 def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both: bool = False) -> tuple[Path, Path]:
     """resnet103 (else a fixture) repeated to a size of its Kineto trace or of both files, or to a number of events."""
-    from etplus.schemas.files import load
-    from etplus.schemas.kineto import read_kineto
+    from etplus.schemas.kineto.read_kineto import read_kineto
+    from etplus.schemas.text.files import load
     from repeat_pair import repeat_pair
 
     prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE

@@ -56,7 +56,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
     from etplus.converters.convert import convert
     from etplus.converters.preflight import check
     from etplus.schemas.chakra.stream import read_chakra
-    from etplus.schemas.etplus_reader import read_etplus
+    from etplus.schemas.etplus.read_etplus import read_etplus
 
     plus, et = Path(folder) / "plus.json", Path(folder) / "plus.0.et"
     pair = Path(folder) / "et.json", Path(folder) / "kineto.json"
@@ -82,7 +82,7 @@ def one_rank(plus: Path, output: Path) -> int:
     """What `convert` does for each rank of a job."""
     from etplus.converters.astra_sim import for_simulator, write_astra_sim
     from etplus.converters.collectives import agree, survey
-    from etplus.schemas.etplus_reader import read_etplus
+    from etplus.schemas.etplus.read_etplus import read_etplus
 
     trace = read_etplus(plus)
     comms = for_simulator(agree([survey(trace, 0)])).ranks[0]

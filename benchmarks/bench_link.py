@@ -45,8 +45,8 @@ class Figure:
 
 def prepare(et: str, kineto: str, times: str, folder: str) -> dict[str, Any]:
     """Write a pair repeated; its files, a line on it, and how many nodes and events it has."""
-    from etplus.schemas.execution_trace import read_execution_trace
-    from etplus.schemas.kineto import read_kineto
+    from etplus.schemas.execution_trace.read_et import read_execution_trace
+    from etplus.schemas.kineto.read_kineto import read_kineto
     from repeat_pair import repeat_pair
 
     pair = repeat_pair(Path(et), Path(kineto), int(times), Path(folder))

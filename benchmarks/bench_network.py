@@ -21,9 +21,9 @@ from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.linker import link
-from etplus.predictor.network import Network, on_network
-from etplus.predictor.ranks import couple
-from etplus.predictor.replay import build_graph, fit_constants, replay
+from etplus.replay.network import Network, on_network
+from etplus.replay.rank_coupling import couple
+from etplus.replay.replay import build_graph, fit_constants, replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

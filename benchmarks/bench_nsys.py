@@ -15,8 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 from etplus.converters.open import load
-from etplus.schemas.files import load as load_bytes
 from etplus.schemas.nsys import find_ranks, read_nsys
+from etplus.schemas.text.files import load as load_bytes
 
 __all__ = ["repeat_export"]
 

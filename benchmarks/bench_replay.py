@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from bench_link import peak_megabytes
 from etplus.linker import link
-from etplus.predictor.critical import critical_path
-from etplus.predictor.replay import build_graph, fit_constants, replay
+from etplus.replay.critical import critical_path
+from etplus.replay.replay import build_graph, fit_constants, replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from etplus.predictor.counterparts import counterparts
-from etplus.predictor.reshape import Reshaped
+from etplus.reshape.counterparts import counterparts
+from etplus.reshape.reshape import Reshaped
 from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 

@@ -26,10 +26,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that 
 
 import numpy as np
 import numpy.typing as npt
-from etplus.predictor.costs.crossval import score
-from etplus.predictor.learned.graph_baselines import baselines, log_times
-from etplus.predictor.learned.metrics import kendall_tau, ordered_pairs
-from etplus.predictor.learned.training import predict_graphs, train
+from etplus.predict.costs.crossval import score
+from etplus.predict.learned.graph_baselines import baselines, log_times
+from etplus.predict.learned.metrics import kendall_tau, ordered_pairs
+from etplus.predict.learned.training import predict_graphs, train
 from etplus.schemas.graph_arrays import SPLITS, GraphArrays, read_dataset
 
 FOLDS = 5

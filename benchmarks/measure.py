@@ -24,15 +24,15 @@ from pathlib import Path
 import etplus
 import numpy as np
 import torch
-from etplus.predictor.end_to_end import predict
-from etplus.predictor.measure.calls import RecordedCall
-from etplus.predictor.measure.checkpoint import Checkpoint
-from etplus.predictor.measure.measured import Measured
-from etplus.predictor.measure.reader import recorded_calls
-from etplus.predictor.measure.script import op_script
-from etplus.predictor.measure.timing import Options, measure
-from etplus.predictor.reshape import reshaped
-from etplus.predictor.shape_change import ShapeChange, batch_change
+from etplus.measure.calls import RecordedCall
+from etplus.measure.checkpoint import Checkpoint
+from etplus.measure.measured import Measured
+from etplus.measure.reader import recorded_calls
+from etplus.measure.script import op_script
+from etplus.measure.timing import Options, measure
+from etplus.predict.end_to_end import predict
+from etplus.reshape.reshape import reshaped
+from etplus.reshape.shape_change import ShapeChange, batch_change
 from etplus.trace.trace import Trace
 from predict_programs import fitted, step
 from programs import PROGRAMS, WAIT, WARM, Sizes, recorded

@@ -17,13 +17,13 @@ from itertools import permutations
 from pathlib import Path
 
 from compare_shapes import compared
-from etplus.predictor.calibration import calibrated
-from etplus.predictor.edge_latencies import iterations_of
-from etplus.predictor.end_to_end import predict
-from etplus.predictor.fitting import fit, measured_ns
-from etplus.predictor.reshape import reshaped
-from etplus.predictor.shape_change import batch_change
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.predict.calibration import calibrated
+from etplus.predict.end_to_end import predict
+from etplus.predict.fitting import fit, measured_ns
+from etplus.replay.edge_latencies import iterations_of
+from etplus.reshape.reshape import reshaped
+from etplus.reshape.shape_change import batch_change
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 from predict_cpu import INNER, parts, report
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from etplus.predictor.calibration import calibrated
-from etplus.predictor.costs.crossval import score
-from etplus.predictor.end_to_end import ENGINES, predict
-from etplus.predictor.fitting import fit
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.predict.calibration import calibrated
+from etplus.predict.costs.crossval import score
+from etplus.predict.end_to_end import ENGINES, predict
+from etplus.predict.fitting import fit
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 
 INNER = (8, 16, 32, 64)

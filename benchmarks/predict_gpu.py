@@ -25,20 +25,20 @@ from etplus.analysis.devices import known_devices
 from etplus.cli.fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.predictor.calibration import calibrated
-from etplus.predictor.costs.baselines import ExtraTrees, NameMean, UntunedRoofline, have_trees
-from etplus.predictor.costs.bound import bound_of
-from etplus.predictor.costs.crossval import cross_validate
-from etplus.predictor.costs.familiarity import Familiarity
-from etplus.predictor.costs.intervals import fit_intervals
-from etplus.predictor.costs.kernel_model import interval_group
-from etplus.predictor.costs.measured import Measured, gpu_tasks, medians, pooled
-from etplus.predictor.costs.registry import Costs
-from etplus.predictor.costs.similar import Nearest
-from etplus.predictor.costs.task import CostModel
-from etplus.predictor.end_to_end import ENGINES, Engine, Prediction, predict, predict_ranks
-from etplus.predictor.fitting import fit
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.predict.calibration import calibrated
+from etplus.predict.costs.baselines import ExtraTrees, NameMean, UntunedRoofline, have_trees
+from etplus.predict.costs.bound import bound_of
+from etplus.predict.costs.crossval import cross_validate
+from etplus.predict.costs.familiarity import Familiarity
+from etplus.predict.costs.intervals import fit_intervals
+from etplus.predict.costs.kernel_model import interval_group
+from etplus.predict.costs.measured import Measured, gpu_tasks, medians, pooled
+from etplus.predict.costs.registry import Costs
+from etplus.predict.costs.similar import Nearest
+from etplus.predict.costs.task import CostModel
+from etplus.predict.end_to_end import ENGINES, Engine, Prediction, predict, predict_ranks
+from etplus.predict.fitting import fit
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"

@@ -24,12 +24,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 from compare_shapes import compared
-from etplus.predictor.end_to_end import predict
-from etplus.predictor.fitting import fit
-from etplus.predictor.model_file import FittedModel
-from etplus.predictor.reshape import reshaped
-from etplus.predictor.shape_change import ShapeChange, SizeChange, batch_change
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.predict.end_to_end import predict
+from etplus.predict.fitting import fit
+from etplus.predict.model_file import FittedModel
+from etplus.reshape.reshape import reshaped
+from etplus.reshape.shape_change import ShapeChange, SizeChange, batch_change
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
-from etplus.schemas.files import load
-from etplus.schemas.kineto import KinetoTrace, read_kineto
-from etplus.schemas.records import RecordArray, locate
+from etplus.schemas.execution_trace.read_et import ExecutionTrace, read_execution_trace
+from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
+from etplus.schemas.text.files import load
+from etplus.schemas.text.records import RecordArray, locate
 
 __all__ = ["repeat_pair"]
 

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 from etplus.linker import link
 from etplus.linker.ranks import file_rank
-from etplus.schemas.files import load
+from etplus.schemas.text.files import load
 from etplus.trace.kinds import CERTAIN, CPU
 from etplus.trace.trace import Trace
 

@@ -22,7 +22,7 @@ import torch
 from etplus.converters.npz import graph_arrays, write_dataset
 from etplus.linker import link
 from etplus.linker.recording import record
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from torch import Tensor, nn
 
 BATCHES = (4, 8, 16, 32, 64, 128)

@@ -14,15 +14,15 @@ import msgspec
 from ..analysis.devices import read_devices
 from ..analysis.diff import Difference, diff_text, difference, json_of_difference
 from ..analysis.overheads import OverheadRows, pool, summarise
-from ..analysis.plots import require_matplotlib, write_plots
-from ..analysis.report_text import overheads_text, text_of
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
-from ..analysis.tables import terminal_width
-from ..schemas.files import open_output
-from ..schemas.transaction import make_folder
+from ..report.plots import require_matplotlib, write_plots
+from ..report.report_text import overheads_text, text_of
+from ..schemas.text.files import open_output
+from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
 from ..trace.printable import csv_cell
 from ..trace.selection import part_of
+from ..trace.text_tables import terminal_width
 from .damage import warn_of_damage
 from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, read_input, read_inputs

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ..linker.batch import ENGINES, Batch, find_job, link_many
-from ..linker.job.pairing import to_manifest
-from ..linker.job.report_text import report_text
-from ..linker.job.storage import is_url
-from ..schemas.transaction import check_outputs, make_folder
+from ..jobs.batch import ENGINES, Batch, find_job, link_many
+from ..jobs.job_text import report_text
+from ..jobs.pairing import to_manifest
+from ..schemas.text.storage import is_url
+from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.printable import escaped, printable
 from .graph_captures import add_graph_captures
 from .link import LINK_OPTIONS, add_link_options, share

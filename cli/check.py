@@ -7,12 +7,12 @@ import os
 import textwrap
 from pathlib import Path
 
-from ..analysis.tables import terminal_width
 from ..converters.coupling import Coupling
 from ..converters.preflight import KINDS, PreflightReport, check
 from ..converters.preflight_findings import Level, level_of
-from ..schemas.transaction import check_outputs
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.text_tables import terminal_width
 from .outputs import add_tables_and_switch, write_tables
 
 __all__ = ["prepare_parser", "run"]

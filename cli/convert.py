@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..converters.convert import Conversion, convert
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
-from ..schemas.transaction import check_folder, check_outputs
+from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from .damage import warn_of_damage
 from .inputs import Pair, add_inputs, find_inputs, input_files, read_input

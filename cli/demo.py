@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..linker import link
-from ..schemas.transaction import make_folder
+from ..schemas.text.transaction import make_folder
 from ..trace.printable import shortened
 from ..trace.views import DeviceEvent, Op
 from .link import report_text

@@ -6,11 +6,11 @@ import argparse
 
 from ..analysis.devices import read_devices
 from ..analysis.diff import diff_text, difference, json_of_difference
-from ..analysis.diff_html import diff_html
 from ..analysis.summary import analyse
-from ..analysis.tables import terminal_width
-from ..schemas.files import open_output
+from ..report.diff_html import diff_html
+from ..schemas.text.files import open_output
 from ..trace.selection import part_of
+from ..trace.text_tables import terminal_width
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, read_inputs
 from .options import add_annotation, add_device_spec, add_steps, add_top

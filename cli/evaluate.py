@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..analysis.tables import number, render, share, terminal_width
-from ..predictor.learned.graph_baselines import baselines, log_times, runs
-from ..predictor.learned.metrics import quality
+from ..predict.learned.graph_baselines import baselines, log_times, runs
+from ..predict.learned.metrics import quality
 from ..schemas.graph_arrays import SPLITS, read_dataset
-from ..schemas.transaction import check_outputs
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.text_tables import number, render, share, terminal_width
 from .outputs import add_tables, write_tables
 from .train import MISSING
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = baselines(train, held)
     if arguments.model:
         try:
-            from ..predictor.learned.training import predict_graphs, read_trained
+            from ..predict.learned.training import predict_graphs, read_trained
         except ImportError as error:
             raise UsageError("etplus evaluate --model " + MISSING.format(error=error)) from None
         for file in arguments.model:

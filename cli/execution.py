@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..analysis.tables import Cell, number, render, rewrap, share, terminal_width
-from ..predictor.measure.execution import Execution, execute
-from ..predictor.measure.measured import NotExecuted
-from ..predictor.measure.process import MAX_BYTES, check_device
-from ..predictor.measure.timing import Options
-from ..predictor.network import parse_network
+from ..measure.execution import Execution, execute
+from ..measure.measured import NotExecuted
+from ..measure.process import MAX_BYTES, check_device
+from ..measure.timing import Options
+from ..replay.network import parse_network
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.selection import step_range
+from ..trace.text_tables import Cell, number, render, rewrap, share, terminal_width
 from ..trace.trace import Trace
 from .damage import all_damage
 from .inputs import find_inputs, read_all

@@ -11,16 +11,16 @@ import msgspec
 import numpy as np
 
 from ..analysis.devices import read_devices
-from ..analysis.tables import Cell, render, rewrap, share, terminal_width
-from ..predictor.calibration import calibrated
-from ..predictor.costs.crossval import CrossValidation, cross_validate
-from ..predictor.costs.explain import explain
-from ..predictor.costs.kernel_model import KernelModel
-from ..predictor.fitting import fit
-from ..predictor.measure.measured import read_measured
-from ..predictor.model_file import write_model
-from ..predictor.outliers import outlier_lines
+from ..measure.measured import read_measured
+from ..predict.calibration import calibrated
+from ..predict.costs.crossval import CrossValidation, cross_validate
+from ..predict.costs.explain import explain
+from ..predict.costs.kernel_model import KernelModel
+from ..predict.fitting import fit
+from ..predict.model_file import write_model
+from ..replay.outliers import outlier_lines
 from ..trace.printable import shortened
+from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all
 from .outputs import add_json, write_json
 from .parser import hidden_alias

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..schemas.job_report import read_job_report
+from ..jobs.job_report import read_job_report
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
-from ..schemas.transaction import check_outputs
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .damage import print_warnings, warn_of_damage
 
 if TYPE_CHECKING:
-    from ..linker.job.storage import Folder
+    from ..schemas.text.storage import Folder
 
 __all__ = [
     "Pair", "TraceInput", "add_inputs", "add_nsys_ranks", "chosen_rank", "find_inputs", "input_files", "read_all",
@@ -191,8 +191,8 @@ def _in_folder(folder: str) -> Sequence[TraceInput]:
     """
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
-    from ..linker.job.naming import KINETO, look_at
-    from ..linker.job.storage import open_folder
+    from ..linker.naming import KINETO, look_at
+    from ..schemas.text.storage import open_folder
 
     place = open_folder(folder)
     names = sorted((name for name in place.files() if not name.startswith(".")), key=_by_number)
@@ -226,8 +226,8 @@ def _of_batch(folder: Path) -> Sequence[TraceInput]:
 
 def _pairs(place: Folder) -> Sequence[TraceInput]:
     """Pairs of an Execution Trace and a Kineto trace, as `etplus batch` finds them."""
-    from ..linker.job.naming import ET
-    from ..linker.job.pairing import find_pairs
+    from ..jobs.pairing import find_pairs
+    from ..linker.naming import ET
 
     folder = place.root
     pairing = find_pairs(place)

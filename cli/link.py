@@ -6,12 +6,12 @@ import argparse
 import os
 from pathlib import Path
 
-from ..analysis.tables import rewrap
 from ..linker import link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
-from ..schemas.transaction import check_outputs
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
 from .graph_captures import add_graph_captures
 from .inputs import add_nsys_ranks, chosen_rank
@@ -159,7 +159,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
         raise UsageError(f"{files[0]}: give the traces as FILEs or with --et-file and --kineto-file, not both")
     if len(files) > 2:
         raise UsageError(f"{len(files)} FILEs were given; give one pair, or a job's folder to `etplus batch`")
-    from ..linker.job.naming import ET, KINETO, kind_inside  # not needed with --kineto-file, and takes a while
+    from ..linker.naming import ET, KINETO, kind_inside  # not needed with --kineto-file, and takes a while
 
     kinds = [kind_inside(file) for file in files]
     if len(files) == 1:

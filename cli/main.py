@@ -115,8 +115,8 @@ def _run(arguments: Namespace, alone: bool) -> int:
     """
     import logging
 
-    from ..schemas.memory import capped_memory
-    from ..schemas.transaction import transaction
+    from ..schemas.text.memory_limit import capped_memory
+    from ..schemas.text.transaction import transaction
     from .parser import command_module
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
@@ -142,7 +142,7 @@ def _explained(error: Exception) -> str:
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, MemoryError):
-        from ..schemas.memory import or_raise_limit
+        from ..schemas.text.memory_limit import or_raise_limit
 
         return f"not enough memory; give smaller or fewer files, or run it on a machine with more{or_raise_limit()}"
     if isinstance(error, OSError) and error.filename == _STDOUT:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..analysis.tables import Cell, number, render, rewrap, share, shorten, terminal_width
-from ..predictor.measure.checkpoint import Checkpoint
-from ..predictor.measure.measured import Measured, write_measured
-from ..predictor.measure.timing import Options, measure
-from ..predictor.reshape import reshaped
-from ..predictor.shape_change import parse_changes
-from ..schemas.transaction import check_outputs
+from ..measure.checkpoint import Checkpoint
+from ..measure.measured import Measured, write_measured
+from ..measure.timing import Options, measure
+from ..reshape.reshape import reshaped
+from ..reshape.shape_change import parse_changes
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
 from .damage import warn_of_damage
 from .execution import add_execution, execution_options, missing_table
 from .inputs import add_inputs, find_inputs, input_files, read_inputs

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from ..schemas.files import open_output
+from ..schemas.text.files import open_output
 from ..trace.printable import escaped
 from .terminal import print_text
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from ..analysis.tables import number, render, rewrap, share, shorten, terminal_width
-from ..predictor.end_to_end import Prediction, predict, predict_ranks
-from ..predictor.measure.measured import read_measured
-from ..predictor.model_file import read_model
-from ..predictor.outliers import outlier_lines
-from ..predictor.rank_job import Host
-from ..predictor.reshape import Reshaped
-from ..predictor.shape_change import parse_changes
+from ..measure.measured import read_measured
+from ..predict.end_to_end import Prediction, predict, predict_ranks
+from ..predict.model_file import read_model
+from ..predict.rank_job import Host
+from ..replay.outliers import outlier_lines
+from ..reshape.reshape import Reshaped
+from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
+from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
 from .damage import all_damage
 from .inputs import add_inputs, find_inputs, read_all, read_input
 from .outputs import add_tables, one_or_all, write_tables

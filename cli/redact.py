@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from ..analysis.tables import render, terminal_width
-from ..schemas.files import open_output, open_text
-from ..schemas.secrets import MASK, Masker
-from ..schemas.transaction import check_outputs
+from ..schemas.text.files import open_output, open_text
+from ..schemas.text.secrets import MASK, Masker
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import TraceFormatError
+from ..trace.text_tables import render, terminal_width
 from .outputs import add_json, write_json
 from .terminal import print_text, say
 

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict
 
-from ..analysis.tables import number, render, rewrap, terminal_width
 from ..converters.chrome import write_chrome
-from ..predictor.base_error import BaseError
-from ..predictor.iterations import HeldOut, find_iterations, predict_iteration
-from ..predictor.network import on_network, parse_network
-from ..predictor.outliers import Outlier, outlier_lines
-from ..predictor.ranks import couple
-from ..predictor.replay import (
+from ..replay.base_error import BaseError
+from ..replay.iterations import HeldOut, find_iterations, predict_iteration
+from ..replay.network import on_network, parse_network
+from ..replay.outliers import Outlier, outlier_lines
+from ..replay.rank_coupling import couple
+from ..replay.replay import (  # fmt: skip
     Replay,
     ReplayGraph,
     build_graph,
@@ -26,12 +25,13 @@ from ..predictor.replay import (
     predicted_documents,
     relative_error,
     replay,
-)  # fmt: skip
-from ..predictor.summary import summarize
-from ..predictor.whatif import GRAMMAR, apply_what_ifs, parse_what_if
+)
+from ..replay.replay_summary import summarize
+from ..replay.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
 from ..trace.selection import step_range
+from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .damage import all_damage, warn_of_damage
 from .execution import add_execution, run_execution

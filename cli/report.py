@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Sequence
 
 from ..analysis.devices import read_devices
-from ..analysis.html_page import check_page_name
-from ..analysis.job import check_job, job_trace
-from ..analysis.report_html import rank_report, report_html
 from ..analysis.summary import analyse
-from ..predictor.critical_chain import critical_chain
-from ..schemas.files import open_output
-from ..schemas.python_frames import read_python_frames
+from ..jobs.same_job import check_job, job_trace
+from ..replay.critical_chain import critical_chain
+from ..report.html_page import check_page_name
+from ..report.report_html import rank_report, report_html
+from ..schemas.kineto.python_frames import read_python_frames
+from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from .damage import print_warnings, warn_of_damage

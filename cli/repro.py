@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..predictor.measure.calls import RecordedCall
-from ..predictor.measure.program import outermost, program_of
-from ..predictor.measure.reader import recorded_calls
-from ..predictor.measure.script import op_script, sequence_script
-from ..schemas.files import open_output
+from ..measure.calls import RecordedCall
+from ..measure.program import outermost, program_of
+from ..measure.reader import recorded_calls
+from ..measure.script import op_script, sequence_script
+from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.printable import shortened

@@ -10,17 +10,17 @@ from typing import Any, get_args
 import msgspec
 import orjson
 
-from ..analysis.tables import number, render, rewrap, share, terminal_width
 from ..converters.convert import convert
-from ..predictor.measure.measured import read_measured
-from ..predictor.model_file import read_model
-from ..predictor.network import Network, parse_network
-from ..predictor.reshard.job import Resharded, Scaled, reshard
-from ..predictor.reshard.layout import Layout, Schedule, TensorStyle, parse_layout
-from ..schemas.collector import gc_disabled
-from ..schemas.files import open_output
-from ..schemas.transaction import check_folder, check_outputs, make_folder
+from ..measure.measured import read_measured
+from ..predict.model_file import read_model
+from ..replay.network import Network, parse_network
+from ..reshard.job import Resharded, Scaled, reshard
+from ..reshard.layout import Layout, Schedule, TensorStyle, parse_layout
+from ..schemas.text.files import open_output
+from ..schemas.text.gc_control import gc_disabled
+from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
+from ..trace.text_tables import number, render, rewrap, share, terminal_width
 from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import write_json

@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ..schemas.graph_arrays import read_dataset
-from ..schemas.transaction import check_outputs
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from .outputs import add_json, write_json
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Train and write; returns the exit status."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait slow down a shared machine
     try:
-        from ..predictor.learned.training import EPOCHS, train, write_trained
+        from ..predict.learned.training import EPOCHS, train, write_trained
     except ImportError as error:
         raise UsageError("etplus train " + MISSING.format(error=error)) from None
     most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..trace.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ..schemas.files import open_output
+    from ..schemas.text.files import open_output
     from .builtin import AstraSimOptions, ChakraOptions, EtPlusOptions, GraphOptions, NpzOptions
     from .convert import convert
     from .exporter import Conversion, Exporter, NoOptions
@@ -30,7 +30,7 @@ __getattr__, __dir__ = lazy_names(
         ".traces": "Traces",
         ".convert": "convert",
         ".registry": "exporters",
-        "..schemas.files": "open_output",
+        "..schemas.text.files": "open_output",
     },
     __all__,
 )

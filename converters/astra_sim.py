@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.files import open_output
+from ..schemas.text.files import open_output
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .astra_gpu_only import fold

@@ -15,13 +15,13 @@ import orjson
 from ..analysis.counters import Counter, counters
 from ..analysis.devices import Device
 from ..analysis.roofline import find_devices, from_memory, work_of_events
-from ..schemas.collector import gc_disabled
-from ..schemas.files import Source, open_output
-from ..schemas.files import load as load_bytes
-from ..schemas.record_store import FileRecords
-from ..schemas.records import parse_records
-from ..schemas.secrets import mask, warn_of_masks
-from ..schemas.transaction import transaction
+from ..schemas.etplus.record_store import FileRecords
+from ..schemas.text.files import Source, open_output
+from ..schemas.text.files import load as load_bytes
+from ..schemas.text.gc_control import gc_disabled
+from ..schemas.text.records import parse_records
+from ..schemas.text.secrets import mask, warn_of_masks
+from ..schemas.text.transaction import transaction
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.index import Column, GpuIndex

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..schemas.collector import gc_disabled
-from ..schemas.transaction import check_outputs
+from ..schemas.text.gc_control import gc_disabled
+from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
@@ -131,7 +131,7 @@ class Chakra:
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
         """See `write_et`."""
-        from ..analysis.rank_communications import communications
+        from ..jobs.rank_communications import communications
         from .chakra import write_et
         from .collectives import agree, survey
         from .matched_ranks import Recorded, matched

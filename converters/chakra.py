@@ -29,7 +29,7 @@ from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, No
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
-from ..schemas.secrets import mask
+from ..schemas.text.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
 from ..trace.kinds import CPU, GPU, RUNTIME

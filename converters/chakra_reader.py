@@ -18,11 +18,11 @@ import numpy as np
 from .. import __version__
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
 from ..schemas.chakra.stream import read_encoded
-from ..schemas.etplus import FORMAT_VERSION
-from ..schemas.etplus_captured import CapturedBy
-from ..schemas.etplus_reader import Node as EtPlusNode
-from ..schemas.etplus_reader import Rows
-from ..schemas.files import open_output, shown_name
+from ..schemas.etplus.captured_graphs import CapturedBy
+from ..schemas.etplus.read_etplus import Node as EtPlusNode
+from ..schemas.etplus.read_etplus import Rows
+from ..schemas.etplus.write_etplus import FORMAT_VERSION
+from ..schemas.text.files import open_output, shown_name
 from ..trace.columns import IntColumn, distinct_rows, positions
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS

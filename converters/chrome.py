@@ -18,8 +18,8 @@ import numpy as np
 import orjson
 
 from ..analysis.counters import Counter, counters
-from ..schemas.files import open_output
-from ..schemas.kineto_decode import MEMORY_ARGUMENTS
+from ..schemas.kineto.kineto_decode import MEMORY_ARGUMENTS
+from ..schemas.text.files import open_output
 from ..trace.columns import IntColumn, lists_by, marked
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..analysis.matching import paired
+from ..jobs.job_ranks import groups_at_hand
+from ..jobs.matching import paired
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
-from ..schemas.job_ranks import groups_at_hand
 from ..trace.columns import places
 from ..trace.trace import Trace
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..schemas.job_report import read_job_report
-from ..schemas.transaction import check_folder, protect, transaction
+from ..jobs.job_report import read_job_report
+from ..schemas.text.transaction import check_folder, protect, transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .exporter import Conversion, Exporter

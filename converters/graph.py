@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ..schemas.files import open_output
+from ..schemas.text.files import open_output
 from ..trace.columns import IntColumn, marked
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.host_calls import WAIT
+from ..schemas.kineto.host_calls import WAIT
 from ..trace.columns import IntColumn, marked, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import union

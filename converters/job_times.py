@@ -9,11 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ..analysis.clocks import clock_offsets, synchronising
-from ..analysis.matching import Matched, match_collectives, match_messages
-from ..analysis.rank_communications import Communications, communications
-from ..analysis.transfers import transfers
-from ..schemas.job_report import ClockOffset
+from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.job_report import ClockOffset
+from ..jobs.matching import Matched, match_collectives, match_messages
+from ..jobs.rank_communications import Communications, communications
+from ..jobs.transfers import transfers
 from ..trace.trace import Trace
 
 __all__ = ["JobTimes", "RankTimes", "rank_times"]

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
-from ..schemas.files import open_output
+from ..schemas.text.files import open_output
 
 __all__ = ["write_json"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from ..schemas.kineto_decode import MODULE
-from ..schemas.secrets import mask
+from ..schemas.kineto.kineto_decode import MODULE
+from ..schemas.text.secrets import mask
 from ..trace.conventions import ANNOTATION_SCOPE, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE
 from ..trace.index import Row

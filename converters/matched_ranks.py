@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..analysis.matching import match_collectives, match_messages
-from ..analysis.rank_communications import COLUMNS, Communications
-from ..schemas.job_report import Mismatch, Pair
+from ..jobs.job_report import Mismatch, Pair
+from ..jobs.matching import match_collectives, match_messages
+from ..jobs.rank_communications import COLUMNS, Communications
 from ..trace.errors import ConvertError
 from .collectives import RankComms
 

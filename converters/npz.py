@@ -23,7 +23,7 @@ from ..schemas.graph_arrays import (
     write_graph_arrays,
     write_vocabulary,
 )  # fmt: skip
-from ..schemas.transaction import make_folder
+from ..schemas.text.transaction import make_folder
 from ..trace.columns import IntColumn, places
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError

@@ -7,15 +7,15 @@ import re
 from typing import TYPE_CHECKING
 
 from ..schemas import nsys
-from ..schemas.collector import gc_disabled
-from ..schemas.etplus_reader import parse_etplus
-from ..schemas.files import Blob, Source
-from ..schemas.files import load as load_bytes
-from ..schemas.sniff import head_of, is_pftrace, is_text
+from ..schemas.etplus.read_etplus import parse_etplus
+from ..schemas.text.files import Blob, Source
+from ..schemas.text.files import load as load_bytes
+from ..schemas.text.gc_control import gc_disabled
+from ..schemas.text.sniff import head_of, is_pftrace, is_text
 from ..trace.trace import Trace
 
 if TYPE_CHECKING:
-    from ..schemas.kineto import KinetoTrace
+    from ..schemas.kineto.read_kineto import KinetoTrace
 
 __all__ = ["load", "open_document", "parse_trace"]
 
@@ -66,7 +66,7 @@ def open_document(source: str | os.PathLike[str] | Trace) -> Trace:
 def parse_trace(blob: Blob[bytes], *, progress: bool = False) -> Trace:
     """Read ET+, a Kineto or a Perfetto trace that is in memory already; see `load`."""
     if is_kineto(blob.data):
-        from ..schemas.kineto import parse_kineto
+        from ..schemas.kineto.read_kineto import parse_kineto
 
         return _linked(parse_kineto(blob, progress=progress, modules=True))
     return parse_etplus(blob)

@@ -11,9 +11,9 @@ import numpy as np
 import orjson
 
 from ..analysis.counters import Counter, counters
-from ..schemas.files import open_output
 from ..schemas.perfetto.gpu_stages import CATEGORIES, COMPUTE
 from ..schemas.perfetto.packets import protos
+from ..schemas.text.files import open_output
 from ..trace.columns import lists_by
 from ..trace.conventions import EDGE_KINDS
 from ..trace.index import Row

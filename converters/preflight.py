@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..schemas.files import load
-from ..schemas.job_ranks import ONE_RANK
-from ..schemas.transaction import staged
+from ..jobs.job_ranks import ONE_RANK
+from ..schemas.text.files import load
+from ..schemas.text.transaction import staged
 from ..trace.columns import marked
 from ..trace.errors import TraceFormatError, UsageError
 from .coupling import Coupling, coupling

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ..jobs.job_ranks import ONE_RANK
 from ..schemas.comm_types import WORLD, Group
-from ..schemas.job_ranks import ONE_RANK
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UsageError
 from .collectives import Communication, RankComms

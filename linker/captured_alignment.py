@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.shortest_edit import Calls, shortest_edit
 from ..trace.columns import IntColumn, lists_by
+from ..trace.shortest_edit import Calls, shortest_edit
 
 __all__ = ["Aligned", "align", "align_streams", "could_align", "could_follow", "fits_by_count"]
 

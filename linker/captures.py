@@ -17,11 +17,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.files import Source
-from ..schemas.kineto import EventTable, KinetoTrace, read_kineto
-from ..schemas.kineto_calls import CpuCalls, cpu_calls, enclosing_call
-from ..schemas.launches import find_launches
-from ..schemas.node_tensors import FlatTensors, Tensors
+from ..schemas.execution_trace.node_tensors import FlatTensors, Tensors
+from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
+from ..schemas.kineto.launches import find_launches
+from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
+from ..schemas.text.files import Source
+from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, positions, spread
 from ..trace.comm_kernels import Comm, comm_of
@@ -32,9 +33,8 @@ from ..trace.launch_args import LaunchArgs, launch_args
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
 from .comm import RECORD_PARAM_COMMS, comm_of_node
-from .job.naming import ET, KINETO, look_at
-from .job.storage import open_folder
 from .kineto_only import host_side
+from .naming import ET, KINETO, look_at
 from .pipeline import link
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto import EventTable
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn, distinct, matching
 from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
 from ..trace.dtypes import itemsize

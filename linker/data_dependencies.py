@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.et_tensors import MAX_STORAGE, Tensors, tensors_of
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto import KinetoTrace
+from ..schemas.execution_trace.et_tensors import MAX_STORAGE, Tensors, tensors_of
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, marked, matching, places, spread
 from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import CpuCalls, EtCalls

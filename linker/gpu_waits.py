@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto import EventTable
+from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn
 from ..trace.host_waits import (
     DEVICE_SYNCHRONIZE,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto_cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, positions
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named

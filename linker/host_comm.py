@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..schemas.comm_types import HOST_COLLECTIVE
-from ..schemas.host_calls import outermost_calls, pair_with_calls
+from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, begins, matching, places
 from .linked import LinkedTrace

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.files import Source
-from ..schemas.kineto import KinetoTrace
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import KinetoTrace
+from ..schemas.text.files import Source
 from ..trace.columns import IntColumn, distinct, positions
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError

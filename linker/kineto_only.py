@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.kineto import EventTable, KinetoTrace
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import EventTable, KinetoTrace
 from ..trace.columns import IntColumn, places
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.dtypes import UNKNOWN_DTYPE

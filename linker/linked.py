@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..schemas.etplus import Numbering
+from ..schemas.etplus.write_etplus import Numbering
 from ..trace.columns import IntColumn, spread
 from .calls import TracePair
 from .data_dependencies import data_edges

@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 
 from ..schemas.comm_types import HOST_COLLECTIVE
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.host_calls import outermost_calls, pair_with_calls
-from ..schemas.node_tensors import ATTRIBUTES, FlatTensors, Tensors
-from ..schemas.records import RecordTexts
+from ..schemas.execution_trace.node_tensors import ATTRIBUTES, FlatTensors, Tensors
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
+from ..schemas.text.records import RecordTexts
 from ..trace.columns import IntColumn, matching, places, spread
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE

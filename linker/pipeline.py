@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import __version__
-from ..schemas.collector import gc_disabled
-from ..schemas.etplus import FORMAT_VERSION, EtPlus, Numbering
-from ..schemas.etplus_memory import document_of
-from ..schemas.execution_trace import ExecutionTrace
-from ..schemas.files import Source
-from ..schemas.kineto import KinetoTrace, MemoryTable
-from ..schemas.parallel import processes
-from ..schemas.recover import damage_of
-from ..schemas.secrets import mask, mask_members, warn_of_masks
+from ..schemas.etplus.in_memory import document_of
+from ..schemas.etplus.write_etplus import FORMAT_VERSION, EtPlus, Numbering
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import KinetoTrace, MemoryTable
+from ..schemas.text.files import Source
+from ..schemas.text.gc_control import gc_disabled
+from ..schemas.text.parallel import processes
+from ..schemas.text.recover import damage_of
+from ..schemas.text.secrets import mask, mask_members, warn_of_masks
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, marked, places, spread
 from ..trace.conventions import CPU_CATEGORIES, OUTSIDE_WINDOW, PYTHON_CATEGORY, UNATTACHED_REASONS
@@ -71,7 +71,7 @@ class LinkOptions:
             job of several ranks links are `certain` only if the contents of both files say so, or `whole_job`.
         timezone: of the machine that recorded the ET, which has local time: "UTC-7", "Europe/Berlin".
         whole_job: the files of every rank of the job are at hand, and no others of them fit either of these two by
-            process ids and process groups, as `etplus.linker.batch.link_many` finds out.
+            process ids and process groups, as `etplus.jobs.batch.link_many` finds out.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -200,7 +200,7 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
         annotation: as in `link`.
 
     Example:
-        >>> from etplus.schemas.kineto import read_kineto
+        >>> from etplus.schemas.kineto.read_kineto import read_kineto
         >>> trace_of_kineto(read_kineto("kineto.json.gz")).outputs_recorded
         False
     """

@@ -24,8 +24,8 @@ from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE
 
 if TYPE_CHECKING:
-    from ..schemas.execution_trace import ExecutionTrace
-    from ..schemas.kineto import KinetoTrace
+    from ..schemas.execution_trace.read_et import ExecutionTrace
+    from ..schemas.kineto.read_kineto import KinetoTrace
 
 __all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto", "run_annotation"]
 

@@ -6,9 +6,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from ..schemas import nsys
-from ..schemas.execution_trace import ExecutionTrace, parse_execution_trace
-from ..schemas.files import Source, open_text
-from ..schemas.kineto import KinetoTrace, parse_kineto
+from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
+from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
+from ..schemas.text.files import Source, open_text
 
 __all__ = ["read_pair", "read_timeline"]
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..schemas.files import open_output
-from ..schemas.transaction import transaction
+from ..schemas.text.files import open_output
+from ..schemas.text.transaction import transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .pipeline import link as link_traces

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto import KinetoTrace
-from ..schemas.recover import damage_of
+from ..schemas.kineto.read_kineto import KinetoTrace
+from ..schemas.text.recover import damage_of
 from ..trace.columns import distinct, marked
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.kinds import LINK_NAMES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..schemas.kineto import KinetoTrace
+from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, matching
 from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks

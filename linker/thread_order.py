@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..schemas.thread_activity import BusyTime, recently_finished, running_max
+from ..schemas.kineto.thread_activity import BusyTime, recently_finished, running_max
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, begins
 from .calls import CpuCalls

@@ -26,7 +26,7 @@ from .comm_types import (
     message_bytes,
     with_inputs,
 )
-from .host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
+from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
 __all__ = [
     "FoundComm", "backend_rows", "blocking_calls", "comm_rows", "find_communications", "issue_times", "issuing_calls",

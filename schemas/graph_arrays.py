@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.errors import TraceFormatError, UsageError
-from .files import Source, load, open_output
-from .memory import Expansion, require_memory
+from .text.files import Source, load, open_output
+from .text.memory_limit import Expansion, require_memory
 
 __all__ = [
     "CONFIG_FEATURES", "NODE_FEATURES", "SPLITS", "VOCABULARY", "GraphArrays", "opcodes", "read_dataset", "read_graph",

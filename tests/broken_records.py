@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import orjson
-from etplus.schemas.recover import LOSS_KINDS, Recovered, recover
+from etplus.schemas.text.recover import LOSS_KINDS, Recovered, recover
 from support import FIXTURE_PAIRS, fixture_pair, plain
 
 __all__ = [

@@ -7,12 +7,15 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from browser import Page, chromium, open_page
 
 # Tables as wide as in a log, whatever terminal the tests are started from.
 os.environ["COLUMNS"] = "80"
@@ -62,3 +65,12 @@ def pytest_runtestloop() -> None:
 def fuzz_cases(request: pytest.FixtureRequest) -> int:
     """How many broken inputs `test_fuzz_commands` tries over all commands."""
     return int(request.config.getoption("--fuzz-cases"))
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A browser for all pages; each is opened in a new tab."""
+    if chromium() is None:
+        pytest.skip("no Chromium is installed")
+    with open_page(tmp_path_factory.mktemp("browser"), size="1440,900", timeout_s=3600) as page:
+        yield page

@@ -18,7 +18,10 @@ from etplus.trace.trace import Trace
 from support import fixture_pair
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("trace", "schemas", "analysis", "linker", "converters", "predictor", "cli")
+PACKAGES = (
+    "trace", "schemas", "linker", "jobs", "analysis", "replay", "measure", "reshape", "predict", "reshard", "report",
+    "converters", "cli",
+)  # fmt: skip
 MODULES = [
     ".".join(("etplus", *path.relative_to(ROOT).with_suffix("").parts))
     for package in PACKAGES

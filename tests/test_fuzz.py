@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.inflate import gunzip
-from etplus.schemas.recover import recover
+from etplus.schemas.text.inflate import gunzip
+from etplus.schemas.text.recover import recover
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from mutations import MUTATIONS, Kind, Mutation, identity, mutate

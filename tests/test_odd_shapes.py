@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.kineto import read_kineto
-from etplus.schemas.kineto_decode import decode_any, decode_plain
+from etplus.schemas.kineto.kineto_decode import decode_any, decode_plain
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.call_tree import levels
 from etplus.trace.comm_kernels import is_comm_kernel
 from etplus.trace.conventions import MAX_NAME

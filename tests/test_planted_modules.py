@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from etplus.predictor.measure.process import Process
+from etplus.measure.process import Process
 from etplus.trace.errors import UsageError
 from support import command, fixture_pair, run
 
@@ -99,7 +99,7 @@ def test_operators_are_called_in_an_empty_folder_without_network(
 
 SPAWNED = """
 import sys, threading
-from etplus.schemas.parallel import local_pool
+from etplus.schemas.text.parallel import local_pool
 if __name__ == "__main__":
     done = threading.Event()
     threading.Thread(target=done.wait).start()  # so that processes are spawned

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from etplus.analysis import difference
 from etplus.converters.open import load
-from etplus.predictor.end_to_end import predict
-from etplus.predictor.fitting import fit
-from etplus.predictor.iterations import find_iterations
-from etplus.predictor.measure.measured import Conditions, Measured
+from etplus.measure.measured import Conditions, Measured
+from etplus.predict.end_to_end import predict
+from etplus.predict.fitting import fit
+from etplus.replay.iterations import find_iterations
 from etplus.trace.brief import brief
 from etplus.trace.steps import Step
 from support import fixture_pair, linked, shared_pair, shared_trace

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.execution_trace import read_execution_trace
+from etplus.schemas.execution_trace.read_et import read_execution_trace
 from support import (
     GPU_CATEGORIES,
     SHARED,

@@ -12,8 +12,8 @@ from .frames import to_networkx
 
 if TYPE_CHECKING:
     from ..analysis.summary import Analysis
-    from ..predictor.critical import CriticalPath
-    from ..predictor.replay import Replay
+    from ..replay.critical import CriticalPath
+    from ..replay.replay import Replay
     from .trace import Trace
 
 __all__ = ["Library"]
@@ -56,9 +56,9 @@ class Library:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
-        from ..predictor.network import on_network, parse_network
-        from ..predictor.replay import build_graph, fit_constants, replay
-        from ..predictor.whatif import apply_what_ifs, parse_what_if
+        from ..replay.network import on_network, parse_network
+        from ..replay.replay import build_graph, fit_constants, replay
+        from ..replay.whatif import apply_what_ifs, parse_what_if
 
         graph = build_graph(cast("Trace", self))
         constants = fit_constants(graph)
@@ -74,7 +74,7 @@ class Library:
             >>> sum(path.by_kind.values()) == path.length_ns
             True
         """
-        from ..predictor.critical import critical_path
+        from ..replay.critical import critical_path
 
         return critical_path(self.replay(*what_ifs))
 
@@ -94,10 +94,10 @@ class Library:
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
-        from ..analysis.html_page import check_page_name
-        from ..analysis.report_html import rank_report, report_html
-        from ..predictor.critical_chain import critical_chain
-        from ..schemas.files import open_output
+        from ..replay.critical_chain import critical_chain
+        from ..report.html_page import check_page_name
+        from ..report.report_html import rank_report, report_html
+        from ..schemas.text.files import open_output
         from .selection import part_of
 
         check_page_name(path)

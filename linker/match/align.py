@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...analysis.shortest_edit import Calls, shortest_edit
 from ...trace.columns import IntColumn, spread
+from ...trace.shortest_edit import Calls, shortest_edit
 
 __all__ = ["Alignment", "align_at_anchors", "align_from", "occurrences", "unique_anchors"]
 

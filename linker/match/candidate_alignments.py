@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...analysis.shortest_edit import Calls
 from ...trace.columns import IntColumn, spread
+from ...trace.shortest_edit import Calls
 from .align import Alignment, align_at_anchors, align_from, occurrences, unique_anchors
 
 __all__ = ["DISAGREE", "NAMES", "NUMBERS", "CandidateAlignment", "candidates_by_order", "candidates_by_sequence"]

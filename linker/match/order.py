@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...analysis.shortest_edit import Calls
 from ...trace.columns import IntColumn, marked
 from ...trace.kinds import EQUIVALENT
+from ...trace.shortest_edit import Calls
 from ..calls import CpuCalls, EtCalls, TracePair
 from .candidate_alignments import CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import Match

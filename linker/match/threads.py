@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...analysis.shortest_edit import Calls
 from ...trace.columns import IntColumn, distinct
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
+from ...trace.shortest_edit import Calls
 from ..calls import CpuCalls, EtCalls
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment
 from .result import REASONS, Match

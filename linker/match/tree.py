@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ...analysis.shortest_edit import Calls, shortest_edit
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn
 from ...trace.kinds import EQUIVALENT
+from ...trace.shortest_edit import Calls, shortest_edit
 from ..calls import CpuCalls, EtCalls
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match

@@ -10,10 +10,10 @@ from google.protobuf.message import DecodeError, Message
 from isal import igzip, isal_zlib
 
 from ...trace.errors import ConvertError, TraceFormatError
-from ..files import open_output, shown_name
-from ..memory import Expansion
-from ..sniff import GZIP_MAGIC, head_of, refuse_foreign
-from ..transaction import protect
+from ..text.files import open_output, shown_name
+from ..text.memory_limit import Expansion
+from ..text.sniff import GZIP_MAGIC, head_of, refuse_foreign
+from ..text.transaction import protect
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import GlobalMetadata, Node
 

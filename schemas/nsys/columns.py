@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, StringTable
-from ..kineto import EventTable, EventTexts
+from ..kineto.read_kineto import EventTable, EventTexts
 
 __all__ = ["EventColumns", "Values"]
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from ...trace.columns import IntColumn
 from ...trace.errors import TraceFormatError, UsageError
-from ..files import Blob, Source, open_text, shown_name
-from ..memory import available_memory, size_text
-from ..sniff import GZIP_MAGIC, head_of, is_sqlite
-from ..text import Text
-from ..transaction import protect
+from ..text.files import Blob, Source, open_text, shown_name
+from ..text.memory_limit import available_memory, size_text
+from ..text.sniff import GZIP_MAGIC, head_of, is_sqlite
+from ..text.text import Text
+from ..text.transaction import protect
 
 if TYPE_CHECKING:
     import sqlite3

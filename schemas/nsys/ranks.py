@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...trace.errors import TraceFormatError, UsageError
-from ..files import Source
+from ..text.files import Source
 from .database import Database, open_database
 
 __all__ = ["GPU_TABLES", "PROCESS", "NsysRank", "choose", "find_ranks", "only", "ranks_of"]

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from ...trace.errors import TraceFormatError, UsageError
-from ..memory import size_text
-from ..sniff import varint
-from ..text import Text
+from ..text.memory_limit import size_text
+from ..text.sniff import varint
+from ..text.text import Text
 
 __all__ = ["packets", "protos", "text_of"]
 

@@ -13,7 +13,7 @@ from etplus.analysis.counters import counters
 from etplus.analysis.roofline import kernel_table, work_of_events
 from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.open import load as read_trace
-from etplus.schemas.secrets import mask
+from etplus.schemas.text.secrets import mask
 from etplus.trace.errors import TraceFormatError
 from perfetto_ui import open_in_perfetto, why_not
 from support import assert_valid, plain, shared_trace

@@ -14,9 +14,9 @@ import pytest
 from etplus.analysis.gemms import gemm_table
 from etplus.analysis.modules import module_class, module_table
 from etplus.analysis.operators import operator_table
-from etplus.analysis.report_text import text_of
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
+from etplus.report.report_text import text_of
 from etplus.trace.call_tree import levels, outermost, preorder
 from etplus.trace.kernel_names import kernel_label
 from etplus.trace.tables import OP

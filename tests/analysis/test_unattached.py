@@ -15,8 +15,8 @@ from etplus.analysis.summary import analyse
 from etplus.converters.augment import augment
 from etplus.converters.convert import convert
 from etplus.linker import link, trace_of_kineto
-from etplus.schemas.etplus_reader import read_etplus
-from etplus.schemas.kineto import read_kineto
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import GPU

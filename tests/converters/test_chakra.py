@@ -20,7 +20,7 @@ from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.kinds import CPU, GPU, RUNTIME

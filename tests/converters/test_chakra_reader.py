@@ -19,7 +19,7 @@ from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.analysis.rank_communications import communications
 from etplus.converters.collectives import RankComms, agree, survey
+from etplus.jobs.rank_communications import communications
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
 from etplus.schemas.communications import comm_rows

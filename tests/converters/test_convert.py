@@ -18,8 +18,8 @@ from etplus.converters.chakra import write_et
 from etplus.converters.convert import convert, open_document
 from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
-from etplus.schemas.etplus_reader import read_etplus
-from etplus.schemas.kineto import read_kineto
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
 from plain_chakra import read_plain

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from etplus.analysis.clocks import clock_offsets, synchronising
-from etplus.analysis.matching import match_collectives
-from etplus.analysis.rank_communications import communications
-from etplus.analysis.transfers import transfers
 from etplus.converters.convert import convert
+from etplus.jobs.clocks import clock_offsets, synchronising
+from etplus.jobs.matching import match_collectives
+from etplus.jobs.rank_communications import communications
+from etplus.jobs.transfers import transfers
 from etplus.linker import link
 from etplus.schemas.communications import blocking_calls, comm_rows, find_communications
-from etplus.schemas.host_calls import remaining_group
+from etplus.schemas.kineto.host_calls import remaining_group
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED

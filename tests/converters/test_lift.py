@@ -9,7 +9,7 @@ import orjson
 import pytest
 from etplus.converters.chakra import write_et
 from etplus.converters.convert import convert
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, linked, normal
 from support import Document, assert_valid, call, read_json, shared_trace

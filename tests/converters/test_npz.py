@@ -10,7 +10,7 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.npz import NODE_NAMES, graph_arrays, split_of, write_dataset
 from etplus.linker import link
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
 from etplus.trace.errors import TraceFormatError, UsageError
 from support import call, fixture_pair, run

@@ -10,14 +10,14 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.converters.job_times import JobTimes, rank_times
 from etplus.converters.preflight import check
+from etplus.jobs.batch import link_many
+from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand
 from etplus.linker import link
-from etplus.linker.batch import link_many
-from etplus.predictor.network import Network, on_network
-from etplus.predictor.ranks import couple
-from etplus.predictor.replay import build_graph
+from etplus.replay.network import Network, on_network
+from etplus.replay.rank_coupling import couple
+from etplus.replay.replay import build_graph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import WORLD
-from etplus.schemas.job_ranks import ONE_RANK, groups_at_hand
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, etplus, gpu, linked, runtime

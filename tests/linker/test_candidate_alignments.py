@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from etplus.analysis.shortest_edit import Calls
 from etplus.linker.match.candidate_alignments import (
     DISAGREE,
     NAMES,
@@ -14,6 +13,7 @@ from etplus.linker.match.candidate_alignments import (
     candidates_by_order,
     candidates_by_sequence,
 )
+from etplus.trace.shortest_edit import Calls
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from etplus.linker.calls import EtCalls, et_calls
 from etplus.linker.data_dependencies import data_edges
-from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
+from etplus.schemas.execution_trace.read_et import ExecutionTrace, read_execution_trace
 from hypothesis import example, given
 from hypothesis import strategies as st
 from plain_data_edges import Edges, plain_data_edges

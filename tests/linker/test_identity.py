@@ -21,8 +21,8 @@ import pytest
 from etplus.linker import LinkReport, link
 from etplus.linker.ranks import INIT, file_rank, group_ranks, rank_of_et, rank_of_kineto, run_annotation
 from etplus.linker.time_zones import OFFSETS_S, offset_name, offsets_of
-from etplus.schemas.execution_trace import read_execution_trace
-from etplus.schemas.kineto import read_kineto
+from etplus.schemas.execution_trace.read_et import read_execution_trace
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CERTAIN
 from hypothesis import given

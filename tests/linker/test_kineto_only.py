@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError
 from support import (
     FIXTURE_PAIRS,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from cut_jobs import COLLECTIVE, cut_before, job_files, write_cut_job
+from etplus.jobs.batch import link_many
 from etplus.linker import link
-from etplus.linker.batch import link_many
 from etplus.linker.lost_collectives import MADE_OF
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, EQUIVALENT

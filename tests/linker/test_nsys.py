@@ -11,9 +11,9 @@ from pathlib import Path
 import etplus
 import numpy as np
 import pytest
-from etplus.linker.job.pairing import find_pairs
-from etplus.linker.job.storage import open_folder
+from etplus.jobs.pairing import find_pairs
 from etplus.schemas.nsys import NsysRank, find_ranks
+from etplus.schemas.text.storage import open_folder
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import UsageError
 from etplus.trace.kinds import CERTAIN, GPU

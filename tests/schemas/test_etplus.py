@@ -15,8 +15,8 @@ from etplus import __version__
 from etplus.linker import link
 from etplus.linker.attach import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
-from etplus.schemas import etplus as module
-from etplus.schemas.execution_trace import read_execution_trace
+from etplus.schemas.etplus import write_etplus as module
+from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.trace.conventions import GPU_CATEGORIES
 from support import (
     FIXTURE_PAIRS,
@@ -57,7 +57,7 @@ def raw_nodes(data: bytes) -> list[bytes]:
 def test_the_schema_is_a_schema_and_is_packaged() -> None:
     schema = orjson.loads(SCHEMA.read_bytes())
     jsonschema_rs.meta.validate(schema)
-    assert (Path(module.__file__).parent / SCHEMA.name).samefile(SCHEMA)
+    assert (Path(module.__file__).parents[1] / SCHEMA.name).samefile(SCHEMA)
     kinds = schema["$defs"]["edgeKind"]["enum"]
     assert tuple(kinds) == module.EDGE_KINDS
     assert tuple(schema["$defs"]["unlinkedReason"]["enum"]) == REASONS[1:]

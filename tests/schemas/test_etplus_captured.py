@@ -11,7 +11,7 @@ from captured import capture_events, encode, replay_events
 from etplus import Trace, link, load
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.captures import read_captures
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.captured import EVIDENCE, GRAPH_REASONS
 from etplus.trace.errors import TraceFormatError
 from support import ROOT, assert_valid, et_document, shared_trace

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker import link
-from etplus.schemas import etplus_reader
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus import read_etplus as etplus_reader
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.execution_trace import ExecutionTrace, read_execution_trace
+from etplus.schemas.execution_trace.read_et import ExecutionTrace, read_execution_trace
 from etplus.trace.errors import TraceFormatError
 from support import (
     FIXTURE_PAIRS,

@@ -13,8 +13,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from etplus.schemas.files import load, open_output
-from etplus.schemas.transaction import check_outputs, make_folder, transaction
+from etplus.schemas.text.files import load, open_output
+from etplus.schemas.text.transaction import check_outputs, make_folder, transaction
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
 TEXT = b'{"schema": "1.0.1", "nodes": []}\n' * 1000
@@ -52,7 +52,7 @@ def test_a_text_file_object_is_refused(tmp_path: Path) -> None:
 
 def test_standard_input() -> None:
     code = (
-        "import sys; from etplus.schemas.files import load; b = load('-'); sys.stdout.buffer.write(b.name.encode()"
+        "import sys; from etplus.schemas.text.files import load; b = load('-'); sys.stdout.buffer.write(b.name.encode()"
         "+ b.data)"
     )
     for given in (TEXT, gzip.compress(TEXT)):
@@ -168,7 +168,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, name: str, error: t
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     """A file size limit stands for the full disk: the write fails with an OSError."""
     code = (
-        "import resource, signal, sys; from etplus.schemas.files import open_output\n"
+        "import resource, signal, sys; from etplus.schemas.text.files import open_output\n"
         "from etplus.trace.errors import EtplusError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "try:\n"
@@ -237,7 +237,7 @@ def test_output_through_a_symbolic_link_keeps_the_link(tmp_path: Path) -> None:
 
 
 def test_standard_output() -> None:
-    code = "from etplus.schemas.files import open_output\nwith open_output('-') as f: f.write(b'bytes\\n')"
+    code = "from etplus.schemas.text.files import open_output\nwith open_output('-') as f: f.write(b'bytes\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
     assert done.stdout == b"bytes\n"
 

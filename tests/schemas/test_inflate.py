@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from broken_records import fixture
-from etplus.schemas import inflate
-from etplus.schemas.inflate import gunzip
-from etplus.schemas.text import FileText
+from etplus.schemas.text import inflate
+from etplus.schemas.text.inflate import gunzip
+from etplus.schemas.text.text import FileText
 from etplus.trace.errors import TraceFormatError
 
 

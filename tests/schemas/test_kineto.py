@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.kineto import KinetoTrace, is_runtime, read_kineto
-from etplus.schemas.kineto_decode import Decoded, Instants, decode_any, decode_plain
+from etplus.schemas.kineto.kineto_decode import Decoded, Instants, decode_any, decode_plain
+from etplus.schemas.kineto.read_kineto import KinetoTrace, is_runtime, read_kineto
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.kineto import read_kineto
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.trace import Trace
 from support import SHARED, assert_valid, call, kineto_document

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from etplus.converters.convert import convert
 from etplus.linker import link
-from etplus.schemas.kineto import read_kineto
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.schemas.nsys import read_nsys
 from etplus.trace.errors import TraceFormatError
 from nsys_files import small_export

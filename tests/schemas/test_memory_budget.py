@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus import load
-from etplus.analysis import html_page
 from etplus.linker import link
-from etplus.schemas import memory
+from etplus.report import html_page
 from etplus.schemas.graph_arrays import read_graph
-from etplus.schemas.memory import LIMIT, Expansion, available_memory, require_memory
+from etplus.schemas.text import memory_limit as memory
+from etplus.schemas.text.memory_limit import LIMIT, Expansion, available_memory, require_memory
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from nsys_files import nvtx, small_export, write_export
 from pftraces import Maker

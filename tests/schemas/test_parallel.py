@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.schemas.files import open_output, write_all
-from etplus.schemas.parallel import local_pool, parallel_map, processes
+from etplus.schemas.text.files import open_output, write_all
+from etplus.schemas.text.parallel import local_pool, parallel_map, processes
 from job_files import wait_with_a_file
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
@@ -198,7 +198,7 @@ def in_new_process(code: str) -> tuple[int, str, str]:
 
 SIGNALLED = """
 import os, signal, sys
-from etplus.schemas.parallel import parallel_map, processes
+from etplus.schemas.text.parallel import parallel_map, processes
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGTERM))
 with processes(3):
@@ -214,7 +214,7 @@ def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
 
 INTERRUPTED = """
 import os, signal, threading, time
-from etplus.schemas.parallel import parallel_map, processes
+from etplus.schemas.text.parallel import parallel_map, processes
 own = os.getpid()
 def work(i):
     if i == 3:
@@ -239,7 +239,7 @@ def test_ctrl_c_interrupts_all_processes_and_is_reported_once() -> None:
 
 KILLED = """
 import os, time
-from etplus.schemas.parallel import parallel_map, processes
+from etplus.schemas.text.parallel import parallel_map, processes
 own = os.getpid()
 def work(i):
     if os.getpid() == own:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.schemas import secrets
-from etplus.schemas.secret_hints import find_hints
-from etplus.schemas.secret_names import Names
-from etplus.schemas.secrets import Masker, mask
+from etplus.schemas.text import secrets
+from etplus.schemas.text.secret_hints import find_hints
+from etplus.schemas.text.secret_names import Names
+from etplus.schemas.text.secrets import Masker, mask
 from planted_secrets import INNOCENT, planted
 from support import call, gpu_traces, plain, shared_trace
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from etplus.schemas import records as records_module
-from etplus.schemas.records import RecordArray, locate, opening, parse_records
+from etplus.schemas.text import records as records_module
+from etplus.schemas.text.records import RecordArray, locate, opening, parse_records
 from etplus.trace.columns import StringTable, int_column
 from hypothesis import example, given
 from hypothesis import strategies as st

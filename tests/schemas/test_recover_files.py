@@ -23,7 +23,7 @@ from broken_records import (
     spans,
     three,
 )
-from etplus.schemas.recover import Recovered, recover
+from etplus.schemas.text.recover import Recovered, recover
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.schemas import secrets
-from etplus.schemas.secrets import MASK, Masker, mask
+from etplus.schemas.text import secrets
+from etplus.schemas.text.secrets import MASK, Masker, mask
 from hypothesis import given
 from hypothesis import strategies as st
 from support import call, examples, fixture_pair, plain, read_json, run

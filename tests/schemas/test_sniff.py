@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from etplus import load
 from etplus.linker import link
-from etplus.schemas.sniff import head_of, is_chakra, is_pftrace, refuse_foreign
+from etplus.schemas.text.sniff import head_of, is_chakra, is_pftrace, refuse_foreign
 from etplus.trace.errors import EtplusError, TraceFormatError
 from nsys_files import small_export
 from pftraces import graph_launch

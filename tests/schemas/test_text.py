@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
-from etplus.schemas import etplus, files, memory, records, tolerant
-from etplus.schemas import kineto as kineto_module
-from etplus.schemas.execution_trace import read_execution_trace
-from etplus.schemas.text import FileText, find, rfind
+from etplus.schemas.etplus import write_etplus as etplus
+from etplus.schemas.execution_trace.read_et import read_execution_trace
+from etplus.schemas.kineto import read_kineto as kineto_module
+from etplus.schemas.text import files, records, tolerant
+from etplus.schemas.text import memory_limit as memory
+from etplus.schemas.text.text import FileText, find, rfind
 from etplus.trace.errors import TraceFormatError
 from support import FIXTURE_PAIRS, fixture_pair, plain
 
@@ -103,8 +105,8 @@ def test_a_gzip_file_is_read_in_pieces_like_a_plain_one(tmp_path: Path) -> None:
     assert isinstance(read_execution_trace(packed[0]).texts._text, FileText)
     with packed[0].open("rb") as et:
         assert nameless(link(et, packed[1], jobs=2).to_dict()) == whole
-    code = "import sys; from etplus.schemas import files, kineto; files._KEPT_IN_MEMORY = 0\n"
-    code += "from etplus.schemas.text import FileText; t = kineto.read_kineto('-').events._texts\n"
+    code = "import sys; from etplus.schemas.text import files; from etplus.schemas.kineto import read_kineto as kineto; files._KEPT_IN_MEMORY = 0\n"
+    code += "from etplus.schemas.text.text import FileText; t = kineto.read_kineto('-').events._texts\n"
     code += "assert isinstance(t._text, FileText); print(len(t))"
     for path in (paths[1], packed[1]):
         done = subprocess.run([sys.executable, "-c", code], input=path.read_bytes(), capture_output=True, check=True)

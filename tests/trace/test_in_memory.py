@@ -11,7 +11,7 @@ import orjson
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus.linker import link
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 from generate import Pair, recipes, record
 from hypothesis import given

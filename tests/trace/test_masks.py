@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.schemas.communications import comm_rows
-from etplus.schemas.etplus_reader import read_etplus
+from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.columns import matching
 from etplus.trace.comm_kernels import is_comm_kernel
 from etplus.trace.conventions import COPY_CATEGORIES, KERNEL_CATEGORIES

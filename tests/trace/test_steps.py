@@ -11,9 +11,9 @@ from etplus.analysis.breakdown import iterations
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.linker.segment import find_iterations as of_linker
-from etplus.predictor.iterations import find_iterations as of_predictor
-from etplus.schemas.kineto import read_kineto
-from etplus.schemas.kineto_calls import cpu_calls
+from etplus.replay.iterations import find_iterations as of_predictor
+from etplus.schemas.kineto.kineto_calls import cpu_calls
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import ConvertError
 from etplus.trace.steps import IterationMarks, find_marks
 from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_document

@@ -1,0 +1,341 @@
+"""A whole job: link every rank, on as many processes or machines as there are, and report on all of them together."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from ..linker.pipeline import LinkOptions
+from ..schemas.text.files import progress_bar
+from ..schemas.text.storage import Folder, is_url, open_folder
+from ..schemas.text.transaction import check_outputs, make_folder
+from ..trace.brief import brief
+from ..trace.errors import EtplusError, UsageError
+from .clocks import clock_offsets, stragglers, synchronising
+from .engines import Engine, dask_cluster, given_executor, local_processes, run_all
+from .job_ranks import ONE_RANK, RankFacts, foreign_traces
+from .job_report import ClockOffset, JobReport, RankResult
+from .job_text import report_text
+from .matching import match_collectives, match_messages
+from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
+from .rank_link import RankState, RankTask, link_rank, set_clock_offset, write_bytes
+
+__all__ = ["ENGINES", "Batch", "find_job", "link_many"]
+
+_LOG = logging.getLogger("etplus")
+
+ENGINES = ("processes", "dask")
+REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
+_LONGEST_WAITS = 10
+_OF_A_RANK = ("rank", "whole_job")
+"""Options of `link` that are found out for each rank."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What `link_many` returns.
+
+    Attributes:
+        report: on the job, also written as job_report.json and, as text, job_report.txt.
+        output: folder with these and the ET+ files.
+        now, before: how many ranks were linked in this run, and how many were found done.
+    """
+
+    report: JobReport
+    output: str
+    now: int
+    before: int
+
+    __repr__ = brief
+
+    @property
+    def complete(self) -> bool:
+        """Whether no rank failed and none is missing."""
+        return not self.report.failed and not self.report.missing
+
+
+def link_many(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    manifest: str | os.PathLike[str] | None = None,
+    et: str | None = None,
+    kineto: str | None = None,
+    ranks: Sequence[int] | None = None,
+    engine: str | Executor = "processes",
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    apply_clock_offsets: bool = False,
+    min_match: float = 0.95,
+    iteration: str = "first",
+    progress: bool = False,
+    graph_captures: Sequence[str | os.PathLike[str]] = (),
+    **options: Any,
+) -> Batch:
+    """Link all ranks of a job: `rank_N.etplus.json.gz` for each, and a report on the whole.
+
+    A rank that fails is named in the report, and the others are linked all the same. What an earlier run with the same
+    inputs and options has done is kept. A script calls it below `if __name__ == "__main__":`, since the workers may
+    import the script.
+
+    Args:
+        source: folder with the traces, or its URL where fsspec is installed (s3://, gs://, ...).
+        output: folder or URL for the results; "etplus" in `source` by default.
+        manifest: CSV or JSON file that lists rank, et, kineto; file names in it are relative to `source`.
+        et, kineto: patterns like "*step_12*.json" of the files that alone are of that kind.
+        ranks: link these only, and take them to be all that there should be; by default 0 to the highest one found.
+        engine: "processes", "dask", or a `concurrent.futures.Executor` whose workers reach the same files.
+        jobs: processes, the cores by default.
+        scheduler: of Dask, "tcp://host:8786" or the path of its scheduler file.
+        apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
+        min_match: share of an ET's ops of which fewer linked ones are a failure.
+        iteration: as in `link`. "first" and not "median" by default: all ranks should take the same.
+        progress: show a bar with rate and remaining time on a terminal.
+        graph_captures: as in `link`, files and folders that the workers reach; each rank takes those of its own.
+        options: others of `link`.
+
+    Raises:
+        UsageError: nothing was found to link, or an option that makes no sense.
+        TraceFormatError: an invalid manifest.
+
+    Example:
+        >>> batch = link_many("job", "linked", jobs=1)
+        >>> batch.now, batch.complete
+        (2, True)
+    """
+    if output is not None and not os.fspath(output):
+        raise UsageError("the name of the output folder is empty; give a folder")
+    folder = open_folder(source)
+    runner = _engine(engine, jobs, scheduler)
+    target = open_folder(output if output is not None else _below(folder.root))
+    pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
+    given = _other_than_default({**options, "iteration": iteration})
+    if graph_captures:
+        given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
+    tasks = [
+        RankTask(one.rank, one.et, one.kineto, folder, target, min_match,
+                 given | _known(one), apply_clock_offsets)
+        for one in pairing.ranks
+        if not one.problem
+    ]  # fmt: skip
+    _keep_inputs(tasks, target, manifest)
+    states, failures, before = _link_all(runner, tasks, progress)
+    report, offsets = _report(pairing, states, failures)
+    if apply_clock_offsets:
+        report = msgspec.structs.replace(report, offsets_applied=True)
+        _set_offsets(runner, tasks, states, offsets, progress)
+    target.write(REPORT, partial(write_bytes, data=report.to_json()))
+    target.write(REPORT_TEXT, partial(write_bytes, data=report_text(report).encode()))
+    return Batch(report, target.root, len(states) - before, before)
+
+
+def find_job(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    manifest: str | os.PathLike[str] | None = None,
+    et: str | None = None,
+    kineto: str | None = None,
+    ranks: Sequence[int] | None = None,
+) -> Pairing:
+    """Find which files `link_many` would link; the arguments are the same."""
+    folder = open_folder(source)
+    if manifest is not None:
+        if et is not None or kineto is not None:
+            raise UsageError("a manifest names the files; leave the patterns for ETs and Kineto traces out")
+        pairing = from_manifest(os.fspath(manifest))
+    else:
+        own = os.fspath(output) if output is not None else _below(folder.root)
+        pairing = find_pairs(folder, et=et, kineto=kineto, skip=_inside(folder.root, own))
+    pairing = proved_by_all(folder, pairing).of(ranks)
+    if not any(one.et and one.kineto for one in pairing.ranks):
+        reasons = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
+        raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {reasons}")
+    return pairing
+
+
+def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
+    """Refuse a job of which an output would replace an input, wherever they are, or cannot be written."""
+    inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
+    inputs |= {os.fspath(manifest)} if manifest is not None else set()
+    inputs |= {file for task in tasks for file in task.captures}
+    outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
+    outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
+    for name in filter(is_url, outputs):
+        if name in inputs:
+            raise UsageError(f"{name}: the output would replace an input; choose another --output")
+    here = sorted(name for name in inputs if not is_url(name))
+    check_outputs([name for name in outputs if not is_url(name)], here, in_new_folders=True)
+    if not is_url(target.root):
+        make_folder(target.root)
+
+
+def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say something, so that outputs are the same whether or not a default was spelt out."""
+    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name not in _OF_A_RANK}
+    unknown = sorted(options.keys() - defaults.keys())
+    if unknown:
+        raise UsageError(f"link has no option {unknown[0]!r}")
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def _known(files: RankFiles) -> dict[str, Any]:
+    """The options of `link` that say what is known of a pair."""
+    return {**({"rank": files.rank} if files.settled else {}), **({"whole_job": True} if files.proved else {})}
+
+
+def _below(root: str) -> str:
+    return f"{root}/etplus" if is_url(root) else str(Path(root, "etplus"))
+
+
+def _inside(root: str, output: str) -> str:
+    """The output folder relative to the inputs' one, "" if it is not inside."""
+    if is_url(root) or is_url(output):
+        return output.rstrip("/").removeprefix(f"{root}/") if output.startswith(f"{root}/") else ""
+    try:
+        inside = Path(output).resolve().relative_to(Path(root).resolve()).as_posix()
+    except ValueError:
+        return ""
+    return "" if inside == "." else inside
+
+
+def _engine(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
+    if isinstance(engine, Executor):
+        return given_executor(engine)
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
+    if (engine == "dask") != (scheduler is not None):
+        raise UsageError('a scheduler belongs to engine "dask": --engine dask --scheduler tcp://host:8786')
+    if scheduler is not None:
+        return dask_cluster(scheduler)
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"{jobs} processes cannot work; give 1 or more")
+    return local_processes(jobs or os.cpu_count() or 1)
+
+
+def _link_all(
+    engine: Engine, tasks: Sequence[RankTask], progress: bool
+) -> tuple[dict[int, RankState], dict[int, str], int]:
+    """States of the ranks that could be linked, reasons for the others, and how many had been done before."""
+    states: dict[int, RankState] = {}
+    failures: dict[int, str] = {}
+    before = 0
+    for task, result in _shown(run_all(engine, link_rank, tasks), len(tasks), "link", progress):
+        if isinstance(result, BaseException):
+            failures[task.rank] = _reason(result)
+            continue
+        states[task.rank], done = result
+        before += done
+    return states, failures, before
+
+
+def _set_offsets(
+    engine: Engine, tasks: Sequence[RankTask], states: dict[int, RankState], offsets: Mapping[int, int], progress: bool
+) -> None:
+    """Write its rank's clock offset into every ET+ file that does not hold it yet."""
+    given = [
+        (task, states[task.rank], offsets.get(task.rank))
+        for task in tasks
+        if task.rank in states and states[task.rank].clock_offset_ns != offsets.get(task.rank)
+    ]
+    for (task, _, _), result in _shown(run_all(engine, set_clock_offset, given), len(given), "clocks", progress):
+        if isinstance(result, BaseException):
+            raise EtplusError(f"{task.output}: the clock offset could not be written: {_reason(result)}; run again")
+
+
+def _shown(results: Iterator[Any], total: int, what: str, progress: bool) -> Iterator[Any]:
+    """The results, with a bar that counts them. An error that is the user's and no rank's ends it all."""
+    with progress_bar(total, what, progress, unit="rank") as bar:
+        for task, result in results:
+            if isinstance(result, UsageError):
+                raise result
+            if isinstance(result, BaseException):
+                _LOG.debug("rank failed", exc_info=result)
+            yield task, result
+            bar.update()
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, EtplusError):
+        return str(error)
+    if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):
+        return "its process was killed, twice, for want of memory perhaps; run again with fewer --jobs"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; run again with fewer --jobs"
+    return f"{type(error).__name__}: {error}"
+
+
+def _report(
+    pairing: Pairing, states: Mapping[int, RankState], failures: Mapping[int, str]
+) -> tuple[JobReport, dict[int, int]]:
+    """The report, and the clock offset of each rank that takes part in collectives."""
+    linked = {rank: state for rank, state in sorted(states.items()) if state.result.status == "linked"}
+    foreign, notes = _foreign(linked)
+    own = {rank: state.communications() for rank, state in linked.items() if rank not in foreign}
+    matched, groups, mismatches = match_collectives(own)
+    joint = synchronising(matched)
+    offsets = clock_offsets(joint)
+    by_rank = {one.rank: one.offset_ns for one in offsets}
+    table, waits = stragglers(joint, by_rank, _LONGEST_WAITS)
+    world = _world(linked, foreign)
+    highest = max((*(one.rank for one in pairing.ranks), *pairing.missing), default=-1)
+    report = JobReport(
+        __version__,
+        tuple(_result(one, states, {**failures, **foreign}) for one in pairing.ranks),
+        world_size=world,
+        missing=ranges(pairing.missing),
+        not_given=ranges(range(highest + 1, world or 0)),
+        clock_offsets=tuple(offsets),
+        groups=tuple(groups),
+        mismatches=tuple(mismatches),
+        stragglers=tuple(table),
+        longest_waits=tuple(waits),
+        messages=tuple(match_messages(own)[1]),
+        notes=(*pairing.notes, *notes, *_more_notes(linked, foreign, offsets)),
+    )
+    return report, by_rank
+
+
+def _foreign(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
+    """By rank, why its Kineto trace is of another job; without a majority, a note says so."""
+    begins = {rank: state.result.window_ns[0] if state.result.window_ns else None for rank, state in states.items()}
+    others, notes = foreign_traces(
+        {rank: RankFacts(state.result.kineto, state.info, begins[rank]) for rank, state in states.items()}
+    )
+    return {rank: f"not of this job: {reason}" for rank, reason in sorted(others.items())}, notes
+
+
+def _result(files: RankFiles, states: Mapping[int, RankState], failures: Mapping[int, str]) -> RankResult:
+    reason = files.problem or failures.get(files.rank, "")
+    if files.rank not in states:
+        return RankResult(files.rank, "failed", reason, files.et, files.kineto)
+    result = states[files.rank].result
+    return msgspec.structs.replace(result, status="failed", reason=reason) if reason else result
+
+
+def _world(states: Mapping[int, RankState], foreign: Mapping[int, str]) -> int | None:
+    sizes = [state.info.get("world_size") for rank, state in states.items() if rank not in foreign]
+    return max((size for size in sizes if type(size) is int and 0 < size <= 10**7), default=None)
+
+
+def _more_notes(
+    states: Mapping[int, RankState], foreign: Mapping[int, str], offsets: Sequence[ClockOffset]
+) -> Iterator[str]:
+    iterations = {state.result.iterations for rank, state in states.items() if rank not in foreign}
+    if len(iterations) > 1:
+        some = "; ".join(", ".join(one) or "none" for one in sorted(iterations)[:4])
+        yield f"the ranks are linked to different iterations ({some}): their times do not belong together"
+    if len(states) == 1:
+        yield f"only rank {next(iter(states))} was linked; {ONE_RANK}"
+    references = sorted({one.reference for one in offsets})
+    if len(references) > 1:
+        yield f"no collective joins all ranks: clock offsets are relative to ranks {', '.join(map(str, references))}"

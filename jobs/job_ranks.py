@@ -1,0 +1,111 @@
+"""What traces record of their rank and job, and which of several do not belong to the job of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..schemas.comm_types import WORLD, Group
+
+__all__ = ["ONE_RANK", "RankFacts", "foreign_traces", "groups_at_hand"]
+
+ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
+"""What to do about a job of one rank, wherever it is met."""
+
+_APART_S = 3600
+"""Ranks of one job begin to record within this time of each other."""
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What is known of the trace of a rank.
+
+    Attributes:
+        file: name for messages.
+        info: Kineto's `distributedInfo`, {} where the trace has none.
+        begin_ns: wall-clock ns of the first call, None where it is not known.
+    """
+
+    file: str
+    info: Mapping[str, Any]
+    begin_ns: int | None
+
+
+def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
+    """The ranks of each process group that simulate or replay it; the one rule for all that do.
+
+    Several ranks are taken to be all that there are: groups are cut down to them, and a group whose ranks are not known
+    is that of those that use it. One rank stands for a job of which the others are not at hand: its groups stay whole.
+
+    Args:
+        used: by rank that is given, the groups of its communications.
+        world: number of ranks of the job, 0 if unknown.
+
+    Returns:
+        by group its ranks, [] where they are not known; of several ranks with WORLD, which is all that are given. And
+        what to tell the user.
+
+    Example:
+        >>> groups_at_hand({4: [("tp", (4, 5)), ("dp", (0, 4))], 5: [("tp", (4, 5))]}, 8)[0]
+        {('dp', (0, 4)): [4], ('tp', (4, 5)): [4, 5], ('', ()): [4, 5]}
+    """
+    present = sorted(used)
+    members: dict[Group, list[int]] = {}
+    for rank, groups in used.items():
+        for group in sorted(set(groups) - {WORLD}):
+            members.setdefault(group, list(group[1])).extend([] if group[1] else [rank])
+    if len(present) < 2:
+        return {group: of if group[1] else [] for group, of in members.items()}, ()
+    world = max(world, len({*present, *(rank for of in members.values() for rank in of)}))
+    members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
+    partial = f"{len(present)} of {world} ranks were given; groups are cut down to these"
+    return {**members, WORLD: present}, (partial,) if world > len(present) else ()
+
+
+def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
+    """Find traces of another job: one of another size or backend than most, or recorded at another time.
+
+    Args:
+        traces: by rank, or whatever else distinguishes them.
+
+    Returns:
+        of each such trace why it does not belong; and, without a majority, notes instead.
+    """
+    found: dict[int, str] = {}
+    notes: list[str] = []
+    for key, what in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
+        values = {rank: _comparable(facts.info.get(key)) for rank, facts in traces.items()}
+        usual, often = Counter(values.values()).most_common(1)[0] if values else (None, 0)
+        others = {rank: value for rank, value in values.items() if value != usual}
+        if 2 * often <= len(values) and others:
+            listed = ", ".join(sorted({_job(what, value) for value in values.values()}))
+            notes.append(f"the traces are of different jobs: {listed}")
+            continue
+        for rank, value in others.items():
+            found.setdefault(rank, f"{traces[rank].file} is of {_job(what, value)}, the others of {_job(what, usual)}")
+    begins = {rank: facts.begin_ns // 10**9 for rank, facts in traces.items() if facts.begin_ns is not None}
+    if len(begins) > 2:
+        middle = int(np.median(list(begins.values())))
+        for rank, begin in begins.items():
+            if abs(begin - middle) > _APART_S:
+                when = f"{_hours(begin - middle)} {'after' if begin > middle else 'before'}"
+                found.setdefault(rank, f"{traces[rank].file} was recorded {when} the others")
+    elif begins and max(begins.values()) - min(begins.values()) > _APART_S:
+        notes.append(f"the traces were recorded {_hours(max(begins.values()) - min(begins.values()))} apart")
+    return found, notes
+
+
+def _comparable(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else None
+
+
+def _job(what: str, value: Any) -> str:
+    return "no distributed job" if value is None else what.format(value)
+
+
+def _hours(seconds: int) -> str:
+    return f"{abs(seconds) / 3600:,.0f} hours"

@@ -1,0 +1,240 @@
+"""The report of a whole job, as `etplus batch` writes it: ranks, clocks, collectives over the ranks, stragglers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ..schemas.text.files import Source, read_struct
+from ..trace.brief import brief
+from ..trace.errors import TraceFormatError
+
+__all__ = [
+    "VERSION", "ClockOffset", "GroupCounts", "JobReport", "Lateness", "Mismatch", "Pair", "RankResult", "Wait",
+    "read_job_report",
+]  # fmt: skip
+
+VERSION = "1.0"
+"""Version of the report's format."""
+
+
+class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
+    """What became of one rank.
+
+    Attributes:
+        rank: the rank; −1 for files whose rank is not known.
+        status: "linked"; or "failed", with the reason.
+        reason: why it failed, "" if it did not.
+        et, kineto: the input files as found, below the folder that was given; "" for one that is missing.
+        output: name of the ET+ file, "" if none was written.
+        ops, linked, certain, equivalent: counts of the ET's calls.
+        window_ns: wall-clock ns of the first linked call's start and the last one's end, not corrected; None if
+            nothing was linked.
+        iterations: labels of the iterations that the links fall into.
+        warnings: of the link.
+    """
+
+    rank: int
+    status: Literal["linked", "failed"]
+    reason: str = ""
+    et: str = ""
+    kineto: str = ""
+    output: str = ""
+    ops: int = 0
+    linked: int = 0
+    certain: int = 0
+    equivalent: int = 0
+    window_ns: tuple[int, int] | None = None
+    iterations: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+
+class ClockOffset(msgspec.Struct, frozen=True):
+    """How much a rank's clock is ahead of the reference rank's.
+
+    Attributes:
+        rank, reference: ranks; all ranks that are joined by collectives have the same reference.
+        offset_ns: what to subtract from the rank's times.
+        spread_ns: median distance of the single collectives from this offset.
+        collectives: how many of them it rests on.
+    """
+
+    rank: int
+    reference: int
+    offset_ns: int
+    spread_ns: int
+    collectives: int
+
+    __repr__ = brief
+
+
+class GroupCounts(msgspec.Struct, frozen=True):
+    """The collectives of a process group.
+
+    Attributes:
+        name: as in the traces, "" for all ranks.
+        ranks: those of the job's linked ranks that are in it.
+        absent: those of it that were not linked or not given.
+        collectives: how many different ones its ranks have; matched: how many all of them have alike.
+        kinds: count by kind.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    absent: tuple[int, ...]
+    collectives: int
+    matched: int
+    kinds: dict[str, int]
+
+    __repr__ = brief
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """A collective that not all ranks of its group have alike.
+
+    Attributes:
+        kind: "missing": some ranks lack it; "size": another size; "order": at another place; "type": another
+            collective in its place.
+        group: name of the group, "" for all ranks. group_ranks: its ranks.
+        position: place in the order of the group's collectives, from 0, as most ranks have it.
+        collective, bytes: what most ranks do there.
+        ranks: those that deviate; found: what each of these has instead, in words.
+        nodes: [rank, node id] of the communications on all ranks that have it.
+    """
+
+    kind: Literal["missing", "size", "order", "type"]
+    group: str
+    group_ranks: tuple[int, ...]
+    position: int
+    collective: str
+    bytes: int
+    ranks: tuple[int, ...]
+    found: tuple[str, ...]
+    nodes: tuple[tuple[int, int], ...]
+
+    __repr__ = brief
+
+
+class Lateness(msgspec.Struct, frozen=True):
+    """A row of the table of stragglers.
+
+    Attributes:
+        rank: the rank.
+        collectives: how many matched ones of two or more ranks it took part in.
+        last: in how many of them it arrived last (ties count for the lowest rank).
+        caused_ns: how long all other ranks together waited in those.
+        waited_ns: how long it waited itself in the others.
+    """
+
+    rank: int
+    collectives: int
+    last: int
+    caused_ns: int
+    waited_ns: int
+
+    __repr__ = brief
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """One of the collectives that ranks waited for longest.
+
+    Attributes:
+        group, position, collective, bytes: which one, as in `Mismatch`.
+        last: the rank that arrived last. waits_ns: [rank, ns] of all others.
+    """
+
+    group: str
+    position: int
+    collective: str
+    bytes: int
+    last: int
+    waits_ns: tuple[tuple[int, int], ...]
+
+    __repr__ = brief
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """The messages from one rank to another.
+
+    Attributes:
+        source, target: ranks.
+        matched: how many were sent and received with one size; bytes: these together.
+        unmatched_sends, unmatched_receives: how many have no partner.
+        other_size: how many pairs have two sizes.
+        nodes: [rank, node id] of the communications that have no partner, or one of another size.
+    """
+
+    source: int
+    target: int
+    matched: int
+    bytes: int
+    unmatched_sends: int = 0
+    unmatched_receives: int = 0
+    other_size: int = 0
+    nodes: tuple[tuple[int, int], ...] = ()
+
+    __repr__ = brief
+
+
+class JobReport(msgspec.Struct, frozen=True):
+    """All that is known of a job.
+
+    Attributes:
+        world_size: number of ranks according to the traces, None if unknown.
+        missing: ranks that should be there and have no files, as ranges ("4-7, 9").
+        not_given: ranks of the world beyond the highest one given, in the same way.
+        ranks: one entry a rank, in order.
+        clock_offsets: see `ClockOffset`; offsets_applied: whether the ET+ files have them.
+        groups, mismatches, stragglers, longest_waits, messages: see there; rank failures are not among them.
+        notes: sentences on the job as a whole.
+    """
+
+    tool_version: str
+    ranks: tuple[RankResult, ...]
+    version: str = VERSION
+    world_size: int | None = None
+    missing: str = ""
+    not_given: str = ""
+    clock_offsets: tuple[ClockOffset, ...] = ()
+    offsets_applied: bool = False
+    groups: tuple[GroupCounts, ...] = ()
+    mismatches: tuple[Mismatch, ...] = ()
+    stragglers: tuple[Lateness, ...] = ()
+    longest_waits: tuple[Wait, ...] = ()
+    messages: tuple[Pair, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def failed(self) -> tuple[RankResult, ...]:
+        """The ranks that failed."""
+        return tuple(one for one in self.ranks if one.status == "failed")
+
+    def to_json(self) -> bytes:
+        """The file's bytes."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    def unmatched(self, rank: int) -> frozenset[int]:
+        """Ids of a rank's nodes whose communication not all other ranks have alike."""
+        lists = [one.nodes for one in self.mismatches] + [one.nodes for one in self.messages]
+        return frozenset(node for nodes in lists for at, node in nodes if at == rank)
+
+    def offset_of(self, rank: int) -> int:
+        """What to subtract from a rank's times, ns; 0 where nothing is known."""
+        return next((one.offset_ns for one in self.clock_offsets if one.rank == rank), 0)
+
+
+def read_job_report(source: Source) -> JobReport:
+    """Read the job.json that `etplus batch` wrote.
+
+    Raises:
+        TraceFormatError: it is not a job report.
+    """
+    report, name = read_struct(source, JobReport, "no job report", "give the job.json of etplus batch")
+    if report.version.partition(".")[0] != VERSION.partition(".")[0]:
+        raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")
+    return report

@@ -1,0 +1,141 @@
+"""The report on a job as text of 79 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import fill
+
+from ..trace.printable import printable
+from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, Wait
+from .pairing import ranges
+
+__all__ = ["report_text"]
+
+_WIDTH = 79
+_LISTED = 20
+_WAITS = 3
+_CLOCKS, _LATE = 8, 12
+
+
+def report_text(report: JobReport) -> str:
+    """The report; long lists are cut, the JSON has all of them."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: JobReport) -> Iterator[str]:
+    good = [one for one in report.ranks if one.status == "linked"]
+    linked = f"{len(good):,} of {len(report.ranks):,} linked"
+    yield from _wrapped("ranks", linked + (f": {ranges(one.rank for one in good)}" if good else ""))
+    ops, linked, certain = (sum(getattr(one, key) for one in good) for key in ("ops", "linked", "certain"))
+    if ops:
+        yield from _wrapped("", f"{linked:,} of {ops:,} ET ops ({100 * linked / ops:.2f}%), {certain:,} certain")
+    if report.not_given:
+        yield from _wrapped("", f"of {report.world_size:,} in the job; not given: {report.not_given}")
+    if report.missing:
+        yield from _wrapped("missing", f"ranks without any file: {report.missing}")
+    yield from _cut("failed", [f"rank {one.rank}: {one.reason}" for one in report.failed], "ranks")
+    yield from _cut("groups", [_group(one) for one in report.groups], "groups")
+    yield from _cut("differ", [_mismatch(one) for one in report.mismatches], "collectives")
+    yield from _messages(report)
+    yield from _clocks(report.clock_offsets, report.offsets_applied)
+    yield from _late(report)
+    yield from _cut("waits", [_wait(one) for one in report.longest_waits[:_WAITS]], "waits")
+    warnings = [f"rank {one.rank}: {text}" for one in report.ranks for text in one.warnings]
+    yield from _cut("warning", warnings, "warnings")
+    yield from _cut("note", report.notes, "notes")
+
+
+def _cut(title: str, texts: Sequence[str], what: str) -> Iterator[str]:
+    for text in texts[:_LISTED]:
+        yield from _wrapped(title, text)
+    if len(texts) > _LISTED:
+        yield from _wrapped("", f"and {len(texts) - _LISTED:,} more {what}")
+
+
+def _group(group: GroupCounts) -> str:
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in group.kinds.items())
+    state = "all matched" if group.matched == group.collectives else f"{group.matched:,} matched"
+    absent = f"; without ranks {ranges(group.absent)}" if group.absent else ""
+    ranks = f"ranks {ranges(group.ranks)}"
+    return f"{_name(group.name)}, {ranks}: {group.collectives:,} collectives, {state} ({kinds}){absent}"
+
+
+def _name(group: str) -> str:
+    return f"group {group!r}" if group else "the whole job"
+
+
+def _mismatch(one: Mismatch) -> str:
+    place = f"{_name(one.group)}, position {one.position}: {one.collective}" + _of(one.bytes)
+    ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
+    if one.kind == "missing":
+        return f"{place} is missing on {ranks}"
+    has = "has" if len(one.ranks) == 1 else "have"
+    what = {"size": "another size", "order": "another order", "type": "another collective"}[one.kind]
+    return f"{place}: {what} on {ranks}, which {has} {'; '.join(dict.fromkeys(one.found[:3]))}"
+
+
+def _of(size: int) -> str:
+    return "" if size < 0 else f" of {size:,} bytes"
+
+
+def _messages(report: JobReport) -> Iterator[str]:
+    pairs = report.messages
+    if not pairs:
+        return
+    count, size = sum(one.matched for one in pairs), sum(one.bytes for one in pairs)
+    yield from _wrapped("p2p", f"{count:,} messages of {size:,} bytes matched between {len(pairs):,} pairs of ranks")
+    odd = []
+    for one in pairs:
+        parts = {
+            "sent, not received": one.unmatched_sends,
+            "received, not sent": one.unmatched_receives,
+            "with two sizes": one.other_size,
+        }
+        differences = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+        if differences:
+            odd.append(f"rank {one.source} to {one.target}: {differences}")
+    yield from _cut("differ", odd, "pairs")
+
+
+def _clocks(offsets: Sequence[ClockOffset], applied: bool) -> Iterator[str]:
+    if not offsets:
+        return
+    state = "written into the ET+ files" if applied else "not applied; --apply-clock-offsets does"
+    others = [one for one in offsets if one.rank != one.reference]
+    worst = sorted(others, key=lambda one: (-abs(one.offset_ns), one.rank))[:_CLOCKS]
+    parts = [
+        f"rank {one.rank} {_us(one.offset_ns)} ±{_us(one.spread_ns)} µs"
+        for one in sorted(worst, key=lambda one: one.rank)
+    ]
+    more = f", {len(others) - len(worst):,} more are smaller" if len(others) > len(worst) else ""
+    base = ", ".join(map(str, sorted({one.reference for one in offsets})))
+    yield from _wrapped("clocks", f"ahead of rank {base} ({state}): {', '.join(parts)}{more}")
+
+
+def _late(report: JobReport) -> Iterator[str]:
+    table = sorted(report.stragglers, key=lambda one: (-one.caused_ns, one.rank))
+    if not table:
+        return
+    yield f"{'late':8}{'rank':>7}{'last in':>12}{'the others waited ms':>24}{'waited itself ms':>20}"
+    for one in table[:_LATE]:
+        share = f"{one.last:,}/{one.collectives:,}"
+        yield f"{'':8}{one.rank:7}{share:>12}{one.caused_ns / 1e6:24,.3f}{one.waited_ns / 1e6:20,.3f}"
+    if len(table) > _LATE:
+        yield f"{'':8}and {len(table) - _LATE:,} more ranks that made the others wait less"
+
+
+def _wait(one: Wait) -> str:
+    total = sum(ns for _, ns in one.waits_ns)
+    most_rank, most = max(one.waits_ns, key=lambda pair: (pair[1], -pair[0]))
+    return (
+        f"{_name(one.group)}, position {one.position}: {one.collective}{_of(one.bytes)}: rank {one.last} came last, "
+        f"the others waited {total / 1e6:,.3f} ms together, rank {most_rank} {most / 1e6:,.3f} ms"
+    )
+
+
+def _us(ns: int) -> str:
+    return f"{round(ns / 1000, 1) or 0.0:.1f}"
+
+
+def _wrapped(title: str, text: str) -> Iterator[str]:
+    yield fill(printable(text), _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8, break_on_hyphens=False)

@@ -1,0 +1,365 @@
+"""Which files of a job belong together: an ET and a Kineto trace for each rank."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import Any
+
+import msgspec
+
+from ..linker.naming import ET, KINETO, TraceFile, begins_with, look_at
+from ..schemas.text.files import load
+from ..schemas.text.storage import Folder, at
+from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
+from ..trace.printable import csv_cell, text_of_cell
+
+__all__ = ["Pairing", "RankFiles", "find_pairs", "from_manifest", "proved_by_all", "ranges", "to_manifest"]
+
+_READERS = 8
+_CHOOSE = "choose with --et and --kineto, or write a manifest"
+_MAX_RANK = 10**6
+_SHOWN = 3
+_MAX_UNKNOWN = 1024
+"""More files without a rank are not settled by elimination, which takes time with the square of their number."""
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """The files of a rank, named relative to the job's folder; "" and a `problem` where there is not one of each.
+
+    Attributes:
+        settled: names, contents or a manifest say that both are of this rank, or no other one is left. Otherwise they
+            only have one process id, or are the only two files.
+        proved: the files of every rank are there, and their contents leave no other pair for these two.
+    """
+
+    rank: int
+    et: str = ""
+    kineto: str = ""
+    problem: str = ""
+    settled: bool = True
+    proved: bool = False
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The files of a job.
+
+    Attributes:
+        ranks: in order.
+        missing: ranks that should be there and have no files, ascending.
+        notes: on files that were not taken.
+    """
+
+    ranks: tuple[RankFiles, ...]
+    missing: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def of(self, wanted: Sequence[int] | None) -> Pairing:
+        """With these ranks and no other (None: from 0 to the highest one found)."""
+        found = {one.rank for one in self.ranks}
+        expected = range(max(found, default=-1) + 1) if wanted is None else sorted(set(wanted))
+        kept = tuple(one for one in self.ranks if wanted is None or one.rank in expected)
+        return replace(self, ranks=kept, missing=tuple(rank for rank in expected if rank not in found))
+
+
+def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
+    """Find the pairs in a folder and below, by names and by what the files begin with.
+
+    Args:
+        et, kineto: patterns like "*step_12*.json", of names or paths, that alone are of that kind.
+        skip: folder inside it that is left out, the one for the outputs.
+
+    Raises:
+        UsageError: the folder is not there, or there is neither an ET nor a Kineto trace in it.
+    """
+    names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
+    with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
+        looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
+        files = [one for one in looked if one.kind]
+    if not files:
+        raise UsageError(
+            f"{folder.root}: no Execution Trace and no Kineto trace among {len(names)} files; "
+            "give the folder with the traces of the job, or a manifest"
+        )
+    return _paired([one for one in files if one.kind == ET], [one for one in files if one.kind == KINETO])
+
+
+def _look(folder: Folder, name: str, et: str | None, kineto: str | None) -> TraceFile:
+    if et is not None and _fits(name, et):
+        return look_at(folder, name, ET)
+    if kineto is not None and _fits(name, kineto):
+        return look_at(folder, name, KINETO)
+    found = look_at(folder, name)
+    excluded = (found.kind == ET and et is not None) or (found.kind == KINETO and kineto is not None)
+    return TraceFile(name, "") if excluded else found
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern)
+
+
+def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
+    shared = [one for one in kinetos if one.shared and len(ets) > 1]
+    ets, kinetos = _lend_ranks(ets, [one for one in kinetos if one not in shared])
+    ets, kinetos = _eliminate(ets, kinetos), _eliminate(kinetos, ets)
+    kinetos = [*kinetos, *_parts(shared, ets, kinetos)]
+    whole = _whole(ets, kinetos)
+    notes: list[str] = []
+    by_rank = {kind: _by_rank(files, notes) for kind, files in ((ET, ets), (KINETO, kinetos))}
+    ranks = []
+    for rank in sorted(by_rank[ET].keys() | by_rank[KINETO].keys()):
+        mine = {kind: by_rank[kind].get(rank, []) for kind in (ET, KINETO)}
+        problems = []
+        for kind, other in ((ET, KINETO), (KINETO, ET)):
+            names = [one.name for one in mine[kind]]
+            if not names:
+                problems.append(f"no {kind} was found for {_some(mine[other])}")
+            elif len(names) > 1:
+                problems.append(f"several files could be its {kind}: {_some(mine[kind])}; {_CHOOSE}")
+        one = {kind: files[0].name if len(files) == 1 else "" for kind, files in mine.items()}
+        settled = whole or all(file.settled for files in mine.values() for file in files)
+        ranks.append(RankFiles(rank, one[ET], one[KINETO], "; ".join(problems), settled))
+    return Pairing(tuple(ranks), notes=tuple(notes))
+
+
+def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Iterator[TraceFile]:
+    """Recordings of several ranks, as that of each ET that has no Kineto trace: of the ETs in the same folder where
+    there are any. Linking finds the ET's process in it."""
+    served = {one.rank for one in kinetos}
+    lacking = [one for one in ets if one.rank is not None and one.rank not in served]
+    for recording in shared:
+        place = recording.name.rpartition("/")[0]
+        near = [one for one in lacking if one.name.rpartition("/")[0] == place]
+        for et in near or lacking:
+            yield replace(recording, named=None, inside=et.rank, settled=et.settled and et.named is not None)
+
+
+def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
+    """Ranks of files whose own evidence is weak, from the one file of the other kind that belongs to them."""
+    likenesses: tuple[Callable[[TraceFile], Any], ...] = (
+        lambda one: one.stem,
+        lambda one: one.process,
+        lambda one: one.name.rpartition("/")[0],
+    )
+    partners: dict[str, tuple[TraceFile, bool]] = {}
+    alone = len(ets) == len(kinetos) == 1
+    for likeness in likenesses:
+        own, others = _unique(ets, likeness), _unique(kinetos, likeness)
+        for key in own.keys() & others.keys():
+            pair = own[key], others[key]
+            if key not in ("", -1) or likeness is likenesses[2]:
+                for one, other in (pair, pair[::-1]):
+                    says = likeness is likenesses[0] or (likeness is likenesses[2] and not alone)
+                    partners.setdefault(one.name, (other, says))
+
+    def with_rank(one: TraceFile) -> TraceFile:
+        partner, settled = partners.get(one.name, (None, True))
+        if partner is not None and partner.evidence > one.evidence:
+            return replace(one, inside=partner.rank, settled=settled)
+        return replace(one, inside=0, settled=False) if alone and one.rank is None else one
+
+    return list(map(with_rank, ets)), list(map(with_rank, kinetos))
+
+
+def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
+    """Whether every rank of the job has one file of each kind, and no file is left."""
+    every = [*range(_world_size([*ets, *kinetos]) or 0)]
+    return bool(every) and all(sorted(-1 if f.rank is None else f.rank for f in of) == every for of in (ets, kinetos))
+
+
+def _world_size(files: Sequence[TraceFile]) -> int | None:
+    """Number of ranks of the job, None if the files do not say it or not the same."""
+    sizes = {one.world_size for one in files if one.world_size is not None}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[TraceFile]:
+    """Ranks for files that do not say theirs, by what no other file can be.
+
+    Only where every rank is there: as many files as the job has ranks, and one of the `others` for each rank. A file
+    fits a rank if its contents allow it and its process id is that of the rank's other file. What has one place only
+    takes it, until nothing has; a single solution is always found so, and what several solutions fit stays open.
+    """
+    world_size = _world_size([*files, *others]) or 0
+    partner = {one.rank: one for one in others if one.rank is not None}
+    taken = [one.rank for one in files if one.rank is not None]
+    unknown = {one.name: one for one in files if one.rank is None}
+    whole = len(files) == len(others) == world_size and partner.keys() == set(range(world_size))
+    if not unknown or not whole or len(set(taken)) < len(taken) or len(unknown) > _MAX_UNKNOWN:
+        return list(files)
+    free = set(partner) - set(taken)
+    places = {name: {rank for rank in free if _fits_rank(one, partner[rank])} for name, one in unknown.items()}
+    found = _only_places(places)
+    return [replace(one, inside=found[one.name], settled=True) if one.name in found else one for one in files]
+
+
+def _fits_rank(one: TraceFile, partner: TraceFile) -> bool:
+    allowed = one.ranks is None or partner.rank in one.ranks
+    return allowed and (one.pid < 0 or partner.pid < 0 or one.pid == partner.pid)
+
+
+def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
+    """The pairing, with the pairs marked that the contents of all files prove, whatever their names are.
+
+    Each ET can be paired with the Kineto traces that its process groups and its process id allow. Where every rank of
+    the job is there, a pair that is in every way to pair them all is one of one process. In containers, where all
+    process ids are equal, only groups can tell the ranks apart.
+    """
+    rows = pairing.ranks
+    if len(rows) > _MAX_UNKNOWN or [one.rank for one in rows] != [*range(len(rows))] or any(r.problem for r in rows):
+        return pairing
+    try:
+        with ThreadPoolExecutor(_READERS) as pool:
+            ets = list(pool.map(lambda one: begins_with(*at(folder, one.et), ET), rows))
+            kinetos = list(pool.map(lambda one: begins_with(*at(folder, one.kineto), KINETO), rows))
+    except Exception:  # every file system has errors of its own; linking reports them
+        return pairing
+    if _world_size([*ets, *kinetos]) != len(rows):
+        return pairing
+    ranked = [replace(one, named=rank) for rank, one in enumerate(kinetos)]
+    if any(one.ranks is not None and one.named not in one.ranks for one in ranked):
+        return pairing
+    places = {str(i): {j for j, one in enumerate(ranked) if _fits_rank(et, one)} for i, et in enumerate(ets)}
+    found = _only_places(places)
+    return replace(pairing, ranks=tuple(replace(one, proved=found.get(str(one.rank)) == one.rank) for one in rows))
+
+
+def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
+    """What follows if each place is taken once: the rank by name; {} where no solution was found."""
+    fitting: defaultdict[int, set[str]] = defaultdict(set)
+    for name, ranks in places.items():
+        for rank in ranks:
+            fitting[rank].add(name)
+    found: dict[str, int] = {}
+    pending = [(name, rank) for name, ranks in places.items() if len(ranks) == 1 for rank in ranks]
+    pending += [(name, rank) for rank, names in fitting.items() if len(names) == 1 for name in names]
+    for name, rank in pending:  # grows while it is walked
+        if name in found or rank not in fitting:
+            continue
+        found[name] = rank
+        for other in fitting.pop(rank) - {name}:
+            places[other].discard(rank)
+            pending += [(other, left) for left in places[other] if len(places[other]) == 1]
+        for left in places[name] - {rank}:
+            if left in fitting:
+                fitting[left].discard(name)
+                pending += [(other, left) for other in fitting[left] if len(fitting[left]) == 1]
+    contradicted = not all(fitting.values()) or any(not places[name] for name in places.keys() - found.keys())
+    return {} if contradicted else found
+
+
+def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict[Any, TraceFile]:
+    found: defaultdict[Any, list[TraceFile]] = defaultdict(list)
+    for one in files:
+        found[key(one)].append(one)
+    return {value: of[0] for value, of in found.items() if len(of) == 1}
+
+
+def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
+    """The files of each rank with the best evidence; what is left is noted."""
+    found: defaultdict[int, list[TraceFile]] = defaultdict(list)
+    unknown = []
+    for one in files:
+        if one.rank is None:
+            unknown.append(one)
+        else:
+            found[one.rank].append(one)
+    if unknown:
+        notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
+    best = {}
+    for rank, of in found.items():
+        most = max(one.evidence for one in of)
+        best[rank] = [one for one in of if one.evidence == most]
+        if len(best[rank]) < len(of):
+            rest = [one for one in of if one.evidence < most]
+            notes.append(f"not taken, since rank {rank} has {_some(best[rank])}: {_some(rest)}")
+    return best
+
+
+def _some(files: Sequence[TraceFile]) -> str:
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return ", ".join(one.name for one in files[:_SHOWN]) + more
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    rank: int
+    et: str
+    kineto: str
+
+
+def from_manifest(source: str) -> Pairing:
+    """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys.
+
+    Raises:
+        TraceFormatError: it cannot be read, or lists a rank twice.
+    """
+    blob = load(source)
+    try:
+        if blob.data.lstrip().startswith(b"["):
+            rows = msgspec.json.decode(blob.data, type=list[_Row])
+        else:
+            table = csv.DictReader(io.StringIO(blob.data.decode("utf-8-sig")), skipinitialspace=True, strict=True)
+            cells = [
+                {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+                for row in table
+            ]
+            rows = msgspec.convert(cells, list[_Row], strict=False)
+    except (*UNREADABLE, csv.Error) as error:
+        problem = f"not a list of rank, et, kineto ({error})"
+        raise TraceFormatError(blob.name, "", problem, "--dry-run writes one that can be edited") from None
+    seen: set[int] = set()
+    for row in rows:
+        if not 0 <= row.rank <= _MAX_RANK or row.rank in seen:
+            problem = "occurs twice" if row.rank in seen else "is an invalid rank"
+            raise TraceFormatError(blob.name, f"rank {row.rank}", problem, "give one row a rank, from 0 on")
+        seen.add(row.rank)
+    if not rows:
+        raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
+    ordered = sorted(rows, key=lambda row: row.rank)
+    return Pairing(tuple(_files(row) for row in ordered))
+
+
+def _read_cells(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+
+
+def _files(row: _Row) -> RankFiles:
+    et, kineto = row.et.removeprefix("./"), row.kineto.removeprefix("./")
+    return RankFiles(row.rank, et, kineto, _lacking(row))
+
+
+def _lacking(row: _Row) -> str:
+    lacking = [kind for kind, name in ((ET, row.et), (KINETO, row.kineto)) if not name]
+    return f"the manifest names no {' and no '.join(lacking)}" if lacking else ""
+
+
+def to_manifest(pairing: Pairing) -> str:
+    """The pairing as CSV, with empty cells where files are missing."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["rank", "et", "kineto"])
+    rows.writerows([one.rank, _cell(one.et), _cell(one.kineto)] for one in pairing.ranks)
+    return text.getvalue()
+
+
+def _cell(name: str) -> str:
+    """A file name that no spreadsheet takes for a formula; `from_manifest` reads it as the same."""
+    return csv_cell(f"./{name}" if csv_cell(name)[:1] != name[:1] else name)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as "0-3, 7"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,231 @@
+"""What is done for one rank, in whichever process: look whether it is done already; else link, write, and remember.
+
+Beside the outputs, `.etplus-batch/rank_N.json` keeps what the output was made of (size and digest of both inputs and
+of itself, options, version) and what the job report needs of it. A rank is done if all of that is still so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from .. import __version__
+from ..linker.captures import capture_files
+from ..linker.pipeline import link
+from ..schemas.comm_types import Group
+from ..schemas.text.files import load, open_output
+from ..schemas.text.storage import Folder, at, open_folder
+from ..schemas.text.transaction import transaction
+from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
+from ..trace.trace import Trace
+from .job_report import RankResult
+from .rank_communications import COLUMNS, Communications, communications
+
+__all__ = ["RankState", "RankTask", "link_rank", "set_clock_offset", "write_bytes"]
+
+_LOG = logging.getLogger("etplus")
+_STATE_FOLDER = ".etplus-batch"
+
+Mark = list[Any]
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """One rank to link.
+
+    Attributes:
+        rank: the rank. et, kineto: its files in `source`, or URLs.
+        source, target: folders of the inputs and of the outputs.
+        min_match: share of the ET's ops of which fewer are a failure.
+        options: arguments of `link`.
+        may_have_offset: an output that already holds a clock offset need not be made again.
+    """
+
+    rank: int
+    et: str
+    kineto: str
+    source: Folder
+    target: Folder
+    min_match: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+    may_have_offset: bool = False
+
+    @property
+    def output(self) -> str:
+        """Name of the ET+ file in `target`."""
+        return f"rank_{self.rank}.etplus.json.gz"
+
+    @property
+    def state(self) -> str:
+        """Name of the file in `target` that keeps the `RankState`."""
+        return f"{_STATE_FOLDER}/rank_{self.rank}.json"
+
+    @property
+    def captures(self) -> list[str]:
+        """The files of its graph captures."""
+        return [file for name in self.options.get("graph_captures", ()) for file in capture_files(name)]
+
+
+class RankState(msgspec.Struct):
+    """What is remembered of a linked rank.
+
+    Attributes:
+        tool_version, options: what linked it, and how.
+        et, kineto, output: marks of the files, see `Folder.mark`.
+        result: for the job report.
+        info: `distributedInfo` of the Kineto trace, {} if it has none.
+        groups, table: its `Communications`, the columns one after the other as little-endian int64.
+        clock_offset_ns: what the output has, None for nothing.
+    """
+
+    tool_version: str
+    options: dict[str, Any]
+    et: Mark | None
+    kineto: Mark | None
+    output: Mark | None
+    result: RankResult
+    info: dict[str, Any]
+    groups: list[Group]
+    table: bytes
+    clock_offset_ns: int | None = None
+
+    @property
+    def made_of(self) -> tuple[str, dict[str, Any], Mark | None, Mark | None]:
+        """What decides whether the output is still the right one."""
+        return self.tool_version, self.options, self.et, self.kineto
+
+    def communications(self) -> Communications:
+        """The columns again."""
+        columns = np.frombuffer(self.table, "<i8").astype(np.int64).reshape(len(COLUMNS), -1)
+        return Communications(tuple(self.groups), *columns)
+
+
+def link_rank(task: RankTask) -> tuple[RankState, bool]:
+    """Link a rank, unless that is done; its state, and whether it was done.
+
+    Raises:
+        EtplusError: it cannot be linked, or the output cannot be written.
+    """
+    wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
+    before = _read_state(task)
+    if before is not None and before.made_of == wanted and None not in (*wanted, before.output):
+        as_wanted = task.may_have_offset or before.clock_offset_ns is None
+        if as_wanted and before.output == task.target.mark(task.output):
+            return before, True
+    result = _link(task)
+    task.target.write(task.output, result.write)
+    comms = communications(result)
+    info = result.summary["kineto"]["distributed_info"]
+    state = RankState(
+        *wanted,
+        output=task.target.mark(task.output),
+        result=_rank_result(task, result),
+        info=info if isinstance(info, dict) else {},
+        groups=list(comms.groups),
+        table=np.concatenate([getattr(comms, name) for name in COLUMNS]).astype("<i8").tobytes(),
+    )
+    _write_state(task, state)
+    return state, False
+
+
+def _options(task: RankTask) -> dict[str, Any]:
+    """The options, with marks of the captures in place of their names."""
+    marks = [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in task.captures]
+    return {**task.options, **({"graph_captures": marks} if marks else {}), "min_match": task.min_match}
+
+
+def _mark(folder: Folder, name: str) -> Mark | None:
+    folder, base = at(folder, name)
+    return folder.mark(base)
+
+
+def _link(task: RankTask) -> Trace:
+    with TemporaryDirectory(prefix="etplus-") as scratch:
+        paths = []
+        for kind, name in (("et", task.et), ("kineto", task.kineto)):
+            Path(scratch, kind).mkdir()
+            folder, base = at(task.source, name)
+            paths.append(folder.fetch(base, Path(scratch, kind)))
+        try:
+            return link(*paths, **task.options)
+        except UsageError:
+            raise
+        except EtplusError as error:  # named as they were found, wherever they lie
+            text = str(error)
+            for path, name in zip(paths, (task.et, task.kineto), strict=True):
+                text = text.replace(str(path), name)
+            raise EtplusError(text) from error
+
+
+def _rank_result(task: RankTask, linked: Trace) -> RankResult:
+    report = linked.report
+    window, base = report.windows["linked_ns"], linked.summary["kineto"]["base_time_ns"]
+    reason, graphs = "", linked.captured.sentences if linked.captured is not None else []
+    if report.linked_share < task.min_match or not report.ops["linked"]:
+        reason = (
+            f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: "
+            f"{task.et} and {task.kineto} do not seem to belong together"
+        )
+    return RankResult(
+        task.rank, "failed" if reason else "linked", reason, task.et, task.kineto, task.output,
+        ops=report.ops["total"], linked=report.ops["linked"],
+        certain=report.ops["certain"], equivalent=report.ops["equivalent"],
+        window_ns=(base + window[0], base + window[1]) if window else None,
+        iterations=tuple(report.windows["linked_iterations"]),
+        warnings=(*report.warnings, *graphs, *(report.identity.doubts if report.identity else ())),
+    )  # fmt: skip
+
+
+def _read_state(task: RankTask) -> RankState | None:
+    """What an earlier run remembered; None if there is nothing that can be read."""
+    try:
+        with task.target.open(task.state) as file:
+            state = msgspec.json.decode(file.read(), type=RankState)
+        state.communications()
+    except (OSError, ValueError, *UNREADABLE):
+        return None
+    return state
+
+
+def _write_state(task: RankTask, state: RankState) -> None:
+    task.target.write(task.state, partial(write_bytes, data=msgspec.json.encode(state)))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically, gzipped if its name ends in ".gz"."""
+    with open_output(path) as file:
+        file.write(data)
+
+
+def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState:
+    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or take it out (None: the text is as it was, but
+    not how it is packed).
+
+    Args:
+        given: the rank's task and state, and the offset, ns.
+    """
+    task, state, offset = given
+    with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
+        blob = load(task.target.fetch(task.output, Path(scratch)))
+    try:
+        raw = bytes(msgspec.json.decode(blob.data, type=dict[str, msgspec.Raw])["etplus"])
+        summary = orjson.loads(raw)
+        summary["kineto"].pop("clock_offset_ns", None)
+    except (KeyError, TypeError, *UNREADABLE):
+        raise TraceFormatError(task.output, "", "no ET+ file of this version", "remove it and run again") from None
+    if offset is not None:
+        summary["kineto"]["clock_offset_ns"] = offset
+    before, after = blob.data[: blob.data.rfind(raw)], blob.data[blob.data.rfind(raw) + len(raw) :]
+    task.target.write(task.output, partial(write_bytes, data=before + orjson.dumps(summary) + after))
+    state = msgspec.structs.replace(state, clock_offset_ns=offset, output=task.target.mark(task.output))
+    _write_state(task, state)
+    return state

@@ -1,0 +1,253 @@
+"""What a trace file's name and its first bytes say: which kind it is, of which rank, of which process.
+
+The usual names: `rank-3.et.json.gz`; `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.
+trace.json`, which PyTorch's `tensorboard_trace_handler` gives (worker name, or host and process id, then a time stamp
+in ms); `pytorch_et_3.json`. Kineto writes `distributedInfo` before `traceEvents`, so that it is near the beginning; the
+process groups of an ET are in its first node.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
+
+import msgspec
+from isal import isal_zlib
+
+from ..schemas.nsys import find_ranks, is_nsys
+from ..schemas.text.sniff import is_pftrace
+from ..schemas.text.storage import Folder, is_url
+from ..trace.errors import UNREADABLE, EtplusError
+from .ranks import INIT, RANK, Claim, group_ranks
+
+__all__ = ["ET", "KINETO", "Kind", "TraceFile", "begins_with", "kind_inside", "look_at"]
+
+Kind = Literal["ET", "Kineto trace", ""]
+ET: Final[Kind] = "ET"
+KINETO: Final[Kind] = "Kineto trace"
+
+_NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
+_ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
+_KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
+_MAYBE_RANK = re.compile(
+    r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|^(\d{1,6})$|"
+    r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:(?:\.pt\.trace)?\.json|\.sqlite|\.pftrace)"
+)
+_PROCESS = re.compile(r"_(\d{1,10})\.\d{10,20}\.pt\.trace\.json|_(\d{1,10})\.(?:et\.)?json")
+_NOT_STEM = re.compile(r"\.(?:json|sqlite|pftrace)(?:\.gz)?$|\.\d{10,20}(?=\.)|(?<![a-z0-9])pytorch(?![a-z])")
+_SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
+
+_JSON = (".json", ".json.gz")
+_TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
+"""Suffixes of recorded timelines that are not JSON: exports of Nsight Systems, Perfetto traces."""
+_NSYS = (".sqlite", ".sqlite.gz")
+
+_HEAD = 1 << 20
+_PACKED = 1 << 16
+_OVERLAP = 1 << 12
+_RANK_INSIDE = re.compile(
+    rb'"distributedInfo"\s*:\s*\{(?:[^{}"]|"(?:[^"\\]|\\.)*"(?!\s*:\s*[{\[]))*?"rank"\s*:\s*(\d{1,6})\b'
+)
+_WORLD_INSIDE = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
+_GROUPS_INSIDE = re.compile(rb'%s"[^\[\]]*\[\s*("\[(?:[^"\\]|\\.)*\]")' % re.escape(INIT.encode()))
+_ET_PID = re.compile(rb'"pid"\s*:\s*(\d{1,18})\b')
+_KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\b')
+_EVENTS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
+_NODES = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace file.
+
+    Attributes:
+        name: below the folder.
+        kind: ET or KINETO; "" for what seems to be neither.
+        named: rank in its name ("rank3"), None if there is none.
+        inside: rank that its contents say: `distributedInfo`, or process groups that only one rank is in.
+        maybe: a number in its name that may be the rank.
+        process: a number in its name that may be the process id, -1 for none.
+        stem: its name without the parts that distinguish the two kinds.
+        ranks: ranks that its contents leave possible, None if they say nothing, or were not looked at.
+        world_size: number of ranks of the job that its contents say, None if they do not.
+        pid: process id in it, -1 if it was not found.
+        settled: names or contents say of which rank it is, not merely a process id or that there is no other file.
+        shared: it is a recording of several ranks, an export of Nsight Systems.
+    """
+
+    name: str
+    kind: Kind
+    named: int | None = None
+    inside: int | None = None
+    maybe: int | None = None
+    process: int = -1
+    stem: str = ""
+    ranks: frozenset[int] | None = None
+    world_size: int | None = None
+    pid: int = -1
+    settled: bool = True
+    shared: bool = False
+
+    @property
+    def rank(self) -> int | None:
+        """The rank by the best evidence there is."""
+        return next((rank for rank in (self.named, self.inside, self.maybe) if rank is not None), None)
+
+    @property
+    def evidence(self) -> int:
+        """How good that is: 3 name, 2 inside, 1 a number in the name, 0 none."""
+        return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
+
+
+def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
+    """Find out what a file is; it is opened only if its name does not say, or if it can be of several ranks.
+
+    Args:
+        kind: what it is, if that is known.
+    """
+    lower = name.lower()
+    if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
+        return TraceFile(name, "")
+    base = lower.rpartition("/")[2]
+    if lower.endswith(_TIMELINES):
+        return TraceFile(
+            name, KINETO, named=_number(RANK, lower), maybe=_number(_MAYBE_RANK, lower), stem=_stem(lower),
+            shared=lower.endswith(_NSYS) and _has_several_ranks(folder, name),
+        )  # fmt: skip
+    by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
+    if not kind and len(by_name) == 1:
+        kind = by_name[0]
+    named, claim, pid = _number(RANK, lower), Claim(), -1
+    if not kind or named is None:
+        kind, claim, pid = _look_inside(folder, name, kind, named is None)
+    process = _PROCESS.search(base)
+    return TraceFile(
+        name, kind, named=named, inside=claim.rank, maybe=_number(_MAYBE_RANK, lower),
+        process=int(process[1] or process[2]) if process else -1, stem=_stem(lower),
+        ranks=claim.ranks, world_size=claim.world_size, pid=pid,
+    )  # fmt: skip
+
+
+def kind_inside(file: str | os.PathLike[str]) -> Kind:
+    """What a file is by its content alone; "" if that does not show, if it is no file, or if it cannot be read, which
+    linking will report."""
+    if is_nsys(file):
+        return KINETO
+    if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
+        return ""
+    seen = b""
+    try:
+        with Path(file).open("rb") as stream:
+            for block in _unpacked(stream):
+                seen += block
+                if len(seen) >= _HEAD:
+                    break
+    except (OSError, isal_zlib.error):  # type: ignore[misc]
+        pass
+    return KINETO if is_pftrace(seen) else _kind_of(seen)
+
+
+def _has_several_ranks(folder: Folder, name: str) -> bool:
+    """Whether an export of Nsight Systems is of several processes or GPUs; not known of one that is elsewhere, and of
+    one that cannot be read, which linking will report."""
+    if is_url(folder.root):
+        return False
+    try:
+        return len(find_ranks(folder.place(name))) > 1
+    except EtplusError:
+        return False
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int | None:
+    """The number in the last part of the path that has one."""
+    for part in reversed(name.split("/")):
+        found = pattern.search(part)
+        if found:
+            return next(int(group) for group in found.groups() if group is not None)
+    return None
+
+
+def _stem(name: str) -> str:
+    for pattern in (_NOT_STEM, _ET_WORD, _KINETO_WORD):
+        name = pattern.sub("", name)
+    return _SEPARATORS.sub(lambda found: "/" if "/" in found[0] else "_", name).strip("_")
+
+
+def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
+    """What the first megabyte of a file says about its rank and its process; see `_look_inside`."""
+    _, claim, pid = _look_inside(folder, name, kind, search=False)
+    return TraceFile(name, kind, inside=claim.rank, ranks=claim.ranks, world_size=claim.world_size, pid=pid)
+
+
+def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
+    """What a file begins with, what it says about its rank, and its process id; what cannot be read says nothing,
+    linking will report it.
+
+    Args:
+        search: where `distributedInfo` does not come first, as PyTorch writes it, the file is searched for it, but not
+            parsed.
+    """
+    seen, first, pid = b"", True, -1
+    try:
+        with folder.open(name) as file:
+            for block in _unpacked(file):
+                seen += block
+                if first and len(seen) < _HEAD and b'"traceEvents"' not in seen:
+                    continue
+                kind = kind or _kind_of(seen)
+                if kind != KINETO:
+                    break
+                if first:
+                    pid = _integer(_KINETO_PID, seen, -1)
+                first = False
+                if not search or _RANK_INSIDE.search(seen):
+                    break
+                seen = seen[-_OVERLAP:]
+    except (OSError, isal_zlib.error):  # type: ignore[misc]
+        pass
+    kind = kind or _kind_of(seen)
+    if kind == ET:
+        return kind, _groups_inside(seen), _integer(_ET_PID, seen.partition(b'"nodes"')[0], -1)
+    found = _RANK_INSIDE.search(seen)
+    rank = None if found is None else frozenset((int(found[1]),))
+    world_size = None if found is None else _integer(_WORLD_INSIDE, seen[found.start() :], 0) or None
+    return kind, Claim(rank, world_size), pid if pid >= 0 else _integer(_KINETO_PID, seen, -1)
+
+
+def _groups_inside(head: bytes) -> Claim:
+    """What the process groups at the beginning of an ET say about its rank."""
+    found = _GROUPS_INSIDE.search(head)
+    try:
+        groups = msgspec.json.decode(msgspec.json.decode(found[1], type=str)) if found else []
+    except UNREADABLE:
+        groups = []
+    return group_ranks(groups if isinstance(groups, list) else [])
+
+
+def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:
+    found = pattern.search(text)
+    return int(found[1]) if found else none
+
+
+def _kind_of(head: bytes) -> Kind:
+    if _EVENTS.search(head):
+        return KINETO
+    return ET if _NODES.search(head) else ""
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    """The file's bytes, unpacked, about a megabyte at a time."""
+    block = file.read(_PACKED)
+    if not block.startswith(b"\x1f\x8b"):
+        while block:
+            yield block
+            block = file.read(_HEAD)
+        return
+    unpack = isal_zlib.decompressobj(wbits=31)
+    while block and not unpack.eof:
+        yield unpack.decompress(block, _HEAD)
+        block = unpack.unconsumed_tail or file.read(_PACKED)

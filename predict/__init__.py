@@ -1,0 +1,1 @@
+"""Predicts times with fitted cost models: of kernels, operators, whole traces."""

@@ -1,0 +1,317 @@
+"""End to end: the time of a trace, or of iterations of it, with all durations from a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import exp, expm1, hypot, log
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..measure.measured import Measured
+from ..replay.base_error import BaseError
+from ..replay.outliers import Outlier
+from ..replay.rank_coupling import couple, find_meetings
+from ..replay.replay import relative_error, replay
+from ..replay.replay_graph import COMM, ReplayGraph
+from ..replay.step_times import StepTimes
+from ..reshape.reshape import Reshaped
+from ..reshape.shape_change import ShapeChange
+from ..schemas.communications import comm_rows
+from ..trace.brief import brief
+from ..trace.trace import Trace
+from .costs.familiarity import NEW
+from .kernel_rows import KernelRow
+from .model_file import EndToEndError, FittedModel
+from .overhead_model import overhead_model_of_ranks
+from .rank_job import ENGINES, Engine, Host, OpRow, RankJob
+from .reliability import WIDEST, Link, checked, held_out_link, kernel_link
+from .uncertainty import half_width, interval
+
+__all__ = ["ENGINES", "Engine", "OpRow", "Prediction", "Totals", "predict", "predict_ranks", "totals"]
+
+Times = Sequence[Sequence[float]]
+"""ns of the GPU events of each rank."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The time of a trace beside what was measured, ns.
+
+    Attributes:
+        file: its name. engine: which one. iterations: how many of its iterations.
+        baselines: names to ns: what one would say without an engine.
+        rows: by operator, the longest measured first.
+        unknown: share of the edges with work that the model has no counterpart of; they are as recorded (replay only).
+        base: error of the replay of the measured times.
+        changed: the measured time is that of other shapes or another device.
+        notes: what was guessed or left out.
+        shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
+        unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
+            None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
+            time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
+        set_apart: iterations that were asked for and are not predicted, since they are not like the others.
+        sources: shares of the time by where it is from: measured here, from traces, modelled, recorded (replay only).
+        kernels: the GPU events, equal ones in one row, the longest predicted first.
+        low_ns, high_ns: the predicted time is between them with a probability of 80% (`uncertainty`).
+        steps: predicted and measured times of one iteration, where they are marked; the predicted ones are spread as
+            those that were fitted on.
+        weakest_link: why the interval reaches over 25% from the prediction; None where it does not. Wider than a factor
+            of 2 it is forced.
+    """
+
+    file: str
+    engine: Engine
+    iterations: int
+    predicted_ns: int
+    measured_ns: int
+    baselines: dict[str, int]
+    rows: tuple[OpRow, ...]
+    unknown: float
+    base: BaseError
+    changed: bool = False
+    notes: tuple[str, ...] = field(default=())
+    shapes: tuple[Reshaped, ...] = ()
+    unhindered: tuple[int, int] | None = None
+    set_apart: tuple[Outlier, ...] = ()
+    sources: Mapping[str, float] = field(default_factory=dict)
+    kernels: tuple[KernelRow, ...] = ()
+    low_ns: int = 0
+    high_ns: int = 0
+    steps: StepTimes | None = None
+    weakest_link: str | None = None
+
+    @property
+    def forced(self) -> bool:
+        """Whether it says so little that it is given only if asked for."""
+        return not self.predicted_ns or self.high_ns > WIDEST * self.low_ns
+
+    __repr__ = brief
+
+    @property
+    def unlike(self) -> float:
+        """Share of the predicted time on devices that is unlike anything fitted on."""
+        total = sum(row.predicted_ns for row in self.kernels)
+        return sum(row.predicted_ns for row in self.kernels if row.level == NEW) / total if total else 0.0
+
+    @property
+    def error(self) -> float:
+        """Relative."""
+        return relative_error(self.predicted_ns, self.measured_ns)
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured, 0 if nothing was measured."""
+        return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/predict.md."""
+        return {
+            "file": self.file, "engine": self.engine, "iterations": self.iterations,
+            "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,
+            "measured_ns": self.measured_ns, "ratio": self.ratio,
+            "forced": self.forced, "reliable": self.weakest_link is None, "weakest_link": self.weakest_link,
+            "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
+            "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
+            "without_waiting_ns": self.unhindered, "steps": None if self.steps is None else self.steps.to_dict(),
+            "base_error": self.base.to_dict(),
+            "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
+            "notes": list(self.notes), "sources": dict(self.sources),
+            "ops": [asdict(row) for row in self.rows],
+            "unlike": self.unlike, "kernels": [asdict(row) for row in self.kernels],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Took:
+    """An end-to-end time with its interval, ns.
+
+    Attributes:
+        factor: calibration that is in it.
+        own, host, gpu, waits: half widths in log time: for what the engine misses with all times as recorded, for host
+            work that is not as recorded, for GPU events, for waiting in collectives.
+        unknown: share of host work without a counterpart, where it is not as recorded.
+        error: how traces were missed that were held out; None where host work is as recorded.
+    """
+
+    ns: int
+    low: int
+    high: int
+    factor: float
+    own: float
+    host: float
+    gpu: float
+    waits: float
+    unknown: float
+    error: EndToEndError | None
+
+    @staticmethod
+    def of(
+        jobs: Sequence[RankJob], engine: Engine, measured: int, recorded: int, total: Callable[[Times], int],
+        waits: Sequence[int] = (),
+    ) -> _Took:  # fmt: skip
+        """Of ranks by an engine.
+
+        Args:
+            measured: ns; recorded: what the engine says with all times as recorded.
+            total: what it says with times of the GPU events. waits: what it says with other waits in collectives.
+        """
+        model, by_model = jobs[0].model, any(job.by_model for job in jobs)
+        missed = log(measured / recorded) if measured and recorded else 0.0
+        error, factor = None, exp(missed) if engine == "overheads" else 1.0
+        if by_model:
+            error, factor = model.end_to_end.get(engine), model.calibration.get(engine, 1.0)
+        unknown = max(job.unknown for job in jobs)
+        host = half_width(error, unknown) if by_model or jobs[0].host == "model" else 0.0
+        ns = round(total([job.pricing.times for job in jobs]) * factor)
+        known = [ns, ns] if not any(job.pricing.tasks for job in jobs) else [
+            round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)
+        ]  # fmt: skip
+        waited = [round(one * factor) for one in waits]
+        corrected = abs(missed) if factor != 1.0 else 0.0
+        off = 1.0 if corrected else exp(missed)  # what is missed and not corrected is missed again
+        ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
+        low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host))
+        gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
+        return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, unknown, error)
+
+    def links(self, kernels: Sequence[KernelRow]) -> list[Link]:
+        """What it builds on."""
+        return [
+            kernel_link(self.gpu, kernels), held_out_link(self.host, self.error, self.unknown),
+            Link(self.own, f"the engine is off by {expm1(self.own):.0%} with all times as recorded"),
+            Link(self.waits, "times of collectives, in which ranks wait for each other"),
+        ]  # fmt: skip
+
+
+def predict(
+    document: Trace, model: FittedModel, *, engine: Engine = "replay", iterations: str | None = None,
+    device: str | None = None, changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False,
+    force: bool = False, measured: Measured | None = None, host: Host = "trace",
+) -> Prediction:  # fmt: skip
+    """Predict the time of a linked trace: its work by the model, all else as it was recorded (`price_edges`).
+
+    Args:
+        iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
+        device: name of the device to predict for, of a record; by default the trace's own.
+        changed: the document's shapes are not those that were measured.
+        shape: predict with other sizes, or another element type (`reshaped`).
+        keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
+        force: predict changes even on a base that is off by over 5% (`BaseError`), and what is known too little.
+        measured: operators timed on this machine, which come before the model; by default those of the model.
+        host: times of host work are those of the trace, or those of the traces fitted on (`Host`).
+
+    Raises:
+        UsageError: unknown device or iterations, an ambiguous size, a change on a base that is off by too much, or
+            an interval wider than a factor of 2. ConvertError: no times in the document.
+    """
+    job = RankJob(
+        document, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host
+    )
+    if changed or device is not None or shape is not None:
+        job.base.refuse(document.file, force=force)
+    waits = [job.waiting(engine)] if len(comm_rows(document)) else []
+    took = _Took.of([job], engine, job.measured, job.recorded(engine), lambda of: job.total(engine, of[0]), waits)
+    kernels, steps = job.kernels(), job.steps(took.ns)
+    weakest = checked(document.file, took.ns, took.low, took.high, took.links(kernels), force=force)
+    return Prediction(
+        document.file, engine, len(job.chosen.index), took.ns, job.measured, job.baselines(),
+        job.rows(engine), job.unknown_edges if engine == "replay" else 0.0, job.base,
+        changed or device is not None or shape is not None, job.notes,
+        () if job.shapes is None else (job.shapes,), job.unhindered(engine, took.factor), job.chosen.set_apart,
+        job.sources if engine == "replay" else {}, kernels, took.low, took.high, steps, weakest,
+    )  # fmt: skip
+
+
+def predict_ranks(
+    documents: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
+    shape: ShapeChange | None = None, force: bool = False, measured: Measured | None = None, host: Host = "trace",
+) -> Prediction:  # fmt: skip
+    """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
+    least time that equal ones took in the traces fitted on.
+
+    When each rank begins is taken from the traces' clocks.
+
+    Raises:
+        UsageError: fewer than two ranks, an unknown device, an ambiguous size, a change on a base that is off by too
+            much, or too wide an interval (`force` as in `predict`). ConvertError: no times in a document.
+    """
+    jobs = [RankJob(document, model, None, device, False, shape, True, measured, host) for document in documents]
+    joint = couple([job.graph for job in jobs])
+    files, changed = ", ".join(document.file for document in documents), device is not None or shape is not None
+    unchanged = replay(joint, [job.constants for job in jobs])
+    base = BaseError.of(unchanged)
+    if changed:
+        base.refuse(files, force=force)
+    together = _walk_together if engine == "overheads" else _replay_together
+    told = unchanged.makespan_ns
+    if engine == "overheads":
+        told = _walk_together(jobs, joint, [job.gpu_ns for job in jobs], as_recorded=True)
+    waits = [together(jobs, joint, [job.gpu_ns_waiting for job in jobs], as_recorded=True)]
+    took = _Took.of(jobs, engine, unchanged.measured_ns, told, lambda times: together(jobs, joint, times), waits)
+    kernels = [row for job in jobs for row in job.kernels()]
+    unknown = float(np.mean([job.unknown_edges for job in jobs]))
+    weakest = checked(files, took.ns, took.low, took.high, took.links(kernels), force=force)
+    each = [job.baselines() for job in jobs]
+    greatest = {name: max(one.get(name, 0) for one in each) for name in each[0]}
+    rows = tuple(row for job in jobs for row in job.rows(engine))
+    notes = tuple(dict.fromkeys(note for job in jobs for note in job.notes))
+    shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
+    return Prediction(
+        files, engine, 1, took.ns, unchanged.measured_ns, greatest, rows, unknown if engine == "replay" else 0.0, base,
+        changed, notes, shapes, kernels=tuple(kernels), low_ns=took.low, high_ns=took.high, weakest_link=weakest,
+    )  # fmt: skip
+
+
+class Totals(NamedTuple):
+    """ns of the iterations of a trace: by engine as predicted, without calibration; as measured; and the share of timed
+    edges without an estimate."""
+
+    predicted: dict[str, int]
+    measured: int
+    unknown: float
+
+
+def totals(
+    document: Trace, model: FittedModel, iterations: str | None = None, *, keep_outliers: bool = False
+) -> Totals:
+    """What both engines say of the iterations of a trace without GPU events, its operators' times by the model."""
+    job = RankJob(document, model, iterations, None, False, None, keep_outliers, host="model")
+    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured, job.unknown_edges)
+
+
+def _replay_together(
+    jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False
+) -> int:
+    """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
+    coupled = couple([
+        job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)
+    ])  # fmt: skip
+    lags = coupled.edges.lag.copy()
+    for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
+        rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
+        row = int(coupled.edges.owner[edge] - coupled.first_row[rank])
+        lags[edge] = lags[edge] if as_recorded else jobs[rank].transfers.get(row, lags[edge])
+    return replay(coupled.with_latencies(lags), [job.constants for job in jobs]).makespan_ns
+
+
+def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False) -> int:
+    """The overheads engine over ranks that meet in collectives, which transfer for as long as the model says, or for
+    the least of the given times."""
+    timed = np.flatnonzero(joint.row >= 0)
+    begin = np.full(len(jobs), np.inf)
+    np.minimum.at(begin, joint.rank_of_row[joint.row[timed]], joint.measured[timed])
+    meetings: list[Mapping[int, int]] = []
+    times = [list(of) for of in kernel_ns]
+    for met in find_meetings([job.document for job in jobs]).found:
+        if met.on_host:
+            continue
+        events = {rank: jobs[rank].event_of[row] for rank, row in zip(met.rank, met.row, strict=True)}
+        meetings.append(events)
+        least = min(times[rank][event] for rank, event in events.items())  # the others wait for the last one
+        for (rank, event), row in zip(events.items(), met.row, strict=True):
+            times[rank][event] = least if as_recorded else jobs[rank].transfers.get(row, least)
+    traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
+    return overhead_model_of_ranks(traces, [job.walked for job in jobs], times, of_rows, begin.tolist(), meetings)

@@ -1,0 +1,140 @@
+"""Linked traces → a model of what work takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..analysis.devices import Device, known_devices
+from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
+from ..replay.edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
+from ..replay.host_time import without_waits
+from ..replay.iterations import find_iterations
+from ..replay.outliers import Outlier
+from ..replay.replay import build_graph
+from ..replay.replay_graph import ReplayGraph
+from ..replay.step_times import percentiles
+from ..trace.columns import IntColumn
+from ..trace.errors import ConvertError, UsageError
+from ..trace.kinds import CPU, GPU
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .costs.kernel_model import KernelModel, fit_kernels
+from .costs.measured import Measured, cpu_tasks, gpu_tasks, medians, pooled
+from .costs.task import Task
+from .model_file import VERSION, FittedModel
+
+__all__ = ["Part", "fit", "fit_parts", "measured_ns", "measured_steps", "prepare", "self_time"]
+
+_LEAST_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one trace contributes to a model."""
+
+    file: str
+    graph: ReplayGraph
+    at: Places
+    overheads: OverheadRows
+    gpu: list[Measured]
+    cpu: list[Task]
+    cpu_ns: list[float]
+    took: int
+    iterations: int
+    set_apart: tuple[Outlier, ...]
+    step_ratios: tuple[float, ...]
+
+
+def fit(
+    documents: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = (),
+    keep_outliers: bool = False,
+) -> FittedModel:  # fmt: skip
+    """Fit a model on linked traces.
+
+    Args:
+        iterations: take only these, such as "0-19"; see `iterations_of`.
+        devices: records that come before those of the table.
+        keep_outliers: fit on iterations that are not like the others, too (`find_outliers`).
+
+    Raises:
+        UsageError: no documents, or no such iterations. ConvertError: a document without times.
+    """
+    if not documents:
+        raise UsageError("nothing to fit; give ET+ files")
+    parts = [prepare(document, iterations, devices, keep_outliers) for document in documents]
+    return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], _records(devices)))
+
+
+def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
+    """The model of what several traces contribute.
+
+    Args:
+        devices: records that come before those of the table. kernels: the model of their GPU events.
+    """
+    rows = pool([part.overheads for part in parts])
+    ratios = [ratio for part in parts for ratio in part.step_ratios]
+    gpu = pooled(one for part in parts for one in part.gpu)
+    cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
+    return FittedModel(
+        VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
+        sum(part.iterations for part in parts), summarise(rows, 0),
+        fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu),
+        tuple(cpu), tuple(devices),
+        outliers=tuple(part.set_apart for part in parts), kernels=kernels,
+        steps=percentiles(ratios) if ratios else None,
+    )  # fmt: skip
+
+
+def _records(devices: Sequence[Device]) -> dict[str, Device]:
+    return {device.name: device for device in (*known_devices(), *devices)}
+
+
+def prepare(document: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> Part:
+    """What a trace contributes; arguments as in `fit`."""
+    chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
+    of_row = chosen.of_row
+    graph, trace = build_graph(document), document
+    gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
+    tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
+    calls, own = self_time(graph, trace, of_row)
+    counted = of_row >= 0
+    return Part(
+        Path(document.file).name, graph, places(graph, trace, of_row),
+        overhead_rows(without_waits(trace), 0, counted=counted),
+        medians([tasks[i] for i in gpu.tolist()], ns[gpu].tolist()), cpu_tasks(trace, calls), own.tolist(),
+        measured_ns(document, chosen), len(chosen.index), chosen.set_apart, _step_ratios(document, chosen),
+    )  # fmt: skip
+
+
+def _step_ratios(document: Trace, chosen: Chosen) -> tuple[float, ...]:
+    """What each chosen iteration takes over their mean; none where fewer than three are marked."""
+    times = measured_steps(document, chosen)
+    return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
+
+
+def measured_steps(document: Trace, chosen: Chosen) -> IntColumn:
+    """ns that each chosen iteration took; empty where none are marked."""
+    try:
+        split = chosen.split or find_iterations(document)
+    except ConvertError:
+        return np.zeros(0, np.int64)
+    return split.times(document.ts, document.finish)[chosen.index]
+
+
+def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Operators of the iterations: positions in `Trace.calls`, and their own host times (without callees), ns."""
+    own, source = graph.durations, trace.calls.source
+    calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
+    return calls, own[source[calls]]
+
+
+def measured_ns(document: Trace, chosen: Chosen) -> int:
+    """What the chosen iterations took together; of a whole document from the first start to the last end."""
+    if chosen.split is not None:
+        return int(chosen.split.times(document.ts, document.finish)[chosen.index].sum())
+    rows = np.flatnonzero(document.timed & (chosen.of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
+    return int(document.finish[rows].max() - document.ts[rows].min()) if len(rows) else 0

@@ -1,0 +1,240 @@
+"""Training a network on a dataset, with early stopping and a checkpoint from which it resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from ...schemas.graph_arrays import GraphArrays
+from ...schemas.text.files import load, open_output
+from ...schemas.text.transaction import transaction
+from ...trace.errors import TraceFormatError, UsageError
+from .batches import INPUTS, Batch, Run, dealt, raw_features, single
+from .graph_baselines import runs
+from .networks import KINDS, GraphNet
+
+__all__ = ["EPOCHS", "Trained", "predict_graphs", "read_trained", "train", "write_trained"]
+
+_GRAPHS = {"gru": 64, "sage": 16}
+_NODES = 32_000
+"""Graphs a step, and nodes after which it takes no further graph."""
+EPOCHS = {"gru": 25, "sage": 150}
+"""At most, by default; fewer for more work than `_WORK` allows."""
+_WORK = 14_000_000
+"""Rows (`Batch.work`) in all epochs together after which a training ends by default: five minutes of CPU time."""
+_RATE, _DECAY = 3e-3, 1e-3
+_PATIENCE = 25
+_RISING, _HALVING = 5, 50
+_VERSION = 1
+_CHECKPOINT_EVERY = 10
+
+
+class Trained:
+    """A network with the scaling of its inputs.
+
+    Attributes:
+        net: the network. centre, scale: (INPUTS), of the training set. valid: its error there, mean |log ratio|.
+        epochs: how many it was trained.
+    """
+
+    def __init__(self, net: GraphNet, centre: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
+        self.net, self.centre, self.scale, self.valid, self.epochs = net, centre, scale, valid, epochs
+
+
+def train(
+    graphs: Sequence[GraphArrays],
+    valid: Sequence[GraphArrays],
+    *,
+    kind: str = "sage",
+    hidden: int = 64,
+    epochs: int | None = None,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    report: Callable[[int, float], None] | None = None,
+) -> Trained:
+    """Train on graphs, stop when the validation set has not improved for 25 epochs, keep the best.
+
+    The loss is smooth-L1 on the log times of graphs and, where they are known, of nodes. Weights, order of batches and
+    everything else follow from the seed: the same data and seed give the same weights on the same machine.
+
+    Args:
+        epochs: at most; by default EPOCHS, fewer for many nodes.
+        checkpoint: file that holds the state of the training every tenth epoch. resume: go on from it.
+        report: called with each epoch and its validation error.
+
+    Raises:
+        UsageError: no graphs, an unknown kind, or nothing to go on from.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"kind {kind!r}: one of {', '.join(KINDS)}")
+    if not graphs or not valid:
+        raise UsageError("training takes graphs in train/ and in valid/; give a dataset with more of them")
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True)
+    state = _State(kind, hidden, graphs)
+    if resume:
+        if checkpoint is None or not checkpoint.exists():
+            raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
+        with transaction(nested=True):  # it is written again
+            state.restore(checkpoint)
+    singles = [single(run, kind, state.centre, state.scale) for run in runs(graphs)]
+    held = _batches(runs(valid), kind, state.centre, state.scale)
+    epochs = _usual_epochs(kind, singles) if epochs is None else epochs
+    while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
+        for group in state.optimizer.param_groups:
+            group["lr"] = _RATE * min((state.epoch + 1) / _RISING, 1.0) * 0.5 ** (state.epoch / _HALVING)
+        order = np.random.default_rng((seed, state.epoch)).permutation(len(singles))
+        for batch in dealt([singles[i] for i in order.tolist()], _GRAPHS[kind], _NODES):
+            _descend(state, batch)
+        state.epoch += 1
+        state.judge(_error(state.net, held))
+        if report is not None:
+            report(state.epoch, state.last)
+        if checkpoint is not None and (state.epoch % _CHECKPOINT_EVERY == 0 or state.epoch == epochs):
+            with transaction(nested=True):  # in place at once, for --resume
+                state.save(checkpoint)
+    state.net.load_state_dict(state.best)
+    return Trained(state.net, state.centre, state.scale, state.best_error, state.epoch)
+
+
+def _usual_epochs(kind: str, singles: Sequence[Batch]) -> int:
+    """By kind, and no more than `_WORK` allows, but enough to see whether it still improves."""
+    work = sum(one.work for one in singles)
+    return min(EPOCHS[kind], max(_PATIENCE, _WORK // work))
+
+
+def _descend(state: _State, batch: Batch) -> None:
+    state.optimizer.zero_grad()
+    node, graph = state.net(batch)
+    loss = nn.functional.smooth_l1_loss(graph, batch.graph_log, beta=0.1)
+    known = torch.isfinite(batch.node_log)
+    if known.any():
+        loss = loss + 0.5 * nn.functional.smooth_l1_loss(node[known], batch.node_log[known], beta=0.5)
+    loss.backward()
+    nn.utils.clip_grad_norm_(state.net.parameters(), 1.0)
+    state.optimizer.step()
+
+
+class _State:
+    """All that training changes."""
+
+    def __init__(self, kind: str, hidden: int, graphs: Sequence[GraphArrays]) -> None:
+        rows = np.concatenate([raw_features(graph, 0) for graph in graphs])
+        self.centre = torch.from_numpy(rows.mean(axis=0))
+        self.scale = torch.from_numpy(np.maximum(rows.std(axis=0), 0.1))
+        self.net = GraphNet(kind, hidden)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=_DECAY)
+        self.epoch = self.best_epoch = 0
+        self.best_error = self.last = float("inf")
+        self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
+
+    def judge(self, error: float) -> None:
+        """Keep the weights if they are the best so far."""
+        self.last = error
+        if error < self.best_error:
+            self.best_error, self.best_epoch = error, self.epoch
+            self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint."""
+        tensors = {f"net.{name}": value for name, value in self.net.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        for i, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in moments.items()}
+        meta = {"epoch": self.epoch, "best_epoch": self.best_epoch, "best_error": self.best_error}
+        _write(path, tensors, self.net, meta)
+
+    def restore(self, path: Path) -> None:
+        """Read a checkpoint of the same kind of network."""
+        tensors, meta = _read(path)
+        if (meta["kind"], meta["hidden"]) != (self.net.kind, self.net.hidden):
+            raise UsageError(f"{path}: is of {meta['kind']} with {meta['hidden']} hidden; give the same options")
+        self.net.load_state_dict(_part(tensors, "net."))
+        self.best = _part(tensors, "best.")
+        whole = self.optimizer.state_dict()
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(tensors, "optimizer.").items():
+            i, _, moment = name.partition(".")
+            moments.setdefault(int(i), {})[moment] = value
+        self.optimizer.load_state_dict({**whole, "state": moments})
+        self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
+
+
+def _batches(of: Sequence[Run], kind: str, centre: Tensor, scale: Tensor) -> list[Batch]:
+    return list(dealt([single(run, kind, centre, scale) for run in of], _GRAPHS["gru"], _NODES))
+
+
+def _error(net: GraphNet, held: Sequence[Batch]) -> float:
+    """Mean |log ratio| over the graphs."""
+    with torch.no_grad():
+        wrong = torch.cat([(net(batch)[1] - batch.graph_log).abs() for batch in held])
+    return float(wrong.mean())
+
+
+def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
+    """Times of all runs of the graphs, in ns (or what the training set had)."""
+    with torch.no_grad():
+        held = _batches(runs(graphs), trained.net.kind, trained.centre, trained.scale)
+        found = [trained.net(batch)[1] for batch in held]
+    return np.exp(torch.cat(found).double().numpy()) if found else np.zeros(0)
+
+
+def write_trained(trained: Trained, path: str | os.PathLike[str]) -> None:
+    """Write a network as safetensors."""
+    tensors = {f"net.{name}": value for name, value in trained.net.state_dict().items()}
+    tensors |= {"centre": trained.centre, "scale": trained.scale}
+    _write(path, tensors, trained.net, {"valid": trained.valid, "epochs": trained.epochs})
+
+
+def read_trained(path: str | os.PathLike[str]) -> Trained:
+    """Read what `write_trained` wrote.
+
+    Raises:
+        TraceFormatError: no such file, or another one.
+    """
+    tensors, meta = _read(path)
+    try:
+        net = GraphNet(meta["kind"], meta["hidden"])
+        net.load_state_dict(_part(tensors, "net."))
+        centre, scale = tensors["centre"], tensors["scale"]
+        if centre.shape != (INPUTS,) or scale.shape != (INPUTS,):
+            raise ValueError(f"scaling of {tuple(centre.shape)} features")
+        return Trained(net, centre, scale, float(meta["valid"]), int(meta["epochs"]))
+    except (KeyError, RuntimeError, ValueError, TypeError) as error:
+        text = str(error).splitlines()[0]
+        raise TraceFormatError(str(path), "", f"no network ({text})", "make it with `etplus train`") from None
+
+
+def _write(path: str | os.PathLike[str], tensors: dict[str, Tensor], net: GraphNet, meta: dict[str, Any]) -> None:
+    meta = {"version": _VERSION, "kind": net.kind, "hidden": net.hidden, **meta}
+    with open_output(path) as out:
+        out.write(save_tensors({k: v.contiguous() for k, v in tensors.items()}, {"etplus": json.dumps(meta)}))
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    blob = load(path, trace=False)
+    try:
+        tensors = load_tensors(blob.data)
+        size = int.from_bytes(blob.data[:8], "little")
+        meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
+        if meta["version"] != _VERSION or meta["kind"] not in KINDS or not 0 < meta["hidden"] <= 4096:
+            raise ValueError("another version")
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise TraceFormatError(blob.name, "", f"no network ({error})", "make it with `etplus train`") from None
+    return tensors, meta
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,194 @@
+"""What the GPU events and CPU operators of a trace cost by a fitted model, on their own device or another one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .costs.bound import bound_of
+from .costs.familiarity import NEW, Familiarity
+from .costs.intervals import Intervals, Spread
+from .costs.kernel_model import interval_group
+from .costs.measured import Measured, gpu_tasks
+from .costs.retyped import retyped, time_ratio
+from .costs.similar import MeasuredTable
+from .costs.task import Estimate, Task
+from .costs.utilisation import Utilisation
+from .costs.utilisation_fit import fit_utilisation
+from .model_file import FittedModel
+
+__all__ = ["UNKNOWN", "Price", "Pricing"]
+
+UNKNOWN = "unknown"
+"""How a time was found where no model serves the work."""
+_MEASURED = {"measured": Spread(0, 0.8, 1.25)}
+"""Of an equal event, where too few were held out to tell."""
+_NOTHING = Estimate(0.0, UNKNOWN)
+
+
+class Price(NamedTuple):
+    """What a GPU event takes by the model.
+
+    Attributes:
+        ns: predicted. low, high: between these with a probability of 80%. bound: what it takes at least; None if
+            neither its FLOPs nor its bytes are known.
+        how: the model that priced it. level: how like the events fitted on it is (`familiarity.LEVELS`).
+    """
+
+    ns: float
+    low: float
+    high: float
+    bound: float | None
+    how: str
+    level: str
+
+
+class Pricing:
+    """Prices of one trace's work, each looked up when asked for.
+
+    Args:
+        device: name of the record to price for, instead of each event's own device.
+        beyond: the trace has other shapes than it was recorded with: what is recorded of launches does not hold.
+        dtype: the element type that floating-point tensors are to have, None for their own.
+
+    Raises:
+        UsageError: no record of that name.
+    """
+
+    def __init__(
+        self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False,
+        dtype: str | None = None,
+    ) -> None:  # fmt: skip
+        self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
+        if device is not None and device not in self._records:
+            raise UsageError(
+                f"device {device!r} is not known; give --device-spec, or one of {', '.join(self._records)}"
+            )
+        self._model = model
+        self._measured_there = any(one.task.device == device for one in model.gpu)
+        self._ops = {one.task.op for one in model.cpu}
+        tasks = gpu_tasks(trace, model.devices)
+        self.tasks: Sequence[Task] = [task.unlaunched for task in tasks] if beyond else tasks
+        self._known: dict[Task, Price] = {}
+        self._dtype = dtype
+        self._typed = {} if dtype is None else _by_type([*model.gpu, *model.cpu])
+        self.notes: list[str] = []
+        if device is not None and not self._measured_there:
+            self.notes.append(
+                f"nothing was measured on {device}: times are scaled by what the utilisation model says of both devices"
+            )
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of each GPU event, what it counts to in tables (`Task.kind`)."""
+        return [task.kind for task in self.tasks]
+
+    @cached_property
+    def times(self) -> list[float]:
+        """ns of each GPU event."""
+        return [self.event(event).ns for event in range(len(self.tasks))]
+
+    def event(self, event: int) -> Estimate:
+        """The time of a GPU event, 0 if no model serves it."""
+        return self._estimate(self.tasks[event])
+
+    def _estimate(self, task: Task) -> Estimate:
+        return self._of_type(task, self._on_device) or _NOTHING
+
+    def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate | None:
+        """The price of a task with the wanted element type: as measured with it, else scaled by what bounds it."""
+        new, device = self._retyped(task), self._to or task.device
+        if new == task:
+            return price(task)
+        known = self._typed.get(_typed_key(new, device))
+        if known:
+            return Estimate(float(np.median(known)), f"measured with {self._dtype}")
+        found = price(task)
+        if found is None:
+            return None
+        bound = bound_of(msgspec.structs.replace(new, device=device), self._records)
+        ns = found.ns * time_ratio(task, new, self._records.get(device))
+        return Estimate(max(ns, bound.ns if bound else 0.0), f"{found.how}, scaled")
+
+    def _retyped(self, task: Task) -> Task:
+        return task if self._dtype is None else retyped(task, self._dtype)
+
+    def _on_device(self, task: Task) -> Estimate | None:
+        if self._to is None or self._to == task.device:
+            return self._costs.predict(task)
+        there = msgspec.structs.replace(task, device=self._to)
+        if self._measured_there:
+            return self._costs.predict(there)
+        found = self._costs.predict(task)
+        if found is None:
+            return None
+        law = self._utilisation
+        ratio = law.nanoseconds(there, self._records) / law.nanoseconds(task, self._records)
+        bound = bound_of(there, self._records)
+        return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
+
+    def price(self, event: int) -> Price:
+        """The time of a GPU event with its interval and bound."""
+        task = self.tasks[event]
+        if task not in self._known:
+            there = self._retyped(task)
+            there = there if self._to is None else msgspec.structs.replace(there, device=self._to)
+            estimate, bound = self._estimate(task), bound_of(there, self._records)
+            level, *rest = self._familiar.group(there)
+            spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
+            if level == NEW and not self._held_out:  # what one trace says of itself
+                spread = Intervals().of(())
+            low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
+            measured = self._table.of(there)
+            if measured is not None and estimate.how == "measured":
+                low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
+            least = None if bound is None else min(bound.ns, estimate.ns)  # what was measured refutes a bound above it
+            self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
+                                      estimate.how, level)  # fmt: skip
+        return self._known[task]
+
+    @cached_property
+    def _intervals(self) -> Intervals:
+        return self._model.kernels.intervals if self._model.kernels is not None else Intervals()
+
+    @property
+    def _held_out(self) -> int:
+        """How many traces the intervals are from."""
+        return 0 if self._model.kernels is None else self._model.kernels.held_out
+
+    @cached_property
+    def _utilisation(self) -> Utilisation:
+        kernels = self._model.kernels
+        return fit_utilisation(self._model.gpu, self._records) if kernels is None else kernels.utilisation
+
+    @cached_property
+    def _familiar(self) -> Familiarity:
+        return Familiarity(self._model.gpu, self._records)
+
+    @cached_property
+    def _table(self) -> MeasuredTable:
+        return MeasuredTable(self._model.gpu)
+
+    def call(self, task: Task) -> Estimate | None:
+        """The own time of a CPU operator; None for one that the model has not seen."""
+        return self._of_type(task, self._costs.predict) if task.op in self._ops else None
+
+
+def _typed_key(task: Task, device: str) -> Hashable:
+    """What equal work has in common whatever kernel does it."""
+    return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
+
+
+def _by_type(measured: Sequence[Measured]) -> dict[Hashable, list[float]]:
+    """ns of equal work by any kernel."""
+    found = defaultdict[Hashable, list[float]](list)
+    for one in measured:
+        found[_typed_key(one.task, one.task.device)].append(one.ns)
+    return found

@@ -1,0 +1,332 @@
+"""One rank to predict, in the forms that both engines need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ..analysis.overheads import Overheads
+from ..measure.lookup import RECORDED, own_times, shares_of_sources
+from ..measure.measured import Measured
+from ..replay.base_error import BaseError
+from ..replay.constants import Constants, fit_constants
+from ..replay.edge_latencies import host_collective_keys, iterations_of, places, transfer_key
+from ..replay.outliers import warm_up
+from ..replay.replay import build_graph, replay
+from ..replay.replay_graph import DURATION, ReplayGraph
+from ..replay.step_times import StepTimes, percentiles
+from ..reshape.reshape import reshaped
+from ..reshape.shape_change import ShapeChange
+from ..schemas.communications import comm_rows
+from ..trace.brief import brief
+from ..trace.columns import IntColumn
+from ..trace.index import Row
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+from ..trace.unattached import with_unattached
+from .fitting import measured_ns, measured_steps
+from .kernel_rows import KernelRow, kernel_rows
+from .model_file import FittedModel
+from .overhead_model import overhead_model, own_overheads, scaled, with_work_of
+from .priced_edges import HostSpeed, PricedEdges, host_speed, host_work, price_edges
+from .pricing import UNKNOWN, Pricing
+from .uncertainty import drawn_in
+
+__all__ = ["ENGINES", "Engine", "Host", "OpRow", "RankJob"]
+
+Engine = Literal["replay", "overheads"]
+ENGINES: tuple[Engine, ...] = ("replay", "overheads")
+Host = Literal["trace", "model"]
+"""Whose times host work has: those of the trace that is predicted, or those that it has on the host of the traces
+fitted on. What the model has no counterpart of is carried over by the ratio of speeds of like calls."""
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """All work of one operator.
+
+    Attributes:
+        count: GPU events; in a trace without any, calls.
+        predicted_ns, measured_ns: sums of times on the device; in a trace without GPU events own times on the host.
+        how: the models that priced it, most frequent first.
+    """
+
+    op: str
+    count: int
+    predicted_ns: int
+    measured_ns: int
+    how: tuple[str, ...]
+
+    __repr__ = brief
+
+
+class RankJob:
+    """One rank to predict: its document in the forms that both engines need.
+
+    Args:
+        document: the trace. model: that of work.
+        wanted: iterations; see `iterations_of`. keep_outliers: also those that are not like the others.
+        device: name of the device to predict for. changed: the shapes are not those that were measured.
+        shape: other sizes, or another element type. measured: operators timed on this machine.
+        host: whose times host work has; see `Host`.
+    """
+
+    def __init__(
+        self, document: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
+        shape: ShapeChange | None, keep_outliers: bool = True, measured: Measured | None = None,
+        host: Host = "trace",
+    ) -> None:  # fmt: skip
+        self.document, self.model, self.host = document, model, host
+        chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
+        self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
+        self.shapes = None if shape is None else reshaped(document, shape)
+        self.trace: Trace = document if self.shapes is None else self.shapes.trace
+        self._price = partial(
+            Pricing, model, device=device, beyond=shape is not None, dtype=None if shape is None else shape.dtype
+        )
+        self.pricing = self._price(self.trace)
+        self._changed, self._moved = changed, device is not None
+        self._retyped = shape is not None and shape.dtype is not None
+        self._executed = own_times(self.trace, measured or model.executed)
+        self.on_host = not np.any(document.kind == GPU)
+        self.by_model = self.on_host and (host == "model" or changed or shape is not None)
+
+    @cached_property
+    def measured(self) -> int:
+        """ns that was measured."""
+        return measured_ns(self.document, self.chosen)
+
+    @cached_property
+    def graph(self) -> ReplayGraph:
+        """The replay graph as measured."""
+        return build_graph(self.document)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """Those of the trace itself: launches and streams of other traces are those of other machines."""
+        return fit_constants(self.graph)
+
+    @cached_property
+    def base(self) -> BaseError:
+        """Error of the replay of the graph as measured."""
+        return BaseError.of(replay(self.graph, self.constants))
+
+    def recorded(self, engine: Engine) -> int:
+        """ns that an engine says if it is given all times as recorded."""
+        if engine == "replay":
+            return self.replayed(self.graph.edges.lag)
+        return overhead_model(self.trace, self._walked(self._own_overheads), self.gpu_ns, self.of_row).total
+
+    @cached_property
+    def gpu_ns(self) -> list[float]:
+        """ns of each GPU event as recorded."""
+        return [float(ns) for ns in self.trace.gpu.dur.tolist()]
+
+    @cached_property
+    def event_of(self) -> dict[int, int]:
+        """GPU events by their rows."""
+        return {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
+
+    @cached_property
+    def speed(self) -> HostSpeed:
+        """See `host_speed`."""
+        if not self.by_model and self.host == "trace":
+            return HostSpeed(1.0, 0.0)
+        return host_speed(self.graph, self.document, self.of_row, self.model.cpu)
+
+    @property
+    def unknown(self) -> float:
+        """Share of the host work that is to be another than recorded, and of which the model knows nothing."""
+        if not self.by_model:
+            return self.speed.unknown if self.host == "model" else 0.0
+        return max(self.unknown_edges, self.speed.unknown if self.speed.unknown == 1 else 0.0)
+
+    @property
+    def unknown_edges(self) -> float:
+        """See `Prediction.unknown`."""
+        return self.priced.unknown
+
+    @cached_property
+    def priced(self) -> PricedEdges:
+        """Work by the model, all else as recorded, on the wanted host."""
+        to_trace = self.speed.ratio if self.host == "trace" else 1.0
+        priced = price_edges(
+            self.graph, self.trace, self.of_row, self.model.lags, self.pricing, speed=to_trace,
+            executed=self._executed, operators=self.by_model, reshaped=self._changed or self._retyped,
+            moved=self._moved,
+        )  # fmt: skip
+        lag, times = priced.lag.copy(), np.ones(len(self.document))
+        host = host_work(self.graph, self.of_row)
+        if self.host == "model":
+            here = host[[priced.how.get(edge, UNKNOWN) == UNKNOWN for edge in host.tolist()]]
+            lag[here] = np.rint(lag[here] / self.speed.ratio)
+        if self.shapes is not None:
+            times[self.trace.calls.source] = self.shapes.repeats
+            lag[host] = np.rint(lag[host] * times[self.graph.row[self.graph.edges.target[host]]])
+        return replace(priced, lag=lag)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `Prediction`."""
+        vague = self.on_host and not self.by_model
+        own = ["no GPU events: operators take as long as recorded; --host model prices them, too"] * vague
+        return (*self.pricing.notes, *own)
+
+    @property
+    def sources(self) -> Mapping[str, float]:
+        """See `Prediction`."""
+        priced = self.priced
+        times = [(one, float(priced.lag[edge])) for edge, one in priced.how.items()]
+        return shares_of_sources([*times, (RECORDED, float(priced.recorded_ns))])
+
+    @cached_property
+    def _own_overheads(self) -> Overheads:
+        return own_overheads(self.trace, self.of_row)
+
+    @cached_property
+    def walked(self) -> FittedModel:
+        """The model with the overheads that the overheads engine takes."""
+        own = self._own_overheads
+        here = own if self.host == "trace" else scaled(own, 1 / self.speed.ratio)
+        speed = self.speed.ratio if self.host == "trace" else 1.0
+        return self._walked(with_work_of(here, self.model.overheads, speed) if self.by_model else here)
+
+    def _walked(self, overheads: Overheads) -> FittedModel:
+        return msgspec.structs.replace(self.model, overheads=overheads)
+
+    @cached_property
+    def transfers(self) -> dict[int, int]:
+        """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
+        known, gpu = self.model.lags.transfers, self.trace.gpu
+        keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
+        keys |= host_collective_keys(self.document)
+        return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
+
+    def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
+        """ns of the iterations in a replay with other lags; without `wait` collectives wait for no other rank."""
+        if not wait:
+            edges = self.graph.edges
+            rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
+            lags = lags.copy()
+            lags[rows] = np.minimum(lags[rows], [self.transfers[row] for row in edges.owner[rows].tolist()])
+        done = replay(self.graph.with_latencies(lags), self.constants)
+        if self.split is None:
+            return done.makespan_ns
+        return int(self.split.times(done.start, done.end)[self.chosen.index].sum())
+
+    @cached_property
+    def ends(self) -> tuple[list[float], list[float]]:
+        """ns of each GPU event at the low and the high end of the interval of all together; collectives stay, since
+        their times are waits for other ranks (`waiting`)."""
+        source = self.trace.gpu.source
+        counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
+        return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
+
+    def lags_at(self, times: Sequence[float] | None) -> IntColumn:
+        """Lags from the model, with GPU events that take other times; as predicted if None."""
+        lags = self.priced.lag
+        if times is None:
+            return lags
+        edges, usual, lags = self.graph.edges, self.pricing.times, lags.copy()
+        for edge in np.flatnonzero(edges.kind == DURATION).tolist():
+            event = self.event_of.get(int(edges.owner[edge]))
+            if event is not None and usual[event]:
+                lags[edge] = round(lags[edge] * times[event] / usual[event])
+        return lags
+
+    def total(self, engine: Engine, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
+        """ns of the iterations by an engine, with GPU events that take other times; as predicted if None."""
+        if engine == "replay":
+            return self.replayed(self.lags_at(kernel_ns), wait=wait)
+        times = list(self.pricing.times if kernel_ns is None else kernel_ns)
+        for row, event in () if wait else self.event_of.items():
+            times[event] = min(times[event], self.transfers.get(row, times[event]))
+        return overhead_model(self.trace, self.walked, times, self.of_row).total
+
+    def waiting(self, engine: Engine) -> int:
+        """ns of the iterations with collectives as recorded: what a rank waits in them for others no model knows."""
+        if engine == "replay":
+            edges, lags = self.graph.edges, self.priced.lag.copy()
+            met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.document)))
+            lags[met] = edges.lag[met]
+            return self.replayed(lags)
+        return self.total(engine, self.gpu_ns_waiting)
+
+    @property
+    def gpu_ns_waiting(self) -> list[float]:
+        """ns of each GPU event as predicted, of collectives as recorded."""
+        times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
+        return [here if comm else ns for here, comm, ns in times]
+
+    def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
+        """See `Prediction`."""
+        walks_past = engine == "overheads" and self.on_host  # collectives of the host are none of its operators
+        if not self.transfers or self._changed or self._moved or self.shapes is not None or walks_past:
+            return None
+        return round(self.total(engine, wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
+
+    def rows(self, engine: Engine) -> tuple[OpRow, ...]:
+        """By operator: GPU events; in a trace without any, own times of calls."""
+        document, found = self.document, dict[str, list[tuple[int, int, int, str]]]()
+        if engine == "overheads":
+            for event, kind in enumerate(self.pricing.kinds):
+                if self.of_row[self.trace.gpu.source[event]] >= 0:
+                    one = self.pricing.event(event)
+                    took = int(self.trace.gpu.dur[event])
+                    found.setdefault(kind, []).append((event, round(one.ns), took, one.how))
+            return _op_rows(found)
+        edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
+        kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
+        for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
+            owner = Row(int(edges.owner[edge]))
+            if not kinds or document.kind[owner] == GPU:
+                name = kinds.get(owner) or document.name_of(owner)
+                by = how.get(edge, RECORDED)
+                found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), by))
+        return _op_rows(found)
+
+    def steps(self, predicted: int) -> StepTimes | None:
+        """Times of one iteration, if all together take so many ns; None where the model or the trace has none."""
+        times, spread = measured_steps(self.document, self.chosen), self.model.steps
+        if spread is None or not len(times):
+            return None
+        apart = self.chosen.set_apart
+        one = spread.times(predicted / len(times))
+        return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), one)
+
+    def kernels(self) -> tuple[KernelRow, ...]:
+        """The GPU events of the iterations, those that no operator is known to have launched included."""
+        trace = with_unattached(self.trace) if self.split is None else self.trace
+        return kernel_rows(self.pricing if trace is self.trace else self._price(trace), trace, self.of_row)
+
+    def baselines(self) -> dict[str, int]:
+        """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
+        gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
+        found = {}
+        if len(gpu):
+            busy = np.bincount(self.document.stream_lane[gpu], weights=self.document.dur[gpu])
+            found["GPU time of the busiest stream, measured"] = int(busy.max())
+        if self.model.iterations:
+            each = sum(self.model.makespans_ns) / self.model.iterations
+            found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
+        if self.shapes is not None and len(self.shapes.sizes) == 1:
+            was, to = self.shapes.was, self.shapes.to
+            found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
+        return found
+
+
+def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
+    rows = []
+    for op, parts in found.items():
+        how = [one for _, _, _, one in parts]
+        often = tuple(one for one, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
+        owners = {owner for owner, _, _, _ in parts}
+        predicted, measured = sum(one for _, one, _, _ in parts), sum(one for _, _, one, _ in parts)
+        rows.append(OpRow(op, len(owners), predicted, measured, often))
+    return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))

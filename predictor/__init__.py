@@ -1,1 +1,0 @@
-"""Runtime prediction: replay of ET+ graphs, what-ifs, held-out iterations."""

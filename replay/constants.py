@@ -1,0 +1,115 @@
+"""Constants of the replay, fitted once from what a trace measured: launch latency, stream gap, launch queue limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.brief import brief
+from ..trace.columns import IntColumn
+from ..trace.errors import UsageError
+from .replay_graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
+
+__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants", "of_ranks"]
+
+SYNC_RETURN_NS = 10_000
+"""A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
+later after what its stream waited for was delayed by something else: the wait cost no time."""
+_MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
+"""No device takes longer to begin what was launched, or the next of what is queued: more is waiting for other work."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the replay puts in place of single measured latencies.
+
+    Attributes:
+        launch_latency_ns: from the start of a launching call to the start of its work on an idle stream.
+        gap_ns: between two GPU events that are queued on a stream.
+        event_gap_ns: from the end of GPU work to the start of what waited for it on another stream.
+        sync_return_ns: from the end of GPU work to the return of the call that waits for it, at most.
+        queue_limit: launches that may be outstanding before a launching call blocks; None if no limit was seen.
+        clock_skew_ns: by how much waiting calls returned before the work they waited for had ended, since the clocks
+            of host and device differ; the linker's finding, which changes no lag.
+    """
+
+    launch_latency_ns: int
+    gap_ns: int
+    event_gap_ns: int = 0
+    sync_return_ns: int = SYNC_RETURN_NS
+    queue_limit: int | None = None
+    clock_skew_ns: int = 0
+
+    __repr__ = brief
+
+    def caps(self) -> dict[int, int]:
+        """By kind of edge, what a capped lag counts at most, ns."""
+        return {
+            LAUNCH: self.launch_latency_ns, STREAM: self.gap_ns, EVENT: self.event_gap_ns,
+            SYNC: self.sync_return_ns, QUEUE: self.sync_return_ns,
+        }  # fmt: skip
+
+
+def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
+    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where it has no such event.
+
+    Launch latency: the median over events whose stream was idle at their launch, a stream's first event (for which
+    modules are loaded) only if there are no others. Gap: over those that were launched while the one before ran.
+    Single latencies over 1 ms and gaps over 100 µs are waits for something else, and are left out.
+
+    Example:
+        >>> from etplus import build_graph
+        >>> constants = fit_constants(build_graph(trace))
+        >>> constants.launch_latency_ns, constants.gap_ns
+        (5971, 1000)
+    """
+    edges, measured = graph.edges, graph.measured
+    launched, free = (_source_times(graph, kind) for kind in (LAUNCH, STREAM))
+    waits = np.zeros(len(graph), np.bool_)
+    waited = (edges.kind == EVENT) & (edges.lag <= SYNC_RETURN_NS)
+    waits[edges.target[waited]] = True
+    inside = np.ones(len(graph), np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
+    at = np.flatnonzero((launched >= 0) & ~waits & inside)
+    latency, first = measured[at] - launched[at], free[at] < 0
+    possible = latency <= _MAX_LATENCY_NS
+    idle = possible & ~first & (free[at] <= launched[at])
+    launch_latency = _median(latency[idle] if idle.any() else latency[possible & first])
+    gap = (measured[at] - free[at])[~first & (launched[at] + launch_latency < free[at])]
+    gap_ns = max(_median(gap[gap <= _MAX_GAP_NS]), 0)
+    event = edges.lag[waited & inside[edges.target]]
+    return Constants(
+        launch_latency, gap_ns, _median(event) if len(event) else gap_ns, queue_limit=graph.queue_limit,
+        clock_skew_ns=graph.document.clock_skew_ns,
+    )  # fmt: skip
+
+
+def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
+    """Those of each rank, where they may be given as those of the only one."""
+    return (constants,) if isinstance(constants, Constants) else tuple(constants)
+
+
+def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
+    """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
+    edges, ranks = graph.edges, of_ranks(constants)
+    if len(ranks) != len(graph.documents):
+        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
+    limit = np.full((len(ranks), len(LINK_KINDS)), np.iinfo(np.int64).max)
+    for i, of in enumerate(ranks):
+        for kind, cap in of.caps().items():
+            limit[i, kind] = cap
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
+    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
+
+
+def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
+    """Measured time of the source of each point's edge of some kind, −1 for none."""
+    edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
+    found[edges.target] = graph.measured[edges.source]
+    return found
+
+
+def _median(values: IntColumn) -> int:
+    return int(np.median(values)) if len(values) else 0

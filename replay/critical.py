@@ -1,0 +1,101 @@
+"""The critical path of a replay: what the makespan is made of, and what no change can undercut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from ..trace.brief import brief
+from ..trace.columns import IntColumn
+from ..trace.intervals import sums
+from .replay import Replay
+from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
+
+__all__ = ["CriticalPath", "binding_edges", "critical_path", "resource_bounds"]
+
+BETWEEN = "(between calls)"
+"""Host work outside any call."""
+_Key = TypeVar("_Key", str, tuple[str, str])
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """A longest path.
+
+    Attributes:
+        edge: int64, its edges in order of time.
+        by_kind: ns by kind of edge, the largest first.
+        by_op: ns by (kind, name): kernels, calls whose host work it is, and what waits for unknown reasons; the largest
+            first.
+    """
+
+    edge: IntColumn
+    by_kind: dict[str, int]
+    by_op: dict[tuple[str, str], int]
+
+    __repr__ = brief
+
+    @property
+    def length_ns(self) -> int:
+        """The sum of its edges: the makespan of the replay."""
+        return sum(self.by_kind.values())
+
+
+def binding_edges(replay: Replay) -> IntColumn:
+    """int64, the edges of a longest path in order of time.
+
+    It is followed back from the last end. Of several edges that bind, the one from the lowest point is taken.
+    """
+    edges = replay.graph.edges
+    binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
+    into = np.full(len(replay.graph), -1, np.int64)
+    into[edges.target[binding[::-1]]] = binding[::-1]
+    before = np.append(np.where(into >= 0, edges.source[into], -1), -1).tolist() if len(edges) else [-1]
+    points = [int(np.argmax(replay.time))]
+    while (point := before[points[-1]]) >= 0:
+        points.append(point)
+    return into[points[-2::-1]] if len(points) > 1 else np.zeros(0, np.int64)
+
+
+def critical_path(replay: Replay) -> CriticalPath:
+    """The longest path of a replay; see `binding_edges`."""
+    edges, edge = replay.graph.edges, binding_edges(replay)
+    kinds: Counter[str] = Counter()
+    ops: Counter[tuple[str, str]] = Counter()
+    owners = np.where(edges.kind == UNKNOWN, replay.graph.row[edges.target], edges.owner)
+    for kind, owner, lag in zip(
+        edges.kind[edge].tolist(), owners[edge].tolist(), replay.lag[edge].tolist(), strict=True
+    ):
+        kinds[LINK_KINDS[kind]] += lag
+        if kind in (HOST, DURATION, COMM, UNKNOWN):
+            ops[LINK_KINDS[kind], BETWEEN if owner < 0 else replay.graph.name_of(owner)] += lag
+    return CriticalPath(edge, _ranked(kinds), _ranked(ops))
+
+
+def _ranked(counter: Counter[_Key]) -> dict[_Key, int]:
+    return {key: ns for key, ns in sorted(counter.items(), key=lambda item: (-item[1], item[0])) if ns}
+
+
+def resource_bounds(replay: Replay) -> dict[str, int]:
+    """ns below which the makespan cannot fall, since one resource is busy for so long: the busiest stream's GPU work
+    (less what its events overlap), and the busiest thread's host work."""
+    graph, edges = replay.graph, replay.graph.edges
+    row = np.maximum(graph.row[edges.target], 0)
+    rank = graph.rank_of_row[row]
+    lane = rank * (len(graph.start) + 1)
+    stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
+    on_stream = np.isin(edges.kind, (DURATION, COMM)) & (graph.row[edges.target] >= 0)
+    overlap = (edges.kind == STREAM) & (replay.lag < 0)
+    host = (edges.kind == HOST) & (edges.source > 0)
+    return {
+        "busiest stream": _largest((lane + stream)[on_stream | overlap], replay.lag[on_stream | overlap]),
+        "busiest thread": _largest(rank[host] * 2**40 + thread[host], replay.lag[host]),
+    }
+
+
+def _largest(lane: IntColumn, ns: IntColumn) -> int:
+    lanes, codes = np.unique(lane, return_inverse=True)
+    return int(sums(codes.reshape(-1), ns, len(lanes)).max()) if len(lane) else 0

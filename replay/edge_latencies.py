@@ -1,0 +1,224 @@
+"""What the times in a replay graph were at the same place of other iterations or traces, kept as a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+
+from ..schemas.communications import find_communications
+from ..trace.brief import brief
+from ..trace.columns import IntColumn
+from ..trace.comm_kernels import Comm
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.errors import ConvertError, UsageError
+from ..trace.index import CallIndex, Row
+from ..trace.kinds import GPU
+from ..trace.medians import median
+from ..trace.selection import step_range
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .iterations import Iterations, find_iterations, median_ratio
+from .outliers import Outlier
+from .replay_graph import DURATION, HOST, ReplayGraph
+
+__all__ = [
+    "Chosen",
+    "EdgeLatencies",
+    "Places",
+    "fit_edge_latencies",
+    "host_collective_keys",
+    "iterations_of",
+    "places",
+    "transfer_key",
+]
+
+_HASH_BYTES = 8
+
+
+class EdgeLatencies(msgspec.Struct, frozen=True):
+    """Medians of what work took, ns.
+
+    Attributes:
+        places: at the same place (names and shapes of the calls from the thread down, ordinal in the iteration; of GPU
+            events the device).
+        transfers: least duration of collectives of one kind, size and group (`transfer_key`): without waiting.
+        collectives: median duration of those on the host, waiting included.
+        host_ratio, device_ratio: what whole iterations take over the sum of the medians of their places, own times of
+            operators and GPU events each. A sum of medians is less than the median of sums where times are skewed or
+            written in whole µs.
+    """
+
+    places: dict[str, int]
+    transfers: dict[str, int] = {}
+    host_ratio: float = 1.0
+    device_ratio: float = 1.0
+    collectives: dict[str, int] = {}
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of the edges of a graph that a model prices: work.
+
+    Attributes:
+        edges: int64, durations of GPU events and collectives; own times of operators where there are no GPU events.
+        place: keys of `EdgeLatencies`, one an edge.
+        iteration: int64, one an edge.
+    """
+
+    edges: IntColumn
+    place: list[str]
+    iteration: IntColumn
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Iterations of a document as far as they are asked for.
+
+    Attributes:
+        of_row: int64, one entry a row, the iteration, −1 for rows outside those chosen.
+        index: int64, the iterations chosen.
+        split: all iterations that are marked, if the choice leaves any out; None if it is the whole document.
+        set_apart: iterations that were asked for and are not like the others; not among those chosen.
+    """
+
+    of_row: IntColumn
+    index: IntColumn
+    split: Iterations | None = None
+    set_apart: tuple[Outlier, ...] = ()
+
+
+def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
+    """Choose iterations of a document; one in which none are marked is one iteration.
+
+    Args:
+        wanted: "0-19" or "7", from 0 and inclusive; None for the whole document.
+        keep_outliers: iterations that are not like the others are not set apart.
+
+    Raises:
+        UsageError: not such a text, no such iterations, or none of them like the others. ConvertError: iterations are
+            wanted, but none are marked.
+    """
+    try:
+        found = find_iterations(document)
+    except ConvertError:
+        if wanted is not None:
+            raise
+        return Chosen(np.where(document.timed, 0, -1), np.zeros(1, np.int64))
+    low, high = (0, len(found) - 1) if wanted is None else step_range(document, wanted, len(found))
+    outliers = () if keep_outliers else found.outliers
+    set_apart = tuple(one for one in outliers if low <= one.iteration <= high)
+    if wanted is None and not set_apart:
+        return Chosen(np.where(document.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
+    index = np.setdiff1d(np.arange(low, high + 1), [one.iteration for one in set_apart])
+    if not len(index):
+        raise UsageError(
+            f"iterations {wanted!r}: {document.file} has none among them that is like its others; --keep-outliers "
+            "takes them all the same"
+        )
+    return Chosen(np.where(np.isin(found.of_row, index), found.of_row, -1), index, found, set_apart)
+
+
+def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
+    """Keys of the edges of a graph of one rank that a model prices.
+
+    Args:
+        trace: the same document for analysis, which knows the shapes.
+        of_row: int64, the iteration of each row, −1 for rows whose edges are left out.
+    """
+    edges, document = graph.edges, graph.document
+    priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(document.kind == GPU)))
+    priced &= edges.owner >= 0
+    priced[priced] = of_row[edges.owner[priced]] >= 0
+    operators = np.zeros(len(document), np.bool_)
+    operators[trace.calls.source[trace.calls.kind == OP]] = True
+    priced[priced] = (edges.kind[priced] == DURATION) | operators[edges.owner[priced]]
+    chosen = np.flatnonzero(priced)
+    row, owner = graph.row[edges.target[chosen]], edges.owner[chosen]
+    point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
+    what = [f"{kind}.{at}" for kind, at in zip(edges.kind[chosen].tolist(), point.tolist(), strict=True)]
+    path, iteration = _paths(document, trace), of_row[owner]
+    seen: dict[tuple[int, str, str], int] = defaultdict(int)
+    place = []
+    for r, of, text in zip(row.tolist(), iteration.tolist(), what, strict=True):
+        key = of, path[r], text
+        place.append(f"{path[r]}.{text}.{seen[key]}")
+        seen[key] += 1
+    return Places(chosen, place, iteration)
+
+
+def _paths(document: Trace, trace: Trace) -> list[str]:
+    """A hash of the names and shapes from the outermost call down to each row, of GPU events also of the device.
+    Numbers in annotations do not count."""
+    labels = [""] * len(document)
+    for call, row in enumerate(trace.calls.source.tolist()):
+        signature = trace.signature_of(CallIndex(call))
+        labels[row] = signature.label if signature is not None else ""
+    devices = {number: str((of or {}).get("name", "")) for number, of in trace.properties.items()}
+    for row, device in zip(trace.gpu.source.tolist(), trace.gpu.device.tolist(), strict=True):
+        if row >= 0:
+            labels[row] = devices.get(device, "")
+    plain = ["".join(c for c in name if not c.isdigit()) for name in document.names]
+    order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))
+    parents, annotation = document.parent_row.tolist(), (document.scope == ANNOTATION_SCOPE).tolist()
+    paths = [""] * len(document)
+    for row in order.tolist():
+        parent = parents[row]
+        name = plain[document.name[row]] if annotation[row] else document.name_of(row)
+        above = paths[parent] if parent >= 0 else ""
+        text = f"{above}\0{name}\0{labels[row]}".encode(errors="replace")
+        paths[row] = blake2b(text, digest_size=_HASH_BYTES).hexdigest()
+    return paths
+
+
+def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]]) -> EdgeLatencies:
+    """Medians of the lags of several graphs, and what iterations take over their sums."""
+    by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    transfers: dict[str, int] = {}
+    for graph, at in parts:
+        document = graph.document
+        for place, lag in zip(at.place, graph.edges.lag[at.edges].tolist(), strict=True):
+            by_place[place].append(lag)
+        on_host = host_collective_keys(document)
+        keys = {row: transfer_key(comm) for row, comm in document.comm.items() if document.timed[row]} | on_host
+        for row, key in sorted(keys.items()):
+            took = int(document.dur[row])
+            transfers[key] = min(took, transfers.get(key, took))
+            if row in on_host:
+                by_key[key].append(took)
+    middle = {place: int(median(lags)) for place, lags in sorted(by_place.items())}
+    collectives = {key: int(median(took)) for key, took in sorted(by_key.items())}
+    host, device = (_ratio(parts, middle, on_host=on_host) for on_host in (True, False))
+    return EdgeLatencies(middle, transfers, host, device, collectives)
+
+
+def transfer_key(comm: Comm) -> str:
+    """Kind, size and group of a collective."""
+    return f"{comm.collective} {comm.bytes} {comm.group_size}"
+
+
+def host_collective_keys(document: Trace) -> dict[int, str]:
+    """Row of each collective on the host, or message, to its kind, size and group; without those of unknown size."""
+    return {
+        one.row: f"{document.name_of(Row(one.row))} {one.bytes} {len(one.group[1]) or document.world_size}"
+        for one in find_communications(document)
+        if one.bytes is not None and document.kind[one.row] != GPU
+    }
+
+
+def _ratio(parts: Sequence[tuple[ReplayGraph, Places]], middle: dict[str, int], *, on_host: bool) -> float:
+    """What the operators, or else the GPU events, of iterations take over the sum of the medians."""
+    lags = []
+    for graph, at in parts:
+        if on_host == np.any(graph.document.kind == GPU):
+            continue
+        mine = (graph.edges.kind[at.edges] == HOST) == on_host
+        usual = np.array([middle[place] for place in at.place], np.int64)
+        lags.append((graph.edges.lag[at.edges][mine], usual[mine], at.iteration[mine]))
+    return median_ratio(lags)

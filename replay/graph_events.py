@@ -1,0 +1,98 @@
+"""Points of a document before they are put in order, and what several rules ask about its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..schemas.communications import comm_rows
+from ..trace.columns import IntColumn
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+from .replay_graph import ORDER, Edges
+
+__all__ = ["GraphEvents"]
+
+
+@dataclass(frozen=True)
+class GraphEvents:
+    """The beginning of the window (point 0), starts and ends of timed rows, submissions of slow launches.
+
+    Attributes:
+        start, end: int64, points of each document row, −1 for rows without a time.
+        row: int64, row of each point, −1 for the beginning.
+        measured: int64 ns after the beginning, of each point.
+        launcher: int64, for each row the row that launched it, −1 for none.
+    """
+
+    document: Trace
+    start: IntColumn
+    end: IntColumn
+    row: IntColumn
+    measured: IntColumn
+    launcher: IntColumn
+
+    @staticmethod
+    def of(document: Trace) -> GraphEvents:
+        """Points 2k + 1 and 2k + 2 for the k-th timed row."""
+        rows = np.flatnonzero(document.timed)
+        start, end, launcher = (np.full(len(document), -1, np.int64) for _ in range(3))
+        start[rows] = np.arange(len(rows)) * 2 + 1
+        end[rows] = start[rows] + 1
+        times = np.stack([document.ts[rows], document.finish[rows]], axis=1).reshape(-1)
+        source, target, _ = document.edges_of("launch").T
+        known = document.timed[source] & document.timed[target] & (document.kind[target] == GPU)
+        launcher[target[known]] = source[known]
+        return GraphEvents(
+            document, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
+            np.concatenate(([0], times - times.min())), launcher,
+        )  # fmt: skip
+
+    @property
+    def gpu(self) -> IntColumn:
+        """Rows of the timed GPU events in order of stream and start, and nothing else."""
+        return self._on_streams[0]
+
+    @property
+    def before(self) -> IntColumn:
+        """Of each of `gpu` the row before it on its stream, −1 for a stream's first."""
+        return self._on_streams[1]
+
+    @cached_property
+    def host_comm(self) -> IntColumn:
+        """Timed rows of the collectives that run on the host, on a thread of their backend."""
+        rows = comm_rows(self.document)
+        on_host: IntColumn = rows[self.document.kind[rows] != GPU]
+        return on_host
+
+    @cached_property
+    def _on_streams(self) -> tuple[IntColumn, IntColumn]:
+        rows = np.flatnonzero(self.document.timed & (self.document.kind == GPU))
+        return self.document.lane_order(self.document.stream_lane, rows, nested=False)
+
+    def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
+        """Measured ns from points to points."""
+        lag: IntColumn = self.measured[target] - self.measured[source]
+        return lag
+
+    def edges(self, kind: int, source: IntColumn, target: IntColumn, *, capped: bool = False) -> Edges:
+        """Edges of one kind between points, with the measured lags."""
+        return Edges.of(kind, source, target, self.between(source, target), capped=capped)
+
+    def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
+        """Edges of kind ORDER between points, without a lag, where the measured order agrees."""
+        agree = self.between(source, target) >= 0
+        return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
+
+    def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
+        """Source and target rows of the document's edges of some kinds, where both have a time."""
+        source, target, _ = self.document.edges_of(*kinds).T
+        known = self.document.timed[source] & self.document.timed[target]
+        return source[known], target[known]
+
+    def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
+        """These points and further ones, and the numbers of the further ones."""
+        more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
+        return more, np.arange(len(self.row), len(more.row))

@@ -1,0 +1,208 @@
+"""Ranks of a job as one graph: collectives begin to transfer when their last rank is ready, and end together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.matching import Matched, match_collectives, match_messages
+from ..jobs.rank_communications import UNKNOWN, communications
+from ..jobs.transfers import transfers
+from ..schemas.communications import comm_rows
+from ..trace.columns import IntColumn
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .engine_order import renumbered, topological
+from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
+
+__all__ = ["Meeting", "Meetings", "couple", "find_meetings", "ranks_of"]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One collective of several ranks, or a message.
+
+    Attributes:
+        rank: indices of the graphs. row: of each, the row of its communication in its document.
+        transfer_ns: what it takes when all are ready: see `transfers`.
+        own_ns: what each rank takes by itself once the data is there, on the host.
+        early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
+        on_host: whether it runs there. The sender of a message is not held then.
+        message: whether it is one; the sender comes first.
+    """
+
+    rank: tuple[int, ...]
+    row: tuple[int, ...]
+    transfer_ns: int
+    own_ns: tuple[int, ...]
+    early_ns: tuple[int, ...]
+    on_host: bool = False
+    message: bool = False
+
+    @property
+    def held(self) -> list[tuple[int, int, int]]:
+        """Rank, row and own ns of those that the transfer holds."""
+        held = list(zip(self.rank, self.row, self.own_ns, strict=True))
+        return held[1:] if self.on_host and self.message else held
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Where ranks meet.
+
+    Attributes:
+        found: what several ranks have alike.
+        begin_ns: of each document, from the first start on any rank to its own, by one clock.
+        notes: sentences on what does not match.
+    """
+
+    found: tuple[Meeting, ...]
+    begin_ns: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
+    """One graph of several, in which the ranks' sides of a collective wait for each other.
+
+    A matched communication's duration is no edge any more: all its ranks' starts lead to a meeting, from which each
+    rank's end follows after the transfer, on the host also after what that rank took longer by itself. The ranks'
+    clocks are set so that the collectives end together.
+
+    Raises:
+        UsageError: fewer than two ranks.
+    """
+    if len(graphs) < 2:
+        raise UsageError("coupling ranks takes the files of two ranks or more")
+    documents = [graph.document for graph in graphs]
+    joined = find_meetings(documents)
+    meetings, offset = joined.found, joined.begin_ns
+    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # a rank's own beginning is the common one
+    first_row = np.cumsum([0, *(len(document) for document in documents)])
+    start, end = (
+        np.concatenate([_moved(getattr(graph, name), by) for graph, by in zip(graphs, shift, strict=False)])
+        for name in ("start", "end")
+    )
+    measured = np.concatenate([[0], *(graph.measured[1:] + by for graph, by in zip(graphs, offset, strict=True))])
+    row = np.concatenate([[-1], *(_moved(graph.row[1:], by) for graph, by in zip(graphs, first_row, strict=False))])
+    joint, met_at = _meet(meetings, first_row, start, end, measured)
+    own = [_own_edges(graph, meetings, k, shift[k], first_row[k], offset[k]) for k, graph in enumerate(graphs)]
+    edges, measured = Edges.joined([*own, joint]), np.concatenate([measured, met_at])
+    order = topological(measured, edges)
+    if order is None:
+        raise UsageError("the collectives of these ranks are in contradicting orders; give the files of one job")
+    row = np.concatenate([row, np.full(len(met_at), -1)])
+    own_notes = [f"{one.file}: {note}" for one, graph in zip(documents, graphs, strict=True) for note in graph.notes]
+    notes = (*joined.notes, *own_notes)
+    return renumbered(ReplayGraph(tuple(documents), row, start, end, measured, edges, None, notes), order)
+
+
+def _moved(numbers: IntColumn, by: int) -> IntColumn:
+    return np.where(numbers >= 0, numbers + by, -1)
+
+
+def _own_edges(
+    graph: ReplayGraph, meetings: Sequence[Meeting], rank: int, shift: int, first_row: int, offset: int
+) -> Edges:
+    """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives."""
+    met = [row for m in meetings for of, row, _ in m.held if of == rank]
+    edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
+    from_begin = edges.source == 0
+    return Edges(
+        np.where(from_begin, 0, edges.source + shift), edges.target + shift, edges.lag + offset * from_begin,
+        edges.kind, _moved(edges.owner, first_row), edges.capped,
+    )  # fmt: skip
+
+
+def _meet(
+    meetings: Sequence[Meeting], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn
+) -> tuple[Edges, IntColumn]:
+    """Edges to and from the meetings, whose points follow the others, and those of arrivals on the host after these;
+    and the measured time of each."""
+    came = [
+        (k, row + first_row[r], early)
+        for k, m in enumerate(meetings)
+        for r, row, early in zip(m.rank, m.row, m.early_ns, strict=True)
+    ]
+    left = [(k, row + first_row[r], own) for k, m in enumerate(meetings) for r, row, own in m.held]
+    (to, ready, early), (of, done, own) = (np.array(table, np.int64).reshape(-1, 3).T for table in (came, left))
+    transfer = np.array([m.transfer_ns for m in meetings], np.int64)[of]
+    met_at = np.zeros(len(meetings), np.int64)
+    np.maximum.at(met_at, to, measured[start[ready]] - early)
+    late = np.flatnonzero(own)
+    arrival = len(measured) + len(meetings) + np.arange(len(late))
+    until = end[done]
+    until[late] = arrival
+    edges = Edges.joined([
+        Edges.of(COMM, start[ready], len(measured) + to, -early),
+        Edges.of(COMM, len(measured) + of, until, transfer, done),
+        Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
+    ])  # fmt: skip
+    return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
+
+
+def ranks_of(documents: Sequence[Trace]) -> list[int]:
+    """The rank of each document, as all say it; else their positions."""
+    told = [document.rank for document in documents]
+    known = [rank for rank in told if rank is not None]
+    return known if len(set(known)) == len(told) else list(range(len(told)))
+
+
+def find_meetings(documents: Sequence[Trace]) -> Meetings:
+    """Which communications of the ranks are one, matched as `etplus batch` does; and how the clocks differ.
+
+    Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
+    """
+    index = {rank: k for k, rank in enumerate(ranks_of(documents))}
+    comms = {rank: communications(documents[k], unknown=True) for rank, k in index.items()}
+    collectives, counts, _ = match_collectives(comms)
+    messages, pairs = match_messages(comms)
+    clocks = clock_offsets(synchronising(collectives) or collectives, messages)
+    offsets = {one.rank: one.offset_ns for one in clocks}
+    found, rows = list[Meeting](), list[dict[int, int]]()  # rows of communications by the id of the node
+    for document in documents:
+        communicating = comm_rows(document)
+        rows.append(dict(zip(document.id[communicating].tolist(), communicating.tolist(), strict=True)))
+    for matched, count in zip(collectives, counts, strict=True):
+        sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
+        found += _meetings(documents, rows, index, matched, np.flatnonzero(sure), offsets)
+    for matched in messages:
+        found += _meetings(documents, rows, index, matched, np.arange(len(matched.kind)), offsets)
+    begin = [documents[k].base_time_ns + documents[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
+    notes = [
+        f"{count.collectives - count.matched} of {count.collectives} collectives of "
+        f"{f'group {count.name}' if count.name else 'all ranks'} are not coupled: not all ranks have them alike"
+        for count in counts
+        if count.matched < count.collectives
+    ]
+    apart = sum(pair.unmatched_sends + pair.unmatched_receives + 2 * pair.other_size for pair in pairs)
+    notes += [f"{apart} sends and receives without a partner are not coupled"] * (apart > 0)
+    return Meetings(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
+
+
+def _meetings(
+    documents: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
+    at: IntColumn, offsets: Mapping[int, int],
+) -> list[Meeting]:  # fmt: skip
+    """Those of some matched communications that two ranks or more have."""
+    ranks = tuple(index[rank] for rank in matched.ranks)
+    if len(set(ranks)) < 2:
+        return []
+    moved = transfers(matched, offsets)
+    ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
+    arrived = (matched.start - ahead).max(axis=1) + moved.duration
+    own = np.maximum(matched.end - ahead - arrived[:, None], 0)
+    own[~moved.seen] = 0
+    of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
+    row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
+    begin = np.stack([documents[k].ts[of] + documents[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
+    early = begin.T - matched.start
+    return [
+        Meeting(
+            ranks, tuple(row[:, i].tolist()), int(moved.duration[i]), tuple(own[i].tolist()), tuple(early[i].tolist()),
+            bool(matched.on_host[i]), bool(matched.kind[i] < 0),
+        )
+        for i in at.tolist()
+    ]  # fmt: skip

@@ -1,0 +1,295 @@
+"""What a replay shows, as numbers (`to_dict`) and as tables (`to_text`)."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.brief import brief
+from ..trace.columns import IntColumn, matching
+from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
+from ..trace.intervals import union
+from ..trace.kinds import GPU
+from ..trace.printable import printable, shortened
+from ..trace.text_tables import render, rewrap
+from ..trace.trace import Trace
+from .base_error import BaseError, start_error_ns
+from .constants import Constants, of_ranks
+from .critical import CriticalPath, critical_path, resource_bounds
+from .replay import Replay, Unexplained, relative_error
+from .step_times import StepTimes, step_times
+
+__all__ = ["LaneTime", "Summary", "exposed_ns", "summarize"]
+
+_TOP = 8
+
+
+@dataclass(frozen=True)
+class LaneTime:
+    """A stream or thread.
+
+    Attributes:
+        name: "stream 7", "thread 1"; with the rank before it where there are several.
+        busy_ns, measured_busy_ns: time in which something ran on it (on a thread: a call other than an annotation was
+            open); idle is what remains of the makespan.
+    """
+
+    name: str
+    busy_ns: int
+    measured_busy_ns: int
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A replay beside what was measured; times in ns.
+
+    Attributes:
+        files: names of the inputs.
+        rows: rows with a time. gpu_events: of these on a device.
+        constants: of each rank.
+        predicted_ns, measured_ns: makespans. before_ns: the prediction without the what-ifs.
+        start_error_ns: mean absolute error of the starts of GPU events; None if there are none.
+        unexplained: waits that nothing in the trace explains, in the replay.
+        lanes: streams, then threads.
+        exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
+        base: error of the replay without the what-ifs.
+        bounds: see `resource_bounds`.
+        path, path_before: critical path, and that without the what-ifs.
+        what_ifs: in words. notes: what was guessed or left out.
+        steps: times of iterations, where they are marked and it is one rank's.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    gpu_events: int
+    constants: tuple[Constants, ...]
+    predicted_ns: int
+    measured_ns: int
+    start_error_ns: float | None
+    unexplained: Unexplained
+    lanes: tuple[LaneTime, ...]
+    exposed_ns: int
+    measured_exposed_ns: int
+    base: BaseError
+    bounds: dict[str, int]
+    path: CriticalPath
+    what_ifs: tuple[str, ...] = ()
+    before_ns: int | None = None
+    path_before: CriticalPath | None = None
+    notes: tuple[str, ...] = field(default=())
+    steps: StepTimes | None = None
+
+    __repr__ = brief
+
+    @property
+    def error(self) -> float:
+        """Relative error of the makespan; 0 for a trace of no length."""
+        return relative_error(self.predicted_ns, self.measured_ns)
+
+    @property
+    def start_error(self) -> float:
+        """Mean absolute error of kernel starts over the measured makespan."""
+        return (self.start_error_ns or 0.0) / self.measured_ns if self.measured_ns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/replay.md."""
+        plain: dict[str, Any] = {
+            "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
+            "constants": [asdict(one) for one in self.constants],
+            "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
+            "gpu_start_error_ns": self.start_error_ns,
+            "base_error": self.base.to_dict(),
+            "unexplained": asdict(self.unexplained),
+            "lanes": [
+                {
+                    "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
+                    "measured_busy_ns": lane.measured_busy_ns,
+                    "measured_idle_ns": self.measured_ns - lane.measured_busy_ns,
+                }
+                for lane in self.lanes
+            ],
+            "exposed_communication_ns": {"predicted": self.exposed_ns, "measured": self.measured_exposed_ns},
+            "bounds_ns": self.bounds,
+            "critical_path": _path_dict(self.path),
+            "notes": list(self.notes),
+            "steps": None if self.steps is None else self.steps.to_dict(),
+        }  # fmt: skip
+        if self.path_before is not None:
+            plain["what_if"] = {
+                "changes": list(self.what_ifs), "before_ns": self.before_ns, "after_ns": self.predicted_ns,
+                "critical_path_before": _path_dict(self.path_before),
+            }  # fmt: skip
+        return plain
+
+    def to_text(self, width: int = 80) -> str:
+        """One screen of text, of lines of at most `width` columns."""
+        lines = (line for part in self._parts(width) for text in part for line in text.split("\n"))
+        return "\n".join(rewrap(lines, width, " " * 11))
+
+    def _parts(self, width: int) -> Iterator[list[str]]:
+        gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
+        yield textwrap.wrap(printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), width)
+        for one in dict.fromkeys(self.constants) if self.gpu_events else ():
+            limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
+            yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
+            if one.clock_skew_ns:
+                yield [f"           the clocks of host and device differ by {_us(one.clock_skew_ns)} or more"]
+        yield [self._times(width)]
+        yield [_path_text("critical path", self.path, self.predicted_ns, width)]
+        if self.path_before is not None and self.before_ns:
+            yield [_path_text("critical path before", self.path_before, self.before_ns, width, ops=False)]
+            yield ["what if    " + printable("; ".join(self.what_ifs))]
+            change = 100 * (self.predicted_ns / self.before_ns - 1)
+            yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
+            bound, ns = max(self.bounds.items(), key=lambda item: item[1])
+            yield [f"           cannot be less than {_us(ns)} ({bound})"]
+        yield self.base.to_lines()
+        yield [] if self.steps is None else self.steps.to_lines()
+        for note in self.notes:
+            yield textwrap.wrap(printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
+
+    def _times(self, width: int) -> str:
+        """The table of times, and what the replay is off by."""
+        whatif = self.before_ns is not None
+        off = None if whatif else f"{100 * self.error:+.2f}%"
+        rows: list[list[str | None]] = [["makespan", _number(self.predicted_ns), _number(self.measured_ns), off]]
+        if self.start_error_ns is not None and not whatif:
+            share = f"{100 * self.start_error:.3f}% of it"
+            rows.append(["mean kernel-start error", _number(self.start_error_ns), None, share])
+        if self.unexplained.count:
+            share = f"{100 * self.unexplained.share:.3f}% of it"
+            rows.append(["unexplained waits", _number(self.unexplained.ns), None, share])
+        rows += [
+            [f"{shortened(lane.name, 18)} busy", _number(lane.busy_ns), _number(lane.measured_busy_ns), None]
+            for lane in sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
+        ]
+        if self.exposed_ns or self.measured_exposed_ns:
+            rows.append(["exposed communication", _number(self.exposed_ns), _number(self.measured_exposed_ns), None])
+        rows += [[name, _number(ns), None, None] for name, ns in self.bounds.items()]
+        heads = ["time", "changed µs" if whatif else "predicted µs", "measured µs", "of makespan"]
+        return render("", heads, rows, width)
+
+
+def summarize(
+    replay: Replay, constants: Constants | Sequence[Constants], *, before: Replay | None = None,
+    what_ifs: Sequence[str] = (),
+) -> Summary:  # fmt: skip
+    """Sum a replay up.
+
+    Args:
+        before: the replay without the what-ifs, if there are any.
+    """
+    graph = replay.graph
+    kind = graph.column("kind")
+    gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
+    measured_start, measured_end = (np.where(of >= 0, graph.measured[of], -1) for of in (graph.start, graph.end))
+    base = replay if before is None else before
+    exposed, measured_exposed = (
+        sum(
+            exposed_ns(start[a:b], end[a:b], of.communicates, _is_kernel(of))
+            for of, (a, b) in zip(graph.documents, itertools.pairwise(graph.first_row.tolist()), strict=True)
+        )
+        for start, end in ((replay.start, replay.end), (measured_start, measured_end))
+    )  # fmt: skip
+    return Summary(
+        files=tuple(document.file for document in graph.documents),
+        rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
+        constants=of_ranks(constants),
+        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
+        unexplained=replay.unexplained,
+        lanes=tuple(_lanes(replay, measured_start, measured_end)),
+        exposed_ns=exposed, measured_exposed_ns=measured_exposed,
+        base=BaseError.of(base), bounds=resource_bounds(replay), path=critical_path(replay),
+        what_ifs=tuple(what_ifs),
+        before_ns=None if before is None else before.makespan_ns,
+        path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
+        steps=step_times(graph.document, replay.start, replay.end) if len(graph.documents) == 1 else None,
+    )  # fmt: skip
+
+
+def _unexplained_notes(base: Replay) -> list[str]:
+    """What the waits that nothing explains mean for the numbers."""
+    found = base.unexplained
+    if not found.count:
+        return []
+    waits = f"{found.count:,} wait{'s' if found.count > 1 else ''}"
+    return [
+        f"nothing in the trace explains {waits} ({_us(found.ns)}, {100 * found.share:.1f}% of the makespan): kept as "
+        "measured, whatever is changed"
+    ]
+
+
+def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTime]:
+    """Streams and threads of every rank with the time in which anything ran on them."""
+    graph = replay.graph
+    for k, document in enumerate(graph.documents):
+        a = int(graph.first_row[k])
+        prefix = f"rank {graph.ranks[k]} " if len(graph.documents) > 1 else ""
+        several = len(np.unique(document.device[document.kind == GPU])) > 1
+        for lane in np.unique(document.stream_lane[document.timed & (document.kind == GPU)]).tolist():
+            rows = np.flatnonzero(document.timed & (document.stream_lane == lane)) + a
+            one = rows[0] - a
+            name = f"device {document.device[one]} " if several else ""
+            yield _lane(f"{prefix}{name}stream {document.stream[one]}", replay, start, end, rows)
+        host = document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE)
+        for thread in np.unique(document.thread[host]).tolist():
+            rows = np.flatnonzero(host & (document.thread == thread)) + a
+            name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
+            yield _lane(prefix + name, replay, start, end, rows)
+
+
+def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: IntColumn) -> LaneTime:
+    return LaneTime(name, union(replay.start[rows], replay.end[rows]).length, union(start[rows], end[rows]).length)
+
+
+def _is_kernel(document: Trace) -> npt.NDArray[np.bool_]:
+    kernel = matching(document.category, document.categories, KERNEL_CATEGORIES.__contains__)
+    found: npt.NDArray[np.bool_] = kernel & document.timed & (document.kind == GPU)
+    return found
+
+
+def exposed_ns(
+    start: IntColumn, end: IntColumn, communicates: npt.NDArray[np.bool_], kernel: npt.NDArray[np.bool_]
+) -> int:
+    """ns in which a communication kernel runs on a rank and no other kernel.
+
+    Args:
+        start, end: int64 ns, one entry a row. communicates, kernel: bool, one entry a row.
+    """
+    both, compute = communicates | kernel, kernel & ~communicates
+    return union(start[both], end[both]).length - union(start[compute], end[compute]).length
+
+
+def _path_dict(path: CriticalPath) -> dict[str, Any]:
+    return {
+        "by_kind_ns": path.by_kind,
+        "by_op_ns": [{"kind": kind, "name": name, "ns": ns} for (kind, name), ns in path.by_op.items()],
+    }
+
+
+def _path_text(title: str, path: CriticalPath, total: int, width: int, *, ops: bool = True) -> str:
+    shares = ", ".join(f"{kind} {100 * ns / max(total, 1):.1f}%" for kind, ns in path.by_kind.items())
+    lines = textwrap.wrap(f"{title}: {shares}", width, subsequent_indent=" " * 4)
+    rows = [
+        [name, kind, _number(ns), f"{100 * ns / max(total, 1):.1f}%"]
+        for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]
+    ]
+    if rows:
+        lines.append(render("", ["on the critical path", "kind", "time µs", "share"], rows, width))
+    return "\n".join(lines)
+
+
+def _us(ns: float) -> str:
+    return f"{_number(ns)} µs"
+
+
+def _number(ns: float) -> str:
+    return f"{ns / 1000:,.1f}"

@@ -1,0 +1,226 @@
+"""Host threads as chains of points: the boundaries of nested calls in order, and the host work between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.kineto.thread_activity import recently_finished, running_max
+from ..trace.columns import IntColumn, matching
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.host_waits import LONG_PAUSE_NS
+from ..trace.index import as_column
+from ..trace.kinds import GPU, RUNTIME
+from ..trace.trace import Trace
+from .graph_events import GraphEvents
+from .replay_graph import HANDOFF, HOST, ORDER, Edges
+
+__all__ = ["handoffs", "host_chains", "without_polling"]
+
+_QUERY = re.compile(r"Query$")
+_BESIDE_QUERY = re.compile(
+    r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
+)
+"""What a loop that polls calls: PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp) changes the capture mode around each
+query, and drops the events of work that is done."""
+
+
+def without_polling(document: Trace) -> tuple[Trace, list[str]]:
+    """The document without the times of threads that only poll, and notes on what was left out.
+
+    Such a thread runs no operator, launches nothing and waits for nothing; in a loop it asks whether an event has
+    been reached (`cudaEventQuery`) and sleeps. Its sleeps are not work, and no other work waits for them: as a chain
+    of host work they would last as long as the trace, whatever is changed.
+    """
+    rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+    lane = np.unique(document.thread[rows], return_inverse=True)[1].reshape(-1)
+    beside, query = (
+        matching(document.name[rows], document.names, pattern.search) & (document.kind[rows] == RUNTIME)
+        for pattern in (_BESIDE_QUERY, _QUERY)
+    )
+    polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
+    threads = np.unique(document.thread[rows[polls[lane]]])
+    idle = document.timed & (document.kind != GPU) & np.isin(document.thread, threads)
+    if not idle.any() or not np.any(document.timed & ~idle):
+        return document, []
+    calls = np.count_nonzero(polls[lane])
+    note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
+    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, document.ts), (0, document.dur)))
+    return replace(document, ts=ts, dur=dur), [note]
+
+
+def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
+    """Edges of kind HOST: each boundary of a thread's calls after the one before it.
+
+    The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
+    (times rounded to µs, asynchronous work shown on its caller's thread) end in order of their nesting, not of their
+    ends; the points returned have such an end where it takes effect, so that no chain runs back in time. A thread's
+    first boundary follows the beginning of the window.
+    """
+    document = points.document
+    rows = np.setdiff1d(np.flatnonzero(document.timed & (document.kind != GPU)), points.host_comm)
+    order, before = document.lane_order(document.thread, rows, nested=True)
+    target, owners = _boundaries(points, order, before < 0)
+    firsts = np.zeros(len(points.row), np.bool_)
+    firsts[points.start[order[before < 0]]] = True
+    first, measured = firsts[target], points.measured.copy()
+    measured[target] = running_max(measured[target], first)
+    source = np.where(first, 0, np.concatenate(([0], target))[: len(target)])
+    lag = measured[target] - measured[source]
+    return replace(points, measured=measured), Edges.of(HOST, source, target, lag, owners)
+
+
+def _boundaries(points: GraphEvents, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
+    """Points in order through all threads, and of each the row that was open before it, −1 for none."""
+    document = points.document
+    target: list[int] = []
+    owners: list[int] = []
+    stack: list[int] = []
+    finish, end = document.finish.tolist(), points.end.tolist()
+    columns = (order, first, document.ts[order], points.start[order])
+    for row, new, begin, start in zip(*(column.tolist() for column in columns), strict=True):
+        while stack and (new or finish[stack[-1]] <= begin):
+            top = stack.pop()
+            target.append(end[top])
+            owners.append(top)
+        target.append(start)
+        owners.append(stack[-1] if stack else -1)
+        stack.append(row)
+    for top in reversed(stack):
+        target.append(end[top])
+        owners.append(top)
+    return np.array(target, np.int64), np.array(owners, np.int64)
+
+
+def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
+    """Edges where a thread waited for another one; and the chains, in which these pauses no longer count as host work.
+
+    What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
+    document, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains
+    of a thread's late beginning follows the last thing that another thread did before.
+    """
+    pauses, sources = _recorded(points, chains)
+    kind = chains.kind.copy()
+    kind[pauses] = ORDER
+    begun, forks, joined, joins = _bursts(points, replace(chains, kind=kind))
+    pauses, sources = np.concatenate([pauses, begun, joined]), np.concatenate([sources, forks, joins])
+    kind[pauses] = ORDER
+    late = np.flatnonzero((chains.source == 0) & (kind == HOST) & (chains.lag > LONG_PAUSE_NS))
+    pauses, sources = np.append(pauses, late), np.append(sources, _last_elsewhere(points, chains, late))
+    kind[late] = ORDER
+    lag = np.where(kind == ORDER, 0, chains.lag)
+    target = chains.target[pauses]
+    return points.edges(HANDOFF, sources, target), replace(chains, kind=kind, lag=lag)
+
+
+def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
+    """Pauses (positions in the chains) that the document's handoffs end, and the points that end them.
+
+    What ends after the pause, as its end takes effect (`host_chains`), has not ended it: such a handoff is left out.
+    Between the op before the pause and the one after it there may be boundaries of annotations; the longest piece is
+    the pause.
+    """
+    document = points.document
+    source, target = points.timed_edges("thread_handoff")
+    in_order = points.between(points.end[source], points.start[target]) >= 0
+    into = chains.into(len(points.row))
+    of_op = document.scope[points.row] != ANNOTATION_SCOPE
+    done, pauses = [], []
+    for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
+        pause = at = int(into[b])
+        while chains.source[at] > 0 and not of_op[chains.source[at]]:
+            at = int(into[chains.source[at]])
+            if points.measured[chains.target[at]] >= points.measured[a] and chains.lag[at] > chains.lag[pause]:
+                pause = at
+        done.append(a)
+        pauses.append(pause)
+    return np.array(pauses, np.int64), np.array(done, np.int64)
+
+
+def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
+    """Fork and join: a long pause of one thread in which another, idle before and after, does a burst of work.
+
+    The burst begins after the last thing before the pause, and the pause ends after the burst. It must fill the
+    second half of the pause, at least its end.
+
+    Returns:
+        edges of the chains into bursts and the points that begin them; pauses and the points that end them.
+    """
+    document = points.document
+    open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
+    pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
+    begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
+    work = _Blocks.of(points)
+    of, block = recently_finished(
+        work.end, work.thread, since=until - (until - begin) // 2, until=until,
+        of=document.thread[points.row[chains.target[pause]]],
+    )  # fmt: skip
+    first, within = work.first_in(block, begin[of], until[of])
+    of, block, first = of[within], block[within], first[within]
+    latest = np.lexsort((block, -work.end[block], of))
+    found, best = np.unique(of[latest], return_index=True)
+    block, first = block[latest][best], first[latest][best]
+    begun = chains.into(len(points.row))[points.start[work.first_row[first]]]
+    fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > LONG_PAUSE_NS)
+    forks = chains.source[pause[found]]
+    return begun[fresh], forks[fresh], pause[found], points.end[work.last_row[block]]
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Time in which a thread is in some op without a break, by thread and start.
+
+    Attributes:
+        thread, start, end: int64; measured ns.
+        first_row, last_row: int64, rows of the ops that begin and end it.
+    """
+
+    thread: IntColumn
+    start: IntColumn
+    end: IntColumn
+    first_row: IntColumn
+    last_row: IntColumn
+
+    @staticmethod
+    def of(points: GraphEvents) -> _Blocks:
+        """Of all timed ops and runtime calls."""
+        document = points.document
+        rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+        rows = np.setdiff1d(rows, points.host_comm)
+        rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
+        thread = document.thread[rows]
+        start, end = (points.measured[of[rows]] for of in (points.start, points.end))
+        new = np.diff(thread, prepend=thread[:1] - 1) != 0
+        reach = running_max(end, new)
+        new[1:] |= start[1:] >= reach[:-1]
+        at = np.flatnonzero(new)
+        outlasting = np.maximum.accumulate(np.where(end >= reach, np.arange(len(rows)), 0))
+        last = np.append(at[1:], len(rows))[: len(at)] - 1
+        return _Blocks(thread[at], start[at], reach[last], rows[at], rows[outlasting[last]])
+
+    def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+        """The first block since `begin` on each block's thread; and whether the thread is idle at `begin`, begins a
+        block after it, and is idle at `until` with that block as its last one."""
+        times = np.unique(np.concatenate([self.start, begin]))
+        keys = self.thread * len(times) + np.searchsorted(times, self.start)
+        first = np.searchsorted(keys, self.thread[block] * len(times) + np.searchsorted(times, begin))
+        idle = (first == 0) | (self.thread[first - 1] != self.thread[block]) | (self.end[first - 1] <= begin)
+        after = np.minimum(block + 1, len(self.start) - 1)
+        over = (after == block) | (self.thread[after] != self.thread[block]) | (self.start[after] >= until)
+        return first, (first <= block) & idle & over
+
+
+def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntColumn:
+    """For edges into threads' first points: the last point of another thread before; the beginning if there is none."""
+    order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
+    thread = points.document.thread[points.row[order]]
+    new = np.diff(thread, prepend=thread[:1] - 1) != 0
+    run = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    target = chains.target[late]
+    at = np.searchsorted(points.measured[order], points.measured[target]) - 1
+    own = (at >= 0) & (thread[at] == points.document.thread[points.row[target]])
+    at = np.where(own, run[at] - 1, at)
+    return np.where(at >= 0, order[at], 0)

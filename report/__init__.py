@@ -1,0 +1,1 @@
+"""Renders analysis tables: text, HTML page, plots."""

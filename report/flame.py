@@ -1,0 +1,144 @@
+"""Host time as a flame graph: calls of one name below one caller together, the largest kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..schemas.kineto.python_frames import PythonFrames
+from ..trace.call_tree import levels, name_paths, nesting
+from ..trace.columns import IntColumn, StringTable, matching
+from ..trace.conventions import PROFILER_STEP
+from ..trace.intervals import sums
+from ..trace.printable import shortened, thread_label
+from ..trace.tables import OP
+from ..trace.trace import Trace
+
+__all__ = ["flame_graph"]
+
+_LONGEST_NAME = 400
+STEP = 2**31
+"""In place of the names of the profiler's iterations."""
+OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
+"""Values of `kind`: operator; annotation or module; runtime call; the calls of one thread that nothing calls; Python
+function."""
+
+
+def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = None) -> dict[str, Any]:
+    """The call tree of each thread, calls with the same names from the thread down to them as one node.
+
+    The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below their
+    own thread, runtime calls below the call around them.
+
+    Args:
+        most: nodes to keep, those with the longest time.
+        frames: Python calls to show between the others; then a call is below the innermost one of any kind that
+            encloses it on its thread.
+
+    Returns:
+        `names`; by node, callers first and of one caller the longest first: `parent` (its place, −1 for a thread),
+        `name` (into `names`), `kind`, `count` of calls, `total` ns; and `left_out`, the number of nodes that are not
+        there. A node's total is at least the sum of those below it, and for threads the sum of the outermost calls;
+        what is left of it after the nodes below is its own time and that of nodes left out.
+
+    Example:
+        >>> tree = flame_graph(trace)
+        >>> [tree["names"][name] for name in tree["name"][:1]]
+        ['CPU thread 1']
+    """
+    names: list[str] = trace.names
+    parent, thread, name, kind, dur = _calls(trace)
+    if frames is not None:
+        parent, thread, name, kind, dur = _with_frames(trace, frames, thread, name, kind)
+        names = [*names, *frames.name]
+    steps = matching(name, names, PROFILER_STEP.fullmatch)
+    name = np.where(steps, STEP, name)
+    threads, of_thread = np.unique(thread, return_inverse=True)
+    node_of, above, key = name_paths(parent, name, of_thread.reshape(-1) - len(threads))
+    node_of, above = node_of + len(threads), np.append(np.full(len(threads), -1), above + len(threads))
+    key = np.append(-1 - np.arange(len(threads)), key)
+    count, total = np.bincount(node_of, minlength=len(key)), sums(node_of, dur, len(key))
+    kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
+    kinds[node_of] = kind
+    by_depth = levels(above)
+    for rows in reversed(by_depth[1:]):  # of a thread the sum; calls that overlap need more than their caller has
+        callers, caller = np.unique(above[rows], return_inverse=True)
+        total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
+    for level, rows in enumerate(by_depth):
+        depth[rows] = level
+    kept = np.lexsort((key, depth, -total))[:most]  # callers first: none takes less than what it calls
+    order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
+    place = np.append(np.zeros(len(key), np.int64), -1)
+    place[order] = np.arange(len(order))
+    labels = StringTable()
+    texts = [_text(names, threads, one) for one in key[order].tolist()]
+    return {
+        "name": labels.codes([shortened(text, _LONGEST_NAME) for text in texts]),
+        "names": labels.values,
+        "parent": place[above[order]],
+        "kind": kinds[order],
+        "count": count[order],
+        "total": total[order],
+        "left_out": len(key) - len(order),
+    }
+
+
+def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
+    """Of all calls, then of all runtime calls: the caller on the same thread (−1 for none), thread, code of the name,
+    kind, duration in ns."""
+    calls, runtime = trace.calls, trace.runtime
+    first = len(calls)
+    order = np.lexsort((-runtime.end, runtime.ts, runtime.thread))
+    inner = nesting(runtime.thread[order], runtime.ts[order], runtime.end[order])
+    around = np.full(len(runtime), -1, np.int64)
+    around[order[inner >= 0]] = first + order[inner[inner >= 0]]
+    parent = np.concatenate([calls.parent, np.where(around >= 0, around, runtime.call)])
+    thread = np.concatenate([calls.thread, runtime.thread])
+    parent = np.where((parent >= 0) & (np.append(thread, 0)[parent] == thread), parent, -1)
+    kind = np.concatenate([np.where(calls.kind == OP, OPERATOR, REGION), np.full(len(runtime), RUNTIME)])
+    dur = np.concatenate([calls.end - calls.ts, runtime.end - runtime.ts])
+    return parent, thread, np.concatenate([calls.name, runtime.name]).astype(np.int64), kind, np.maximum(dur, 0)
+
+
+def _with_frames(
+    trace: Trace, frames: PythonFrames, thread: IntColumn, name: IntColumn, kind: IntColumn
+) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
+    """The columns of `_calls` with those of Python calls behind them, the callers found anew from the times."""
+    calls, runtime = trace.calls, trace.runtime
+    ts = np.concatenate([calls.ts, runtime.ts, frames.ts])
+    end = np.maximum(ts, np.concatenate([calls.end, runtime.end, frames.end]))
+    thread = np.concatenate([thread, frames.thread])
+    first = {text: len(trace.names) + at for at, text in reversed(list(enumerate(frames.name)))}
+    name = np.concatenate([name, np.array([first[text] for text in frames.name], np.int64)])
+    kind = np.concatenate([kind, np.full(len(frames), PYTHON)])
+    place = np.arange(len(ts))
+    outside = np.where(kind == PYTHON, place - len(ts), place)  # of equal times the Python call, then the caller
+    order = np.lexsort((outside, -end, ts, thread))
+    around = _enclosing(nesting(thread[order], ts[order], end[order]), end[order])
+    parent = np.full(len(ts), -1, np.int64)
+    parent[order] = np.where(around >= 0, order[around], -1)
+    return parent, thread, name, kind, end - ts
+
+
+def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
+    """Of each call the innermost one around the whole of it: an annotation that a Python call begins outlives that.
+
+    Args:
+        inner: the innermost one that is open when it begins, −1 for none. end: ns.
+    """
+    around = inner.copy()
+    active = np.flatnonzero(around >= 0)
+    while len(active):
+        active = active[end[around[active]] < end[active]]
+        around[active] = inner[around[active]]
+        active = active[around[active] >= 0]
+    return around
+
+
+def _text(names: list[str], threads: IntColumn, key: int) -> str:
+    if key == STEP:
+        return "ProfilerStep"
+    if key >= 0:
+        return names[key]
+    return thread_label(int(threads[-1 - key]))

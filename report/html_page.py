@@ -1,0 +1,100 @@
+"""The page of the HTML report: one file that holds its data, its charts' library and its script, and loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import os
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+import orjson
+
+from .. import __version__
+from ..schemas.text.memory_limit import require_memory, size_text
+from ..trace.errors import EtplusError, UsageError
+
+__all__ = ["check_page_name", "page"]
+
+_PARTS = files(__package__) / "html"
+_SCRIPTS = (
+    "base.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "inspector.js",
+    "critical.js", "span.js", "overlay.js", "keys.js", "timeline.js", "job.js", "ranks.js", "overview.js",
+    "breakdown.js", "flame.js", "operators.js", "kernels.js", "idle.js", "counters.js", "host.js", "diff.js",
+    "main.js",
+)  # fmt: skip
+_STYLES = ("style.css", "drawings.css", "details.css", "access.css")
+_LIBRARY = "echarts.min.js.gz"
+_SUFFIXES = ("", ".html", ".htm")
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_LARGEST = 1 << 29
+"""Bytes of data; browsers hold no longer text (String::kMaxLength of V8)."""
+_COPIES = 3
+"""Times its size: the memory that the data take until the page is written."""
+
+
+def page(report: dict[str, Any], title: str) -> bytes:
+    """The page that shows a report; the same report gives the same bytes.
+
+    The content security policy lets only the page's own two scripts run, by their hashes, and nothing be fetched: a
+    name in a trace could do nothing even if it got into the markup.
+
+    Raises:
+        EtplusError: it would be larger than a browser opens, or than the memory.
+    """
+    library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
+    script = '"use strict";\n{\n' + _joined(_SCRIPTS) + "}\n"
+    allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
+    data, remedy = embedded(report), "show less of it with --steps or --window, or fewer files"
+    if len(data) > _LARGEST:
+        problem = f"the page would have {size_text(len(data))}, and browsers open {size_text(_LARGEST)} at most"
+        raise EtplusError(f"{title}: {problem}; {remedy}")
+    require_memory(title, len(data), "the page has to be made in memory", times=_COPIES, remedy=remedy)
+    parts: dict[str, str | bytes] = {
+        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
+        "generator": f"etplus {__version__}",
+        "title": html.escape(title),
+        "style": _joined(_STYLES),
+        "data": data,
+        "library": library,
+        "script": script,
+    }
+    pieces: list[str | bytes] = [*_PLACE.split((_PARTS / "page.html").read_text("utf-8"))]
+    pieces[1::2] = [parts[str(name)] for name in pieces[1::2]]
+    return b"".join(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
+
+
+def check_page_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that promises another format; "-" and names without a suffix promise none.
+
+    Raises:
+        UsageError: such a name.
+
+    Example:
+        >>> check_page_name("report.html.gz")
+    """
+    suffix = PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"{os.fspath(path)}: the report is an HTML page, not {suffix}; give a name that ends in .html")
+
+
+def embedded(value: Any) -> bytes:
+    """JSON that cannot end or change the script element it stands in, whatever texts it holds."""
+    data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    for text, escape in _UNSAFE.items():
+        data = data.replace(text.encode(), escape.encode())
+    return data
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "\n".join((_PARTS / name).read_text("utf-8") for name in names)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

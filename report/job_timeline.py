@@ -1,0 +1,160 @@
+"""The ranks of a job on one clock: their streams, the collectives that join them, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronises, synchronising
+from ..jobs.matching import Matched, match_collectives
+from ..jobs.rank_communications import Communications, communications, kind_name
+from ..trace.columns import IntColumn, StringTable, distinct_rows
+from ..trace.kernel_names import kernel_label
+from ..trace.printable import stream_label, thread_label
+from ..trace.trace import Trace
+from .timeline import condense
+
+__all__ = ["RankLanes", "job_timeline", "rank_lanes"]
+
+_LANES = 8
+_SHOWN = 4000
+COMPUTE, COPY, COMMUNICATION, HOST = range(4)
+"""Values of `kind` of a block."""
+
+
+@dataclass(frozen=True)
+class RankLanes:
+    """What is kept of a rank's trace to draw it beside the others.
+
+    Attributes:
+        base_ns: wall-clock ns, by the rank's clock, of the time 0 of `ts` and of the trace's own times.
+        begin, end: of the trace's span, ns.
+        lanes: names of the streams (of a trace without GPU events: of the threads).
+        lane, ts, dur, kind, count, name: by block: which lane, int64 ns, of the longest event its kind and name.
+        communications: of the rank.
+    """
+
+    base_ns: int
+    begin: int
+    end: int
+    lanes: tuple[str, ...]
+    lane: IntColumn
+    ts: IntColumn
+    dur: IntColumn
+    kind: IntColumn
+    count: IntColumn
+    name: tuple[str, ...]
+    communications: Communications
+
+
+def rank_lanes(trace: Trace, budget: int) -> RankLanes:
+    """The busiest streams of a trace, short events merged; of a trace without GPU events the outermost calls.
+
+    Args:
+        budget: number of blocks to keep at most.
+    """
+    keys, ts, dur, code, kind = _events(trace)
+    distinct, lane = distinct_rows(*keys)
+    busy = np.bincount(lane, weights=dur, minlength=len(distinct))
+    shown = np.sort(np.argsort(-busy, kind="stable")[:_LANES])
+    kept = np.flatnonzero(np.isin(lane, shown))
+    blocks = condense(np.searchsorted(shown, lane[kept]), np.zeros(len(kept), np.int64), ts[kept], dur[kept], budget)
+    longest = kept[blocks.first]
+    several = len(np.unique(trace.gpu.device)) > 1
+    lanes = [stream_label(*row, several=several) if len(row) > 1 else thread_label(*row) for row in distinct.tolist()]
+    return RankLanes(
+        trace.base_time_ns, trace.span.start, trace.span.end, tuple(lanes[row] for row in shown.tolist()),
+        blocks.lane, blocks.ts, blocks.dur, kind[longest], blocks.count,
+        tuple(kernel_label(trace.names[name]) for name in code[longest].tolist()), communications(trace),
+    )  # fmt: skip
+
+
+def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, IntColumn, IntColumn]:
+    """What is drawn: device and stream (or thread), start and duration in ns, code of the name, kind."""
+    gpu, calls = trace.gpu, trace.calls
+    if len(gpu):
+        kind = np.where(trace.is_comm, COMMUNICATION, np.where(trace.is_copy, COPY, COMPUTE))
+        return (gpu.device, gpu.stream), gpu.ts, gpu.dur, gpu.name.astype(np.int64), kind
+    outer = np.flatnonzero((calls.parent < 0) | (np.append(calls.thread, 0)[calls.parent] != calls.thread))
+    dur, name = calls.end[outer] - calls.ts[outer], calls.name[outer].astype(np.int64)
+    return (calls.thread[outer],), calls.ts[outer], dur, name, np.full(len(outer), HOST)
+
+
+def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
+    """All ranks on the clock of the lowest one, from the first event of any of them.
+
+    A rank's clock is corrected by what its file says (`clock_offset_ns`, from `etplus batch --apply-clock-offsets`) and
+    by what its collectives show beyond that: those that no rank can leave before all have come end at the same time.
+
+    Args:
+        ranks: in the order in which they are drawn; collectives are matched where all ranks are known and differ.
+
+    Returns:
+        `span` ns; `ranks`: `begin`, `end`, `first` (the trace's own time of `begin`), `offset` and `spread` of the
+        clock in ns (None where no collective joins it with others), `lanes`, blocks (`lane`, `ts`, `dur`, `kind`,
+        `count`, `name` into `names`), and `collectives`, `last`, `caused`, `waited` as in `Lateness`; `names`;
+        `collectives`, those with the longest waits if there are too many, in order of time: `kind`, `bytes`, `group`,
+        `members` (places of the ranks), `start` and `end` of each, `wait` of each and `last` (a place), both None where
+        ranks do not have to wait for each other; `left_out`, the number of collectives that are not there; `unmatched`,
+        the number of those that not all ranks of the group have alike.
+    """
+    known = [rank for rank, _ in ranks if rank is not None]
+    matched: list[Matched] = []
+    mismatches: Sequence[Any] = ()
+    if len(set(known)) == len(ranks):
+        matched, _, mismatches = match_collectives({int(rank or 0): lanes.communications for rank, lanes in ranks})
+    joint = synchronising(matched)
+    offsets = {one.rank: one for one in clock_offsets(joint)}
+    shift = {rank: one.offset_ns for rank, one in offsets.items()}
+    lateness = {one.rank: one for one in stragglers(joint, shift, 0)[0]}
+    zero = [lanes.base_ns - shift.get(-1 if rank is None else rank, 0) for rank, lanes in ranks]
+    begin = min((at + lanes.begin for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
+    end = max((at + lanes.end for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
+    names = StringTable()
+    shown = []
+    for at, (rank, lanes) in zip(zero, ranks, strict=True):
+        offset = offsets.get(rank) if rank is not None else None
+        late = lateness.get(rank) if rank is not None else None
+        shown.append({
+            "first": lanes.begin, "begin": at + lanes.begin - begin, "end": at + lanes.end - begin,
+            "offset": offset.offset_ns if offset else None, "spread": offset.spread_ns if offset else None,
+            "lanes": lanes.lanes, "lane": lanes.lane, "ts": lanes.ts + (at - begin), "dur": lanes.dur,
+            "kind": lanes.kind, "count": lanes.count, "name": names.codes(list(lanes.name)),
+            "collectives": late.collectives if late else 0, "last": late.last if late else 0,
+            "caused": late.caused_ns if late else 0, "waited": late.waited_ns if late else 0,
+        })  # fmt: skip
+    place = {rank: at for at, rank in enumerate(known)}
+    collectives = sorted(_collectives(matched, shift, begin, place), key=lambda one: -one["weight"])
+    listed = sorted(collectives[:_SHOWN], key=lambda one: (min(one["start"]), one["group"], one["kind"]))
+    return {
+        "span": end - begin,
+        "ranks": shown,
+        "names": names.values,
+        "collectives": [{key: value for key, value in one.items() if key != "weight"} for one in listed],
+        "left_out": len(collectives) - len(listed),
+        "unmatched": len(mismatches),
+    }
+
+
+def _collectives(
+    matched: Sequence[Matched], shift: Mapping[int, int], begin: int, place: Mapping[int, int]
+) -> Iterator[dict[str, Any]]:
+    """Those of two ranks or more; `weight` is how long their ranks wait together."""
+    for one in matched:
+        if len(one.ranks) < 2:
+            continue
+        come, wait = arrivals(one, shift)
+        joint = synchronises(one.kind)
+        for at in range(len(one.kind)):
+            start = (come[at] - begin).tolist()
+            yield {
+                "kind": kind_name(int(one.kind[at])).lower(), "bytes": int(one.bytes[at]), "group": one.group,
+                "members": [place[rank] for rank in one.ranks], "start": start,
+                "end": (come[at] - begin + one.end[at] - one.start[at]).tolist(),
+                "wait": wait[at].tolist() if joint[at] else None,
+                "last": place[one.ranks[int(np.argmax(come[at]))]] if joint[at] else None,
+                "weight": int(wait[at].sum()) if joint[at] else 0,
+            }  # fmt: skip

@@ -1,0 +1,133 @@
+"""The HTML report of one trace, or of the ranks of a job: everything in an `Analysis`, with a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any
+
+from .. import __version__
+from ..analysis.counters import counters, drawn
+from ..analysis.gaps import longest_gaps
+from ..analysis.summary import Analysis, json_of
+from ..replay.critical_chain import CriticalChain
+from ..schemas.kineto.python_frames import PythonFrames
+from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
+from .flame import flame_graph
+from .html_page import page
+from .job_timeline import job_timeline, rank_lanes
+from .time_tree import time_tree
+from .timeline_lanes import KIND_COLOURS, timeline_of
+
+__all__ = ["RankReport", "rank_report", "report_html"]
+
+RankReport = dict[str, Any]
+"""What the page shows of one trace: plain values and numpy columns."""
+
+_BLOCKS = 60_000
+_BLOCKS_OF_A_JOB = 120_000
+_LEAST_BLOCKS = 2_000
+_BOXES = 4_000
+_BOXES_OF_A_JOB = 12_000
+_LEAST_BOXES = 200
+_ROWS = 2_000
+_ROWS_OF_A_JOB = 16_000
+_LEAST_ROWS = 200
+_LONG_TABLES = ("breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences", "memory_holders")
+_SPANS = 600
+"""Spans of a counter's chart; of a job's pages fewer."""
+_LEAST_SPANS = 60
+
+
+def rank_report(
+    analysis: Analysis, files: int = 1, chain: CriticalChain | None = None, frames: PythonFrames | None = None
+) -> RankReport:
+    """What the page is to show of a trace; it holds nothing of the trace itself (`lanes` are what `report_html` draws
+    the ranks of a job with).
+
+    Args:
+        frames: Python calls for the flame graph of host time.
+        files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
+        chain: the critical path, to be drawn in the timeline.
+    """
+    trace = analysis.trace
+    plain = json_of(analysis)
+    plain.pop("memory_curve")  # drawn as a counter
+    comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
+    tree = time_tree(analysis.breakdown, comm)
+    rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
+    kinds = [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:rows]]
+    return {
+        "file": PurePath(trace.file).name,
+        "rank": trace.rank,
+        "analysis": plain | {name: plain[name][:rows] for name in _LONG_TABLES},
+        "left_out": {name: max(0, len(plain[name]) - rows) for name in _LONG_TABLES},
+        "kernel_kinds": kinds,
+        "start_ns": trace.span.start,
+        "span_ns": trace.span.length,
+        "counters": drawn(counters(trace, analysis.memory), trace.span.start, max(_SPANS // files, _LEAST_SPANS)),
+        "host_calls": len(trace.calls),
+        "runtime_calls": len(trace.runtime),
+        "gpu_events": len(trace.gpu),
+        "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
+        "coverage": _coverage(trace.coverage),
+        "tree": tree.plain(),
+        "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
+        "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
+        "gaps": [asdict(gap) for gap in longest_gaps(trace)],
+        "timeline": timeline_of(
+            trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
+        ),
+    }
+
+
+def _job(ranks: list[RankReport]) -> dict[str, Any] | None:
+    """The ranks on one axis; None for a single trace. What was kept for it is taken out of the reports."""
+    lanes = [(one["rank"], one.pop("lanes", None)) for one in ranks]
+    return job_timeline(lanes) if len(lanes) > 1 and all(of is not None for _, of in lanes) else None
+
+
+def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = ()) -> bytes:
+    """The page; the same traces give the same bytes.
+
+    Args:
+        ranks: one or several, from `rank_report`; shown in order of rank where all traces record theirs.
+        title: by default the file's name.
+        warnings: of the job, shown above everything, as is the damage of each trace.
+    """
+    found = [dict(one) for one in ranks]
+    numbers = [one["rank"] for one in found]
+    if None not in numbers and len(set(numbers)) == len(found):
+        found.sort(key=lambda one: int(one["rank"]))
+        labels = [f"{one['rank']}" for one in found]
+    else:
+        labels = [one["file"] for one in found]
+    job = _job(found)
+    name = title or (found[0]["file"] if len(found) == 1 else f"Job of {len(found)} ranks")
+    shown = {
+        "title": name,
+        "version": __version__,
+        "warnings": list(warnings),
+        "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
+        "job": job,
+        "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
+    }
+    return page(shown, f"{name} · etplus report")
+
+
+def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What of the linker's report the page shows, None for Kineto alone; the report is of a file, so it is checked."""
+    ops, gpu = report.get("ops"), report.get("gpu")
+    counts = [ops.get(key) for key in ("total", "linked", "certain", "equivalent")] if isinstance(ops, dict) else []
+    times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
+    if not counts or not times or not all(type(value) is int for value in (*counts, *times)):
+        return None
+    windows = report.get("windows")
+    notes = windows.get("notes") if isinstance(windows, dict) else None
+    warnings = report.get("warnings")
+    return {
+        "method": str(report.get("method", "")),
+        **dict(zip(("total", "linked", "certain", "equivalent", "gpu_ns", "attached_ns"), counts + times, strict=True)),
+        "notes": [str(text) for of in (notes, warnings) if isinstance(of, list) for text in of],
+    }

@@ -1,0 +1,315 @@
+"""A linked trace at other sizes: the shapes of its operators, re-derived from those of its inputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.brief import brief
+from ..trace.index import CallIndex
+from ..trace.tables import OP
+from ..trace.tensors import Argument, Signature, Tensor
+from ..trace.trace import Trace
+from .shape_change import FLOATING, ShapeChange, SizeChange
+from .shapes.calls import LOADER, Shapes, shapes_of
+from .shapes.extents import Extents
+from .shapes.seeds import Evidence
+from .shapes.shown import Shown
+from .shapes.terms import Shape
+
+__all__ = ["Reshaped", "Underived", "reshaped"]
+
+
+@dataclass(frozen=True)
+class Underived:
+    """Calls of an operator some of whose extents could not be re-derived: those stay as recorded, or are taken
+    in proportion to what they follow.
+
+    Attributes:
+        count: calls. first: those that take known shapes, where it begins.
+        share: of the trace's time on the device, or without a device of all operators' own times.
+    """
+
+    op: str
+    count: int
+    first: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """A trace with other shapes. Its times are those that were recorded.
+
+    Attributes:
+        sizes: what was changed, with the recorded sizes.
+        unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
+        repeats: float64, one entry a call of the trace: how often it is made for each time that was recorded, since a
+            data loader makes some calls for each sample.
+        calls, changed: how many operator calls there are, and of how many some extent is another one.
+        dtype: the element type that floating-point tensors are priced with, None for their own. Then calls that take
+            or return several such types are among those that are unknown: casts may be left out.
+        underived: what is left as recorded, by share; operators with which it begins first.
+    """
+
+    trace: Trace
+    unknown: npt.NDArray[np.bool_]
+    repeats: npt.NDArray[np.float64]
+    sizes: tuple[SizeChange, ...]
+    calls: int
+    changed: int
+    underived: tuple[Underived, ...]
+    dtype: str | None = None
+
+    __repr__ = brief
+
+    @property
+    def was(self) -> int:
+        """The recorded size of the first dimension that was changed, 0 if none was."""
+        return (self.sizes[0].was or 0) if self.sizes else 0
+
+    @property
+    def to(self) -> int:
+        """The new one."""
+        return self.sizes[0].to if self.sizes else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/predict.md."""
+        return {
+            "dimension": self.sizes[0].dimension if self.sizes else None, "was": self.was, "to": self.to,
+            "sizes": [{"dimension": one.dimension, "was": one.was, "to": one.to} for one in self.sizes],
+            "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
+            "underived": [
+                {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
+            ],
+        }  # fmt: skip
+
+
+def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
+    """Re-derive the shapes of a document's operators for other sizes.
+
+    What changes is followed through all calls by the identity of tensors and by what the operators do. Equal numbers
+    mean nothing.
+
+    Raises:
+        UsageError: a recorded size is ambiguous, or no tensor has it.
+
+    Example:
+        >>> from etplus.reshape.shape_change import batch_change
+        >>> done = reshaped(trace, batch_change(64))
+        >>> done.was != 64, done.to, done.changed > 0
+        (True, 64, True)
+    """
+    shapes = shapes_of(trace)
+    extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
+    wider = any(one.dimension == "hidden" for one in sizes)  # more than one extent of a parameter may change
+    beside = [one.shape for one in shapes.sources if one.data and not wider]
+    known = extents.solve(changed, beside, kept, parameters=wider)
+    new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
+    likely = _in_proportion(extents, known)
+    table = _Signatures(trace, shapes, new, likely)
+    codes = trace.calls.signature.copy()
+    unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
+    for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
+        code, taken, unknown[call] = table.code(call)
+        unknown[call] |= change.dtype is not None and _casts(table.values[code])
+        parent = int(trace.calls.parent[call])
+        first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
+        calls, count = calls + 1, count + int(code != codes[call])
+        codes[call] = code
+    calls_there = replace(trace.calls, signature=codes)
+    moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
+    listed = _underived(trace, unknown, first)
+    return Reshaped(
+        _scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed, change.dtype
+    )
+
+
+def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
+    """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
+    evidence, sizes, changed = Evidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
+    shown = None if change.also is None else Shown(trace, shapes, change.also)
+    for one in change.sizes:
+        if shown is None:
+            roots, was = evidence.find(one.dimension, one.was)
+            found = dict.fromkeys(roots, one.to)
+        else:
+            found, was = shown.find(evidence, one.dimension, one.was, one.to)
+        sizes.append(replace(one, was=was))
+        changed = found | changed
+    wider = any(one.dimension == "hidden" for one in sizes)
+    kept = [] if shown is None else shown.kept
+    kept += [one.root for one in evidence.claims] if wider else []
+    return sizes, changed, [root for root in kept if root not in changed]
+
+
+_GATHERS = ("aten::cat", "aten::concat", "aten::stack")
+
+
+def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
+    """How often each call is made: within a data loader for each sample, but for what puts the samples together.
+
+    Of what that calls, `unsqueeze` is for each sample.
+    """
+    ratio = next((one.to / one.was for one in sizes if one.dimension == "batch" and one.was), 1.0)
+    calls, names = trace.calls, trace.names
+    found, inside = np.ones(len(calls)), np.zeros(len(calls), np.bool_)
+    for call, above in enumerate(calls.parent.tolist()):
+        name = names[calls.name[call]]
+        if above < 0 or not inside[above]:
+            inside[call] = LOADER in name
+        else:
+            gathers = names[calls.name[above]] in _GATHERS
+            inside[call] = not gathers or name in _GATHERS or name == "aten::unsqueeze"
+        if inside[call] and name not in _GATHERS:
+            found[call] = ratio
+    return found
+
+
+def _in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
+    """Of classes that follow changed ones in an unknown way, sizes in proportion to the one that changes most."""
+    ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
+    found = dict[int, int]()
+    for some, basis in extents.following:
+        most = max((ratio.get(of, Fraction(1)) for of in basis), key=lambda one: max(one, 1 / one or 1), default=1)
+        for root in some:
+            if most != 1 and root not in ratio:
+                ratio[root] = Fraction(most)
+                found[root] = max(round(extents.value[root] * most), 1)
+    return found
+
+
+class _Signatures:
+    """Signatures with new extents, equal ones once.
+
+    Args:
+        new: of each extent the derived value, None if there is none. likely: of classes without one, what to take.
+    """
+
+    def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
+        self._trace, self._shapes, self._new, self._likely = trace, shapes, new, likely
+        self.values = list(trace.signatures)
+        self._codes: dict[Hashable, tuple[int, bool, bool]] = {}
+
+    def code(self, call: int) -> tuple[int, bool, bool]:
+        """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
+        row, old = int(self._trace.calls.source[call]), int(self._trace.calls.signature[call])
+        inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
+        flat = [shape for one in (*inputs, *results) for shape in one if shape is not None]
+        name = int(self._trace.calls.name[call])
+        key = old, name, tuple(tuple((self._new[extent], self._size(extent)) for extent in shape) for shape in flat)
+        if key not in self._codes:
+            code, taken, known = self._made(old, inputs, results)
+            if self._trace.names[name] in _GATHERS and not _adds_up(self.values[code]):
+                code, known = self._of_more(code, known=known)
+            self._codes[key] = code, taken, not known
+        return self._codes[key]
+
+    def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
+        """The code of a signature with as many inputs as its result has room for, where they are samples of one shape;
+        and whether that is known."""
+        (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
+        parts, whole = set(first.tensors), sum(one.numel for one in outputs)
+        sample = parts.pop() if len(parts) == 1 else None
+        if not known or sample is None or not sample.numel or whole % sample.numel:
+            return code, False
+        more = Argument((sample,) * (whole // sample.numel), first.value)
+        self.values.append(Signature((more, *others), outputs))
+        return len(self.values) - 1, True
+
+    def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
+              ) -> tuple[int, bool, bool]:  # fmt: skip
+        signature = self._trace.signatures[old]
+        arguments, taken = [], len(inputs) == len(signature.inputs)
+        for argument, shapes in zip(signature.inputs, inputs, strict=False):
+            tensors, done = self._tensors(argument.tensors, shapes)
+            taken &= done
+            arguments.append(argument._replace(tensors=tensors))
+        outputs, done = self._tensors(signature.outputs or (), [shape for one in results for shape in one])
+        made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
+        if made == signature:
+            return old, taken, taken and done
+        self.values.append(made)
+        return len(self.values) - 1, taken, taken and done
+
+    def _tensors(self, tensors: tuple[Tensor, ...], shapes: Sequence[Shape | None]) -> tuple[tuple[Tensor, ...], bool]:
+        """Tensors with new extents, and whether all are known."""
+        value = self._shapes.extents.value
+        defined = [shape for shape in shapes if shape is not None]
+        known = all(self._new[extent] is not None for shape in defined for extent in shape)
+        if [tensor.shape for tensor in tensors] != [tuple(value[extent] for extent in shape) for shape in defined]:
+            return tensors, known and all(self._new[extent] == value[extent] for shape in defined for extent in shape)
+        made = []
+        for tensor, shape in zip(tensors, defined, strict=True):
+            made.append(Tensor(tuple(self._size(extent) for extent in shape), tensor.dtype))
+        return tuple(made), known
+
+    def _size(self, extent: int) -> int:
+        extents, new = self._shapes.extents, self._new[extent]
+        return self._likely.get(extents.root(extent), extents.value[extent]) if new is None else new
+
+
+def _casts(signature: Signature) -> bool:
+    """Tensors of several floating-point types that would be of one."""
+    return len({one.dtype for one in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
+
+
+def _adds_up(signature: Signature) -> bool:
+    """The result has the elements of all inputs: not so where a sample is an input, of which there are more."""
+    return sum(one.numel for one in signature.tensors) == sum(one.numel for one in signature.outputs or ())
+
+
+def _scaled(trace: Trace, before: Trace) -> Trace:
+    """The trace with copies and collectives of new sizes: in proportion to the first tensor of the calls around."""
+    sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
+    for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
+        call = _above(trace, trace.gpu.call[event])
+        new, old = (one.signature_of(call) if call >= 0 else None for one in (trace, before))
+        if new is None or old is None or not old.tensors or not old.tensors[0].numel:
+            continue
+        ratio = Fraction(new.tensors[0].numel, old.tensors[0].numel)
+        sizes[event] = int(sizes[event] * ratio) if sizes[event] > 0 else sizes[event]
+        if event in comm:
+            one = comm[event]
+            counts = {name: getattr(one, name) for name in ("in_nelems", "out_nelems", "bytes")}
+            grown = {name: None if count is None else int(count * ratio) for name, count in counts.items()}
+            comm[event] = msgspec.structs.replace(one, **grown)
+    return trace.with_tables(replace(trace.tables, gpu=replace(trace.gpu, bytes=sizes, comm=comm)))
+
+
+def _above(trace: Trace, call: CallIndex) -> CallIndex:
+    """The innermost call with tensors that is or encloses a call, −1 for none."""
+    while call >= 0:
+        signature = trace.signature_of(call)
+        if signature is not None and signature.tensors:
+            return call
+        call = trace.calls.parent[call]
+    return CallIndex(-1)
+
+
+def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]) -> tuple[Underived, ...]:
+    """What is not known, by operator, with its share of the time."""
+    calls, gpu = trace.calls, trace.gpu
+    if len(gpu):
+        own = np.zeros(len(calls), np.int64)
+        for event, call in enumerate(gpu.call.tolist()):
+            if (owner := _above(trace, call)) >= 0:
+                own[owner] += gpu.dur[event]
+        whole = int(gpu.dur.sum())
+    else:
+        own = np.where(calls.kind == OP, trace.exclusive[calls.source], 0)
+        whole = int(own.sum())
+    count, begins, times = Counter[str](), Counter[str](), Counter[str]()
+    for index in np.flatnonzero(unknown).tolist():
+        name = trace.names[calls.name[index]]
+        count[name] += 1
+        begins[name] += int(first[index])
+        times[name] += int(own[index])
+    found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
+    return tuple(sorted(found, key=lambda one: (not one.first, -one.share, one.op)))

@@ -1,0 +1,486 @@
+"""A rank's program as a `Trace`: calls, kernels and communication with times, edges and process groups."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import orjson
+
+from .. import __version__
+from ..measure.calls import RecordedCall, TensorArg
+from ..measure.resize import resized
+from ..replay.network import Network
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from ..schemas.comm_types import RECV, SEND
+from ..schemas.etplus.read_etplus import read_etplus
+from ..schemas.etplus.write_etplus import FORMAT_VERSION
+from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..trace.trace import Trace
+from .calls import Call, is_tensor
+from .items import Comm, Item, Made, Recorded, Shard, Wait
+from .layout import Layout
+from .program import Derivation
+from .structure import PRODUCTS, Model
+
+__all__ = ["build_trace"]
+
+
+class _Kind(NamedTuple):
+    """A kind of communication: the call by which PyTorch issues it, Kineto's name for it, and the kernel of NCCL."""
+
+    type: int
+    issue: str
+    name: str
+    kernel: str
+
+
+_KINDS = {
+    "all_reduce": _Kind(Type.ALL_REDUCE, "c10d::allreduce_", "allreduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+    "all_gather": _Kind(
+        Type.ALL_GATHER, "c10d::_allgather_base_", "_allgather_base", "ncclDevKernel_AllGather_RING_LL"
+    ),
+    "reduce_scatter": _Kind(
+        Type.REDUCE_SCATTER, "c10d::_reduce_scatter_base_", "_reduce_scatter_base",
+        "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+    ),
+    "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
+    "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
+}  # fmt: skip
+_GLOO = {"reduce_scatter": "all_reduce"}
+"""Collectives that Gloo runs as others."""
+_ET_TYPES = {
+    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
+}  # fmt: skip
+_KINETO_TYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long"}
+_TENSOR = re.compile(r"Tensor\(")
+_ISSUE_NS, _LAUNCH_NS, _MADE_NS = 20_000, 5_000, 5_000
+_MADE_BYTES_PER_NS = 10.0
+_COMM_THREAD = 90
+_COMM_STREAM = 90
+_FLOOR_NS = 1_000
+
+
+def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None = None) -> Trace:
+    """The trace of one rank.
+
+    Recorded times are scaled with the work of each operator: multiplications of a product, elements of others.
+    Communication takes what it does on the network when its ranks are ready together.
+
+    Args:
+        times: ns of kernels and self times of operators, by their nodes' ids, in place of scaled ones.
+    """
+    builder = _Builder(derivation, rank, network, times)
+    for item in derivation.program(rank):
+        builder.add(item)
+    return builder.trace()
+
+
+class _Builder:
+    """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
+
+    def __init__(self, derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None) -> None:
+        self.rank, self.network = rank, network
+        self.model: Model = derivation.model
+        self.recorded_calls = derivation.recorded_calls
+        self.layout: Layout = derivation.layout
+        self.at = self.layout.coordinates(rank)
+        self.source = self.model.trace
+        self.on_gpu = len(self.source.gpu) > 0
+        self.times = times or {}
+        self.nodes: list[dict[str, Any]] = []
+        self.runtime: list[dict[str, Any]] = []
+        self.edges: set[tuple[int, int, str]] = set()
+        self.begin = self.now = 1_000_000
+        self.ids = 2
+        self.tensors = 1 << 40
+        self.busy: dict[Any, tuple[int, int]] = {}  # by lane: when its last event ends, and its id
+        self.pending: dict[str, tuple[int, int]] = {}
+        self.waiting: list[int] = []  # communication that the next call reads
+        self.joins = defaultdict[Any, list[int]](list)  # by lane: communication that its next event waits for
+        self.before: dict[int, int] = {}  # by thread: the last topmost operator
+        self.kernels = defaultdict[int, list[int]](list)
+        for event, call in enumerate(self.source.gpu.call.tolist()):
+            if call >= 0:
+                self.kernels[call].append(event)
+        self.seq: defaultdict[str, int] = defaultdict(int)
+        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0)["id"]
+        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1)["id"]
+        self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
+
+    def add(self, item: Item) -> None:
+        """Write one item."""
+        if isinstance(item, Recorded):
+            self.now += item.call.lead
+            self._call(item, item.call, self.step["id"], top=True)
+        elif isinstance(item, Made):
+            self._made(item)
+        elif isinstance(item, Comm):
+            self._comm(item, self.step["id"])
+        else:
+            self._wait(item)
+
+    def trace(self) -> Trace:
+        """All of it, read as any ET+ is."""
+        self._wait(Wait(tuple(self.pending)))
+        end = max([self.now, *(end for end, _ in self.busy.values())])
+        self._close(self.step, self.begin, end, end - self.begin)
+        groups, kineto = self._groups(), self.source.summary.get("kineto")
+        edges = sorted(self.edges, key=lambda one: (*one[:2], EDGE_KINDS.index(one[2])))
+        document = {
+            "schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0,
+            "nodes": self.nodes, "runtime": self.runtime, "edges": edges, "unattached": [],
+            "etplus": {
+                "version": FORMAT_VERSION, "tool_version": __version__,
+                "kineto": {
+                    "file_name": self.source.file, "base_time_ns": 0, "schema_version": 1,
+                    "device_properties": kineto.get("device_properties", []) if isinstance(kineto, dict) else [],
+                    "distributed_info": {
+                        "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
+                        "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
+                    },
+                },
+                "damage": [], "unattached": {}, "inferred_edges": [],
+            },
+        }  # fmt: skip
+        return read_etplus(orjson.dumps(document))
+
+    def _groups(self) -> list[dict[str, Any]]:
+        every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []
+        found = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": self.layout.ranks, "ranks": every}]
+        for dimension in ("tp", "dp", "pp"):
+            ranks = self.layout.group(dimension, self.at)
+            if len(ranks) > 1:
+                name = self.layout.group_name(dimension, self.at)
+                found.append({"pg_name": name, "pg_desc": dimension, "pg_size": len(ranks), "ranks": list(ranks)})
+        return found
+
+    # nodes
+
+    def _node(self, name: str, parent: int, tid: int, inputs: Any = None, outputs: Any = None, *, scope: int = 0,
+              sequence: int = -1, schema: str = "") -> dict[str, Any]:  # fmt: skip
+        self.ids += 1
+        attrs = [
+            {"name": "rf_id", "type": "uint64", "value": self.ids},
+            {"name": "fw_parent", "type": "uint64", "value": 0},
+            {"name": "seq_id", "type": "int64", "value": sequence},
+            {"name": "scope", "type": "uint64", "value": scope},
+            {"name": "tid", "type": "uint64", "value": tid},
+            {"name": "fw_tid", "type": "uint64", "value": 0},
+            {"name": "op_schema", "type": "string", "value": schema},
+        ]
+        none = _arguments([], [], [])
+        self.nodes.append({
+            "id": self.ids, "name": name, "ctrl_deps": parent, "inputs": inputs or none, "outputs": outputs or none,
+            "attrs": attrs,
+        })  # fmt: skip
+        return self.nodes[-1]
+
+    def _close(self, node: dict[str, Any], begin: int, end: int, own: int) -> None:
+        dur = max(end - begin, 0)
+        node |= {
+            "ts": _us(begin), "dur": _us(dur), "inclusive_dur": _us(dur), "exclusive_dur": _us(max(min(own, dur), 0)),
+            "kineto_event": 0, "link": "certain", "inter_thread_dep": None, "sync_dep": [],
+        }  # fmt: skip
+
+    def _call(self, item: Recorded, call: Call, parent: int, *, top: bool) -> None:
+        tid = max(int(self.source.thread[call.row]), 1)
+        made = self._resized(item, call)
+        inputs, outputs = (self._tensors_of(item, call, side, made) for side in ("inputs", "outputs"))
+        scope = int(self.source.scope[call.row])
+        node = self._node(
+            call.name, parent, tid, inputs, outputs, scope=scope, sequence=call.sequence, schema=call.schema
+        )
+        number, begin = node["id"], self.now
+        if call.operator:
+            self._reads(number)
+        factor = _factor(self.model, call, item.changed, item.shard)
+        own = self.times.get(number, max(round(int(self.source.self_ns[call.index]) * factor), 1))
+        gap, left = divmod(own, len(call.children) + 1)
+        self.now += gap + left
+        for child in call.children:
+            self._call(item, child, number, top=top and not call.operator)
+            self.now += gap
+        for event in self.kernels.get(call.index, ()):
+            self._kernel(event, number, factor, tid)
+        self._close(node, begin, self.now, own)
+        if top and call.operator:
+            self._in_order(number, tid)
+        for comm in item.after.get(call.row, ()):
+            self._comm(comm, parent)
+
+    def _resized(self, item: Recorded, call: Call) -> RecordedCall | None:
+        """The call with its arguments at the new sizes; None where they are not all known."""
+        recorded = self.recorded_calls.get(call.index)
+        given, made = ([self._sizes(item, shape) for shape in side] for side in (call.input_shapes, call.output_shapes))
+        if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
+            return None
+        return resized(recorded, given, made)
+
+    def _in_order(self, number: int, tid: int) -> None:
+        if tid in self.before:
+            self.edges.add((self.before[tid], number, "thread"))
+        self.before[tid] = number
+
+    def _reads(self, number: int) -> None:
+        """The call reads what was communicated."""
+        self.edges |= {(run, number, "data") for run in self.waiting}
+        self.waiting.clear()
+
+    def _made(self, item: Made) -> None:
+        inputs, outputs = (
+            _arguments(
+                [self._tensor(shape, item.itemsize) for shape in shapes], [list(shape) for shape in shapes],
+                [_tensor_type(item.dtype)] * len(shapes),
+            )
+            for shapes in (item.inputs, item.outputs)
+        )  # fmt: skip
+        node = self._node(item.name, self.step["id"], 1, inputs, outputs, schema=item.schema)
+        number, begin = node["id"], self.now
+        self._reads(number)
+        self.now += _MADE_NS + (0 if self.on_gpu else round(item.bytes / _MADE_BYTES_PER_NS))
+        if self.on_gpu:
+            stream = max((lane[1] for lane in self.busy if lane != ("comm",)), default=7)
+            dur = max(_FLOOR_NS, round(item.bytes / 1000))
+            self._device_event("copy_kernel", "kernel", ("gpu", stream), dur, number, 1, inputs, {})
+        self._close(node, begin, self.now, self.now - begin)
+        self._in_order(number, 1)
+
+    def _tensor(self, shape: Sequence[int], size: int) -> list[Any]:
+        self.tensors += 1
+        return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
+
+    def _tensors_of(
+        self, item: Recorded, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
+    ) -> dict[str, Any] | None:
+        """Inputs or outputs of a call at the new sizes.
+
+        Args:
+            made: the call at these sizes; without it strides and numbers are as recorded.
+        """
+        given = call.record.get(side)
+        if given is None:
+            return None
+        tensors: Iterator[TensorArg | list[int]]
+        if made is not None:
+            tensors = iter(made.tensors if side == "inputs" else made.results)
+        else:
+            shapes = call.input_shapes if side == "inputs" else call.output_shapes
+            tensors = (self._sizes(item, shape) for shape in shapes)
+        found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": given["types"], "strides": []}
+        steps = given.get("strides") or [None] * len(given["values"])
+        numbers = made.args if made is not None and side == "inputs" else ()
+        for place, (value, old, kind, step) in enumerate(
+            zip(given["values"], given["shapes"], given["types"], steps, strict=True)
+        ):
+            if _TENSOR.search(kind) and "nullptr" not in kind:
+                value, old, step = self._with_sizes(item, value, old, step, tensors)
+            elif kind.endswith("Int") or kind.startswith("GenericList[Int"):
+                value = numbers[place] if place < len(numbers) else value
+            for key, one in (("values", value), ("shapes", old), ("strides", step)):
+                found[key].append(one)
+        if "strides" not in given:
+            del found["strides"]
+        return found
+
+    def _with_sizes(
+        self, item: Recorded, value: Any, old: Any, steps: Any, tensors: Iterator[TensorArg | list[int]]
+    ) -> tuple[Any, Any, Any]:
+        """Value, shape and strides of a tensor, or of a list of tensors."""
+        if not isinstance(value, list):
+            return value, old, steps
+        if not is_tensor(value):
+            each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
+            parts = [self._with_sizes(item, *one, tensors) for one in zip(value, old, each, strict=True)]
+            values, shapes, strides = ([part[at] for part in parts] for at in range(3))
+            return values, shapes, strides if steps is not None else None
+        new = next(tensors, None)
+        if new is None:
+            return value, old, steps
+        shape, offset = (list(new.shape), new.offset) if isinstance(new, TensorArg) else (new, value[2])
+        apart = item.microbatch << 32
+        strides = list(new.strides) if isinstance(new, TensorArg) else steps
+        return [value[0] + apart, value[1] + apart, offset, prod(shape), *value[4:]], shape, strides
+
+    def _sizes(self, item: Recorded, shape: Sequence[int]) -> list[int]:
+        new = self.model.shape(shape, item.changed)
+        return item.shard.of(new) if item.shard is not None and new else new
+
+    # work on a device
+
+    def _kernel(self, event: int, caller: int, factor: float, tid: int) -> None:
+        gpu, trace = self.source.gpu, self.source
+        if event in gpu.comm or trace.communicates[gpu.source[event]]:
+            return
+        recorded = int(gpu.dur[event])
+        dur = max(round(recorded * factor), min(recorded, _FLOOR_NS))
+        record = msgspec.json.decode(next(trace.records(gpu.source[[event]]))["args"]) or {}
+        self._device_event(
+            trace.names[gpu.name[event]], trace.categories[gpu.category[event]], ("gpu", int(gpu.stream[event])),
+            dur, caller, tid, None, record,
+        )  # fmt: skip
+
+    def _device_event(
+        self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Any,
+        args: dict[str, Any], comm: dict[str, Any] | None = None, after: Iterable[int] = (), ready: int = 0,
+    ) -> int:  # fmt: skip
+        """Launch an event on a stream."""
+        launch, number = self.ids + 1, self.ids + 2
+        self.ids = number
+        correlation = len(self.runtime) + 1
+        self.runtime.append({
+            "id": launch, "name": "cudaLaunchKernel", "ts": _us(self.now), "dur": _us(_LAUNCH_NS), "tid": str(tid),
+            "correlation": correlation, "parent": caller, "kineto_event": 0,
+        })  # fmt: skip
+        self.now += _LAUNCH_NS
+        free, last = self.busy.get(lane, (0, -1))
+        begin = max(self.now, free, ready)
+        dur = self.times.get(number, dur)
+        device = max(int(self.source.gpu.device[0]), 0)
+        stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
+        none = _arguments([], [], [])
+        node: dict[str, Any] = {
+            "id": number, "name": name, "ctrl_deps": caller, "inputs": inputs or none, "outputs": none, "attrs": [],
+            "cat": category, "ph": "X", "ts": _us(begin), "dur": _us(dur), "inclusive_dur": _us(dur),
+            "exclusive_dur": _us(dur), "stream": stream, "device": device, "correlation": correlation,
+            "kineto_event": 0, "args": args,
+        }  # fmt: skip
+        if comm is not None:
+            node |= {"comm": comm, "pg_name": comm["pg_name"]}
+        self.nodes.append(node)
+        self.edges.add((launch, number, "launch"))
+        if last >= 0:
+            self.edges.add((last, number, "stream"))
+        self.edges |= {(other, number, "event") for other in (*after, *self.joins.pop(lane, ())) if other != last}
+        self.busy[lane] = (begin + dur, number)
+        return number
+
+    # communication
+
+    def _comm(self, item: Comm, parent: int) -> None:
+        group = self.layout.group(item.dimension, self.at)
+        name = self.layout.group_name(item.dimension, self.at)
+        begin, shape, kind = self.now, list(item.shape), _tensor_type(item.dtype)
+        tensor = self._tensor(shape, item.itemsize)
+        own = _arguments([tensor], [shape], [kind])
+        outer = None
+        if item.functional:
+            inputs = _arguments([tensor, "sum", name], [shape, [], []], [kind, "String", "String"])
+            outer = self._node(f"_c10d_functional::{item.kind}", parent, 1, inputs)
+        issued = self._issued(item, tensor, kind)
+        issue = self._node(_KINDS[item.kind].issue, parent if outer is None else outer["id"], 1, issued)
+        self.now += _ISSUE_NS
+        end, run = self._run(item, issue["id"], own, self._metadata(item, group, name))
+        self._close(issue, begin, self.now, self.now - begin)
+        if outer is not None:
+            self._close(outer, begin, self.now, 1)
+        self._in_order((outer or issue)["id"], 1)
+        if item.key is not None:
+            self.pending[item.key] = (end, run)
+        else:
+            self._finish(end, run)
+        if item.functional:
+            wait = self._node("_c10d_functional::wait_tensor", parent, 1, own)
+            self._reads(wait["id"])
+            self._close(wait, self.now, self.now + 1000, 1000)
+            self.now += 1000
+            self._in_order(wait["id"], 1)
+
+    def _run(self, item: Comm, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
+        """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
+        dur = self.network.transfer_ns(_KINDS[item.kind].type, comm["bytes"], comm["group_size"])
+        if self.on_gpu:
+            lane: tuple[Any, ...] = ("comm",)
+            streams = [busy for of, busy in self.busy.items() if of[0] == "gpu"]
+            ready, after = max((end for end, _ in streams), default=0), [number for _, number in streams]
+            self._device_event(_KINDS[item.kind].kernel, "kernel", lane, dur, issue, 1, own, {}, comm, after, ready)
+            return self.busy[lane]
+        received = item.kind == "recv"
+        lane = ("host", received)
+        node = self._node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, _COMM_THREAD + received, own)
+        begin = max(self.now, self.busy.get(lane, (0, -1))[0])
+        self._close(node, begin, begin + dur, dur)
+        node |= {"comm": comm, "pg_name": comm["pg_name"]}
+        self.edges.add((issue, node["id"], "thread_handoff"))
+        self.busy[lane] = (begin + dur, node["id"])
+        return self.busy[lane]
+
+    def _issued(self, item: Comm, tensor: list[Any], kind: str) -> dict[str, Any]:
+        """Inputs of the call that issues a communication, in the order of its schema."""
+        shape = list(item.shape)
+        if item.kind in ("send", "recv"):
+            values = [[tensor], "<Object>", item.peer, 0]
+            return _arguments(values, [[shape], [], [], []], [f"GenericList[{kind}]", "Object", "Int", "Int"])
+        if item.kind == "all_reduce":
+            values = [[tensor], "<Object>", "<Object>", "<None>", True, -1]
+            types = [f"GenericList[{kind}]", "Object", "Object", "None", "Bool", "Int"]
+            return _arguments(values, [[shape], [], [], [], [], []], types)
+        values = [self._tensor([item.out_elements], item.itemsize), tensor, "<Object>", False, -1]
+        return _arguments(values, [[item.out_elements], shape, [], [], []], [kind, kind, "Object", "Bool", "Int"])
+
+    def _metadata(self, item: Comm, group: Sequence[int], name: str) -> dict[str, Any]:
+        """The `comm` object, as of a kernel of NCCL."""
+        message = item.kind in ("send", "recv")
+        run = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
+        out = item.elements if run == "all_reduce" else item.out_elements
+        self.seq[item.dimension] += 1
+        return {
+            "collective": _KINDS[run].name, "dtype": _KINETO_TYPES.get(item.dtype, item.dtype),
+            "in_nelems": item.elements, "out_nelems": out, "bytes": item.elements * item.itemsize,
+            "group_size": len(group), "pg_name": name, "pg_desc": item.dimension, "pg_ranks": list(group),
+            "src_rank": item.peer if item.kind == "recv" else None,
+            "dst_rank": item.peer if item.kind == "send" else None,
+            "seq": None if message else self.seq[item.dimension], "in_split": None, "out_split": None,
+        }  # fmt: skip
+
+    def _wait(self, item: Wait) -> None:
+        for key in item.keys:
+            if key in self.pending:
+                self._finish(*self.pending.pop(key))
+
+    def _finish(self, end: int, run: int) -> None:
+        """What follows waits for a communication: the host, or on a device the streams."""
+        if self.on_gpu:
+            for lane, (busy, number) in list(self.busy.items()):
+                if lane[0] == "gpu":
+                    self.busy[lane] = (max(busy, end), number)
+                    self.joins[lane].append(run)
+            return
+        self.now = max(self.now, end)
+        self.waiting.append(run)
+
+
+def _arguments(values: list[Any], shapes: list[Any], types: list[str]) -> dict[str, Any]:
+    """Inputs or outputs of a node."""
+    return {"values": values, "shapes": shapes, "types": types}
+
+
+def _tensor_type(dtype: str) -> str:
+    return f"Tensor({_ET_TYPES.get(dtype, dtype)})"
+
+
+def _us(ns: int) -> float:
+    return ns / 1000
+
+
+def _factor(model: Model, call: Call, changed: Mapping[int, int], shard: Shard | None) -> float:
+    """By what factor the work of a call changes."""
+    shapes = call.shapes
+    if shard is not None and shapes:
+        return 1 / shard.count
+    if not changed or not shapes:
+        return 1.0
+    work: Sequence[Sequence[int]] = shapes
+    if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
+        first, second = (call.inputs[at] for at in PRODUCTS[call.name])
+        if first and second and first[0] and second[0]:
+            work = [(*first[0], second[0][-1])]
+    elif "attention" in call.name and len(shapes) >= 3:
+        work = [(*shapes[0], shapes[1][-2])]
+    old = sum(prod(model.extents.value[one] for one in shape) for shape in work)
+    new = sum(prod(model.shape(shape, changed)) for shape in work)
+    return new / old if old else 1.0

@@ -1,0 +1,279 @@
+"""Reshard a job: traces of any rank, which ranks are alike, step time, memory, and what could not be derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..measure.lookup import EXECUTED, own_times, shares_of_sources
+from ..measure.measured import Measured
+from ..predict.model_file import FittedModel
+from ..predict.pricing import Pricing
+from ..replay.network import Network
+from ..replay.rank_coupling import couple
+from ..replay.replay import build_graph, fit_constants, replay
+from ..schemas.text.gc_control import gc_disabled
+from ..trace.brief import brief
+from ..trace.errors import UsageError
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .document import build_trace
+from .items import Comm, Recorded
+from .layout import Layout, recorded_layout
+from .memory import Memory, memory_of
+from .plan import make_plan, plan_from_dict
+from .program import Derivation
+from .scaled import scaled_trace
+from .structure import read_model
+from .underived import NotDerived, not_derived
+
+__all__ = ["Resharded", "Scaled", "reshard"]
+
+_NETWORK = Network(25.0, 5000.0)
+"""Links where none are given: GB/s in one direction, and ns of a step."""
+
+
+@dataclass(frozen=True)
+class Resharded:
+    """A job in another layout.
+
+    Attributes:
+        derivation: what is divided how. network: the links. model: prices kernels, None to scale recorded times.
+        measured: operators that were called on this machine (`etplus measure`), whose times come before scaled ones.
+    """
+
+    derivation: Derivation
+    network: Network
+    model: FittedModel | None = None
+    measured: Measured | None = None
+
+    __repr__ = brief
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that it is put in."""
+        return self.derivation.layout
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The symbolic plan, JSON-ready."""
+        return self.derivation.plan.to_dict(self.derivation.model)
+
+    @gc_disabled()
+    def trace(self, rank: int) -> Trace:
+        """The trace of a rank.
+
+        Raises:
+            UsageError: no such rank.
+        """
+        self.layout.check(rank)
+        scaled = build_trace(self.derivation, rank, self.network)
+        times = self._times(scaled)
+        return build_trace(self.derivation, rank, self.network, times) if times else scaled
+
+    def _times(self, scaled: Trace) -> dict[int, int]:
+        """ns of kernels from the model and self times of operators that were executed here, by id."""
+        found = {int(scaled.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
+        if self.model is not None:
+            ids = scaled.id[scaled.gpu.source].tolist()
+            prices = Pricing(self.model, scaled, beyond=True).times
+            found |= {ids[at]: round(ns) for at, ns in enumerate(prices) if ns and at not in scaled.gpu.comm}
+        return found
+
+    @property
+    def _executed(self) -> Measured | None:
+        return self.measured or (self.model.executed if self.model is not None else None)
+
+    @cached_property
+    def _stages(self) -> Sequence[Trace]:
+        """A rank of each stage."""
+        return [self.trace(self.layout.rank(0, 0, stage)) for stage in range(self.layout.pp)]
+
+    @cached_property
+    def sources(self) -> Mapping[str, float]:
+        """Shares of the operators' self time on the host, in a rank of each stage, as a prediction gives them."""
+        times = list[tuple[str, float]]()
+        for trace in self._stages:
+            executed = own_times(trace, self._executed)
+            rows, own = trace.calls.source.tolist(), trace.self_ns.tolist()
+            operators = np.flatnonzero(trace.calls.kind == OP).tolist()
+            times += [(EXECUTED if rows[at] in executed else "scaled", own[at]) for at in operators]
+        return shares_of_sources(times)
+
+    @cached_property
+    def rank_map(self) -> dict[int, list[int]]:
+        """Representatives, with the ranks that run the same."""
+        found: dict[int, list[int]] = {}
+        for rank in range(self.layout.ranks):
+            found.setdefault(self.derivation.representative(rank), []).append(rank)
+        return found
+
+    @cached_property
+    def memory(self) -> list[Memory]:
+        """Of a rank of each stage."""
+        return [memory_of(self.derivation, stage) for stage in range(self.layout.pp)]
+
+    @cached_property
+    def not_derived(self) -> tuple[NotDerived, ...]:
+        """Operators whose extents could not be followed, and parts of the model that stay whole."""
+        return not_derived(self.derivation)
+
+    @cached_property
+    @gc_disabled()
+    def step_ns(self) -> int:
+        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
+        graphs = [build_graph(trace) for trace in self._stages]
+        constants = [fit_constants(graph) for graph in graphs]
+        return replay(couple(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
+
+    @gc_disabled()
+    def matched(self) -> int:
+        """Check that members of every group issue the same collectives, and that messages have partners.
+
+        Returns:
+            how many communications of the representatives were compared.
+
+        Raises:
+            UsageError: some do not match; the message says which.
+        """
+        layout, count = self.layout, 0
+        programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
+        for rank, found in programs.items():
+            at = layout.coordinates(rank)
+            for dimension in ("tp", "dp"):
+                mine = _collectives(found, dimension)
+                others = {self.derivation.representative(r) for r in layout.group(dimension, at)}
+                for other in sorted(others - {rank}):
+                    if mine != _collectives(programs[other], dimension):
+                        raise UsageError(f"ranks {rank} and {other} issue different {dimension} collectives")
+                count += len(mine)
+            if at.pp + 1 < layout.pp:
+                following = layout.rank(at.tp, at.dp, at.pp + 1)
+                after = programs[self.derivation.representative(following)]
+                sent = [one.shape for one in found if one.kind == "send" and one.peer == following]
+                first = layout.rank(0, 0, at.pp + 1)
+                received = [one.shape for one in after if one.kind == "recv" and one.peer < first]
+                if sent != received:
+                    raise UsageError(f"stage {at.pp} sends other messages than stage {at.pp + 1} receives")
+                count += len(sent) + len(received)
+        return count
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reshard.md."""
+        layout = self.layout
+        return {
+            "layout": {
+                "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
+                "microbatches": layout.steps_of_pipeline, "schedule": layout.schedule, "tp_style": layout.tp_style,
+                "sequence_parallel": layout.sequence_parallel, "ranks": layout.ranks,
+            },
+            "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
+            "step_ns": self.step_ns,
+            **({"sources": dict(self.sources)} if self._executed is not None else {}),
+            "memory": [one.to_dict() for one in self.memory],
+            "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
+            "not_derived": [one.to_dict() for one in self.not_derived],
+        }  # fmt: skip
+
+
+def _collectives(found: Sequence[Comm], dimension: str) -> list[tuple[str, int, str]]:
+    """Kind, elements and type of the collectives along a dimension."""
+    return [(one.kind, one.elements, one.dtype) for one in found if one.dimension == dimension]
+
+
+def _communications(derivation: Derivation, rank: int) -> list[Comm]:
+    found: list[Comm] = []
+    for item in derivation.program(rank):
+        if isinstance(item, Comm):
+            found.append(item)
+        elif isinstance(item, Recorded):
+            found += [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
+    return found
+
+
+def _ranges(ranks: Sequence[int]) -> list[list[int]]:
+    """Ranks as [first, last]."""
+    numbers = np.array(ranks, np.int64)
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    return [[int(part[0]), int(part[-1])] for part in np.split(numbers, cuts)]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A recorded data-parallel job on another number of ranks."""
+
+    traces: Sequence[Trace]
+    layout: Layout
+
+    __repr__ = brief
+
+    def trace(self, rank: int) -> Trace:
+        """The trace of a rank: that of the recorded rank that it repeats.
+
+        Raises:
+            UsageError: no such rank.
+        """
+        self.layout.check(rank)
+        return scaled_trace(self.traces, rank, self.layout.ranks)
+
+    @cached_property
+    def rank_map(self) -> dict[int, list[int]]:
+        """Representatives, with the ranks that run the same."""
+        count = len(self.traces)
+        return {k: list(range(k, self.layout.ranks, count)) for k in range(min(count, self.layout.ranks))}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reshard.md."""
+        return {
+            "layout": {"tp": 1, "dp": self.layout.dp, "pp": 1, "zero": 0, "ranks": self.layout.ranks},
+            "recorded": {"tp": 1, "dp": self.traces[0].world_size or len(self.traces), "pp": 1},
+            "rank_map": {  # as [first, last, stride]
+                str(rank): [[ranks[0], ranks[-1], len(self.traces) if len(ranks) > 1 else 1]]
+                for rank, ranks in self.rank_map.items()
+            },
+            "not_derived": [],
+        }
+
+
+@gc_disabled()
+def reshard(
+    traces: Trace | Sequence[Trace], layout: Layout, *, model: FittedModel | None = None,
+    measured: Measured | None = None,
+    network: Network | None = None, recorded: Layout | None = None, plan: Any = None, step: int | None = None,
+) -> Resharded | Scaled:  # fmt: skip
+    """Derive a job in another parallel layout from one that was recorded.
+
+    Args:
+        traces: linked traces of one or more ranks of the job; of a model that is divided anew the first one is used.
+        layout: the new one.
+        model: prices kernels (`etplus fit`); None scales the recorded times with the work.
+        measured: times of operators on this machine, of the derived shapes (`measure` of a derived trace).
+        network: the links that communication takes; 25 GB/s and 5 µs a step where None.
+        recorded: the layout of the recorded job; None to recognise it.
+        plan: as `Resharded.plan` gives it, perhaps edited; None for what follows from the model.
+        step: number of the ProfilerStep to take; None for the one of median duration.
+
+    Returns:
+        a `Scaled` where a data-parallel job is only put on more ranks, else a `Resharded`.
+
+    Raises:
+        UsageError: a layout that does not divide, or a recording from which none can be derived.
+
+    Example:
+        >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
+        1024
+    """
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else list(traces)
+    if not given:
+        raise UsageError("nothing to reshard; give the trace of a rank")
+    was = recorded if recorded is not None else recorded_layout(given)
+    only_more = layout.tp == layout.pp == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
+    if only_more and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
+        return Scaled(given, layout)
+    structure = read_model(given[0], step)
+    chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
+    return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)

@@ -1,0 +1,182 @@
+"""A parallel layout: how many ranks each dimension has, which ranks form which groups, and that of a recording."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ..trace.brief import brief
+from ..trace.conventions import MAX_RANKS
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+
+__all__ = ["Coordinates", "Layout", "Schedule", "TensorStyle", "parse_layout", "recorded_layout"]
+
+TensorStyle = Literal["dtensor", "megatron"]
+Schedule = Literal["1f1b", "gpipe"]
+
+_PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
+_MICROBATCHES = 4
+_MARKS = {
+    "fsdp": ("FSDP::", "FullyShardedDataParallel", "fsdp::"),
+    "tp": ("Redistribute", "_ToTorchTensor", "PythonSubclass"),
+    "pp": ("c10d::send", "c10d::recv_", "gloo:send", "gloo:recv", "nccl:send", "nccl:recv"),
+    "dp": ("DistributedDataParallel.forward", "torch::distributed::reducer"),
+}
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The place of a rank: its index along each dimension."""
+
+    tp: int
+    dp: int
+    pp: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model is laid out over ranks.
+
+    Ranks are numbered with tensor parallelism innermost and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
+
+    Attributes:
+        tp, dp, pp: ranks along tensor, data and pipeline parallelism.
+        zero: 0 for DDP; 1 optimizer state, 2 gradients too, 3 parameters too are divided over the data-parallel ranks
+            (3 is FSDP).
+        batch: global batch; None keeps that of a data-parallel rank (weak scaling).
+        microbatches: of a step, only used by pipelines; None for 4, or the number of stages where that is more.
+        schedule: of the pipeline.
+        tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once a block.
+        sequence_parallel: norms and residuals on 1/tp of the sequence (megatron style only).
+        bucket_mib: size of gradient buckets (the first one has 1 MiB), as DDP's `bucket_cap_mb`.
+
+    Example:
+        >>> Layout(tp=2, dp=64, pp=4).ranks
+        512
+    """
+
+    tp: int = 1
+    dp: int = 1
+    pp: int = 1
+    zero: int = 0
+    batch: int | None = None
+    microbatches: int | None = None
+    schedule: Schedule = "1f1b"
+    tp_style: TensorStyle = "dtensor"
+    sequence_parallel: bool = False
+    bucket_mib: int = 25
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "dp", "pp"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)}: give 1 or more ranks")
+        if self.ranks > MAX_RANKS:
+            raise UsageError(f"{self.ranks} ranks: at most {MAX_RANKS} are possible")
+        if self.zero not in range(4):
+            raise UsageError(f"zero={self.zero}: give 0, 1, 2 or 3")
+        for name in ("batch", "microbatches"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name}={value}: give 1 or more")
+        if self.bucket_mib < 1:
+            raise UsageError(f"bucket_mib={self.bucket_mib}: give 1 or more")
+        if self.schedule not in get_args(Schedule) or self.tp_style not in get_args(TensorStyle):
+            raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
+        if self.sequence_parallel and self.tp_style != "megatron":
+            raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.tp * self.dp * self.pp
+
+    @property
+    def steps_of_pipeline(self) -> int:
+        """Microbatches of a step, 1 without a pipeline."""
+        if self.pp == 1 and self.microbatches is None:
+            return 1
+        return max(_MICROBATCHES, self.pp) if self.microbatches is None else self.microbatches
+
+    def check(self, rank: int) -> None:
+        """Raise UsageError unless there is such a rank."""
+        if not 0 <= rank < self.ranks:
+            raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
+
+    def coordinates(self, rank: int) -> Coordinates:
+        """The place of a rank.
+
+        Example:
+            >>> Layout(tp=2, dp=4).coordinates(5)
+            Coordinates(tp=1, dp=2, pp=0)
+        """
+        rest, tp = divmod(rank, self.tp)
+        pp, dp = divmod(rest, self.dp)
+        return Coordinates(tp, dp, pp)
+
+    def rank(self, tp: int, dp: int, pp: int) -> int:
+        """The rank at a place."""
+        return (pp * self.dp + dp) * self.tp + tp
+
+    def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
+        """The ranks that differ from one place along a dimension ("tp", "dp", "pp") only."""
+        place = {"tp": at.tp, "dp": at.dp, "pp": at.pp}
+        return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
+
+    def group_name(self, dimension: str, at: Coordinates) -> str:
+        """A name for that group, unique in the job: "tp_0" has rank 0."""
+        return f"{dimension}_{self.group(dimension, at)[0]}"
+
+
+def parse_layout(text: str) -> Layout:
+    """Parse "tp=2,dp=4,pp=1"; what is left out is 1.
+
+    Raises:
+        UsageError: another form.
+
+    Example:
+        >>> parse_layout("tp=2,dp=4").ranks
+        8
+    """
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        found = _PART.fullmatch(part.strip())
+        if found is None or found[1] in sizes:
+            raise UsageError(f"layout {text!r}: unexpected {part.strip()!r}; give for example tp=2,dp=4,pp=1")
+        sizes[found[1]] = int(found[2])
+    return Layout(sizes.get("tp", 1), sizes.get("dp", 1), sizes.get("pp", 1))
+
+
+def recorded_layout(traces: Sequence[Trace]) -> Layout:
+    """Recognise the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer is data parallel.
+
+    Raises:
+        UsageError: it was recorded with FSDP or a pipeline, from which nothing is derived.
+
+    Example:
+        >>> recorded_layout([trace]).dp
+        2
+    """
+    trace = traces[0]
+    names = set(trace.names)
+    found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
+    world = trace.world_size or 1
+    if world == 1:
+        return Layout()
+    for kind, what in (("fsdp", "FSDP"), ("pp", "a pipeline")):
+        if kind in found:
+            raise UsageError(
+                f"{trace.file}: recorded with {what}, from which no layout is derived; "
+                "give a recording of one rank, or of tensor or data parallel ranks"
+            )
+    if "tp" not in found:
+        return Layout(dp=world)
+    sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}
+    if "dp" not in found or len(sizes) < 2:
+        return Layout(tp=world)
+    tp = min(sizes)
+    return Layout(tp=tp, dp=world // tp)

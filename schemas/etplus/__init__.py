@@ -1,0 +1,1 @@
+"""ET+ files: reading and writing them."""

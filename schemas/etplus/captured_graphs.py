@@ -1,0 +1,211 @@
+"""Captured graphs in ET+ files: the root's `captured_graphs`, and `captured_by` of device events."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from ...trace.captured import CALL_KINDS, CallKind, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
+from ...trace.columns import IntColumn
+from ...trace.comm_kernels import Comm
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.kinds import CERTAIN, EQUIVALENT, LINK_NAMES
+from ...trace.trace import Record, Trace
+from .record_store import FileRecords
+
+__all__ = ["CAPTURED_VERSION", "CapturedBy", "captured_by_texts", "edited_file", "read_captured", "section_of"]
+
+CAPTURED_VERSION = "1.2"
+"""`etplus.version` of files with captured graphs, which a reader of 1.1 takes for files without."""
+_KEY = "captured_graphs"
+_REMEDY = "make the file again with trace-link"
+_NO_TEXT = msgspec.Raw(b"")
+
+Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+class CapturedBy(msgspec.Struct, gc=False, frozen=True):
+    """`captured_by` of a device event: position in `ops` and in `replays` of `captured_graphs`."""
+
+    op: Position
+    link: Literal["certain", "equivalent"]
+    replay: Position
+
+
+class _Call(msgspec.Struct, gc=False, omit_defaults=True):
+    name: str
+    kind: CallKind
+    parent: Position | None
+    graph: Position | None
+    inputs: msgspec.Raw = _NO_TEXT
+    outputs: msgspec.Raw = _NO_TEXT
+    comm: Comm | None = None
+
+
+class _Tensors(msgspec.Struct, gc=False, omit_defaults=True):
+    inputs: msgspec.Raw = _NO_TEXT
+    outputs: msgspec.Raw = _NO_TEXT
+
+
+class _Section(msgspec.Struct, gc=False):
+    graphs: list[CapturedGraph]
+    replays: list[GraphReplay]
+    ops: list[_Call]
+    notes: list[str]
+
+
+class _Event(msgspec.Struct, gc=False):
+    ts: Any = 0
+    captured_by: CapturedBy | None = None
+
+
+_decode_tensors = msgspec.json.Decoder(_Tensors).decode
+_decode_record = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.encode
+
+
+def section_of(captured: CapturedGraphs) -> bytes:
+    """The value of `captured_graphs`."""
+    columns = zip(
+        captured.names, captured.kind.tolist(), captured.parent.tolist(), captured.graph.tolist(),
+        map(_decode_tensors, captured.texts), range(len(captured)), strict=True,
+    )  # fmt: skip
+    calls = [
+        _Call(name, CALL_KINDS[kind], _optional(parent), _optional(graph), tensors.inputs, tensors.outputs,
+              captured.comm.get(i))
+        for name, kind, parent, graph, tensors, i in columns
+    ]  # fmt: skip
+    return _encode(_Section(list(captured.graphs), list(captured.replays), calls, list(captured.notes)))
+
+
+def _optional(position: int) -> int | None:
+    return position if position >= 0 else None
+
+
+def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
+    """By event, the member `captured_by` with a comma before it, to be put at the end of an object."""
+    columns = (column.tolist() for column in (links.event, links.op, links.link, links.replay))
+    return {
+        event: b', "captured_by": {"op": %d, "link": "%b", "replay": %d}' % (op, LINK_NAMES[link].encode(), replay)
+        for event, op, link, replay in zip(*columns, strict=True)
+    }
+
+
+def read_captured(file: str, header: Record, found: dict[int, CapturedBy]) -> CapturedGraphs | None:
+    """The captured graphs of an ET+ file, None where it has none.
+
+    Args:
+        header: the root's keys, undecoded. found: `captured_by` by row.
+
+    Raises:
+        TraceFormatError: `captured_graphs` has another form, or a device event names what it does not have.
+    """
+    if _KEY not in header:
+        if found:
+            raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)
+        return None
+    try:
+        section = msgspec.json.decode(header[_KEY], type=_Section)
+        events = msgspec.json.decode(header.get("unattached", b"[]"), type=list[_Event])
+    except UNREADABLE as error:
+        raise TraceFormatError(file, f'"{_KEY}"', f"cannot be read ({error})", _REMEDY) from None
+    events.sort(key=lambda event: event.ts)  # as `read_unattached` does
+    unattached = {i: event.captured_by for i, event in enumerate(events) if event.captured_by is not None}
+    _check(file, section, [*found.values(), *unattached.values()])
+    calls = section.ops
+    return CapturedGraphs(
+        graphs=tuple(section.graphs), replays=tuple(section.replays), names=[one.name for one in calls],
+        kind=np.array([CALL_KINDS.index(one.kind) for one in calls], np.int8),
+        parent=_positions([one.parent for one in calls]), graph=_positions([one.graph for one in calls]),
+        texts=[_encode(_Tensors(one.inputs, one.outputs)) for one in calls],
+        comm={i: one.comm for i, one in enumerate(calls) if one.comm is not None},
+        links=_links(found), unattached=_links(unattached), notes=tuple(section.notes),
+    )  # fmt: skip
+
+
+def _check(file: str, section: _Section, links: Sequence[CapturedBy]) -> None:
+    for i, call in enumerate(section.ops):
+        if (call.parent is not None and call.parent >= i) or (call.graph or 0) > max(len(section.graphs) - 1, 0):
+            raise TraceFormatError(
+                file, f"{_KEY}.ops[{i}]", "its caller does not precede it, or an unknown graph", _REMEDY
+            )
+    for i, replay in enumerate(section.replays):
+        if replay.graph is not None and not 0 <= replay.graph < len(section.graphs):
+            raise TraceFormatError(file, f"{_KEY}.replays[{i}]", f"unknown graph {replay.graph}", _REMEDY)
+    for link in links:
+        if link.op >= len(section.ops) or link.replay >= len(section.replays):
+            problem = f"op {link.op} or replay {link.replay} is not in {_KEY}"
+            raise TraceFormatError(file, '"captured_by"', problem, _REMEDY)
+
+
+def _positions(values: list[int | None]) -> IntColumn:
+    return np.array([-1 if value is None else value for value in values], np.int64)
+
+
+def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
+    codes = {"certain": CERTAIN, "equivalent": EQUIVALENT}
+    return CaptureLinks(
+        np.fromiter(found, np.int64, len(found)),
+        np.fromiter((one.op for one in found.values()), np.int64, len(found)),
+        np.fromiter((codes[one.link] for one in found.values()), np.int8, len(found)),
+        np.fromiter((one.replay for one in found.values()), np.int64, len(found)),
+    )
+
+
+def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
+    """A trace whose ET+ file is in memory, with captured graphs in the file, too.
+
+    Args:
+        trace: with `comm` as it is to be.
+    """
+    data, edits = records.data, list[tuple[int, int, bytes]]()
+    root = _decode_record(data)
+    for row, text in captured_by_texts(captured.links).items():
+        start, end = int(records.start[row]), int(records.end[row])
+        comm = trace.comm.get(row)
+        if comm is None:
+            edits.append((end - 1, end - 1, text))
+        else:
+            node = _decode_record(data[start:end]) | _decode_record(b"{" + text[1:] + b"}")
+            changed = {"comm": msgspec.Raw(_encode(comm)), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
+            edits.append((start, end, _encode(node | changed)))
+    section = msgspec.Raw(section_of(captured))
+    header = {**trace.header, _KEY: section}
+    if "unattached" in root:
+        header["unattached"] = msgspec.Raw(_with_members(bytes(root["unattached"]), captured))
+        edits.append((*_span(data, root["unattached"]), bytes(header["unattached"])))
+    summary = {**trace.summary, "version": CAPTURED_VERSION}
+    if "etplus" in root:
+        edits.append((*_span(data, root["etplus"]), _encode(summary)))
+    last = data.rindex(b"}")
+    edits.append((last, last, b',\n  "%b": %b\n' % (_KEY.encode(), bytes(section))))
+    edits.sort()
+    ends = np.array([end for _, end, _ in edits])
+    grown = np.array([len(text) - (end - start) for start, end, text in edits])
+    total = np.concatenate([[0], np.cumsum(grown)])
+    moved = [at + total[np.searchsorted(ends, at, side="right")] for at in (records.start, records.end)]
+    kept = zip([0, *(end for _, end, _ in edits)], [*(start for start, _, _ in edits), len(data)], strict=True)
+    texts = itertools.zip_longest((data[a:b] for a, b in kept), (text for _, _, text in edits), fillvalue=b"")
+    whole = b"".join(itertools.chain.from_iterable(texts))
+    return replace(trace, texts=FileRecords(whole, *moved), header=header, summary=summary, captured=captured)
+
+
+def _span(data: bytes, raw: msgspec.Raw) -> tuple[int, int]:
+    """Where a value is, of which `raw` is a view."""
+    start = int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
+    return start, start + len(memoryview(raw))
+
+
+def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
+    """The list of unattached events with their `captured_by`."""
+    events = msgspec.json.decode(unattached, type=list[dict[str, msgspec.Raw]])
+    starts = [msgspec.json.decode(event["ts"]) for event in events]
+    order = sorted(range(len(events)), key=starts.__getitem__)  # as `read_unattached` does
+    for place, text in captured_by_texts(captured.unattached).items():
+        events[order[place]] |= _decode_record(b"{" + text[1:] + b"}")
+    return _encode(events)

@@ -1,0 +1,312 @@
+"""PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and the position of each node's text.
+
+Field positions by schema version follow what `torch.profiler.ExecutionTraceObserver` writes: version 1.0.1 has flat
+nodes, later ones have `ctrl_deps` and a list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
+"""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.brief import brief
+from ...trace.columns import IntColumn, StringTable, int_column, joined_columns, matching
+from ...trace.conventions import STRUCTURAL
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ..text.files import Blob, Source, open_text
+from ..text.number_rows import NumberRows
+from ..text.records import Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
+from ..text.recover import Loss
+from ..text.text import Text
+from ..text.tolerant import Document, read_tolerantly
+from .node_tensors import ATTRIBUTES, Attr, attribute_type
+
+__all__ = ["ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
+
+
+class _FlatNode(msgspec.Struct, gc=False):
+    id: int
+    name: str
+    parent: int
+    rf_id: int = 0
+    fw_parent: int = 0
+    seq_id: int = -1
+    scope: int = 0
+    tid: int = 0
+    fw_tid: int = 0
+
+
+class _Node(msgspec.Struct, gc=False):
+    """A node whose `attrs` may hold anything in any order."""
+
+    id: int
+    name: str
+    ctrl_deps: int
+    attrs: list[Attr]
+
+
+def _attributes_type(number: Any) -> Any:
+    """The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped."""
+    types = [(name, attribute_type(name, number)) for name in ATTRIBUTES]
+    return msgspec.defstruct("_UsualAttrs", types, array_like=True, gc=False)
+
+
+_UsualAttrs: Any = _attributes_type(int)
+_PlainAttrs: Any = _attributes_type(float)
+
+
+class _UsualNode(msgspec.Struct, gc=False):
+    """Decodes only what PyTorch writes, at 1.7 times the speed of `_Node`."""
+
+    id: int
+    name: str
+    ctrl_deps: int
+    attrs: _UsualAttrs
+
+
+class _PlainNode(msgspec.Struct, gc=False):
+    """The same with numbers that a double holds exactly, of which `NumberRows` makes columns."""
+
+    id: int
+    name: str
+    ctrl_deps: int
+    attrs: _PlainAttrs
+
+
+class NodeTexts(Protocol):
+    """Texts of nodes, read or made where they are asked for; see `RecordTexts`."""
+
+    @property
+    def first(self) -> IntColumn: ...
+    @property
+    def block_count(self) -> int: ...
+    def __len__(self) -> int: ...
+    def cut(self, block: int) -> tuple[bytes, list[bytes]]: ...
+    def of(self, records: IntColumn) -> list[bytes]: ...
+    def tensors_of(self, records: IntColumn) -> list[bytes]: ...
+
+
+@dataclass(frozen=True)
+class ExecutionTrace:
+    """An ET as columns; all arrays have one entry a node, in file order.
+
+    Attributes:
+        file: name for messages.
+        schema: the file's schema version, "1.0.1" to "1.1.1-chakra.1.0.0".
+        flat: True for the layout of 1.0.1 (`parent` and other fields in the node), False for `ctrl_deps` and `attrs`.
+        pid: process id, −1 if the file has none.
+        started_s: local time at which recording began, seconds since the epoch as if it were UTC; −1 if unknown.
+        duration_s: how long it went on, 0 if unknown.
+        before, after: the document up to the "[" of `nodes`, and from its "]" on.
+        texts: the untouched text of each node.
+        id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: int64; seq_id −1 and rf_id 0 mean "none".
+        name: int32 code into `names`.
+        names: distinct node names.
+        structural: True for the process and thread nodes, which are not calls.
+        losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
+    """
+
+    file: str
+    schema: str
+    flat: bool
+    pid: int
+    started_s: int
+    duration_s: float
+    before: bytes
+    after: bytes
+    texts: NodeTexts
+    id: IntColumn
+    parent: IntColumn
+    rf_id: IntColumn
+    fw_parent: IntColumn
+    seq_id: IntColumn
+    scope: IntColumn
+    tid: IntColumn
+    fw_tid: IntColumn
+    name: npt.NDArray[np.int32]
+    names: list[str]
+    structural: npt.NDArray[np.bool_]
+    losses: tuple[Loss, ...] = ()
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+def read_execution_trace(source: Source, *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
+    """Read an ET of any schema 1.x, gzipped or not.
+
+    Args:
+        source: path, "-", bytes or binary file object.
+        strict: refuse a broken file instead of recovering what can be read.
+        progress: show a bar for reading that takes over two seconds.
+
+    Raises:
+        TraceFormatError: not an ET, an unknown schema version, or broken beyond (or, if strict, before) recovery.
+    """
+    return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress)
+
+
+def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
+    """Read an Execution Trace from an open file; see `read_execution_trace`."""
+    return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
+
+
+def _read(document: Document) -> ExecutionTrace:
+    array = None if document.lenient else locate(document.text, "nodes")
+    if array is not None and "schema" in array.header:
+        with contextlib.suppress(*UNREADABLE):  # a broken node, or an odd layout: the parser reports it
+            flat = _is_flat(array.first)
+            parts = list(document.parts(array, partial(_read_nodes, flat=flat)))
+            texts = array.texts([span for part in parts for span in part.spans])
+            around = document.text[: array.body], document.text[array.end :]
+            return _build(document, array.header, around, texts, parts, flat)
+    data = document.text[:]
+    header, records, (begin, end) = parse_records(data, "nodes")
+    flat = _is_flat(records.texts[0] if records.texts else b"")
+    texts = RecordTexts.joined(_readable(records.texts, flat, document) if document.lenient else records.texts)
+    return _build(document, header, (data[:begin], data[end:]), texts, [_read_nodes(texts.arrays(), flat)], flat)
+
+
+def _build(
+    document: Document, header: dict[str, msgspec.Raw], around: tuple[bytes, bytes], texts: RecordTexts,
+    parts: list[_Part], flat: bool,
+) -> ExecutionTrace:  # fmt: skip
+    schema, pid = _check_header(document.name, header)
+    check_utf8(b"".join(around))
+    if not len(texts):
+        raise TraceFormatError(document.name, "", "the trace has no nodes", "record it again with the observer started")
+    started_s, duration_s = _recorded(header)
+    names = StringTable()
+    name = np.concatenate([names.codes(part.names)[part.columns.pop("name")] for part in parts])
+    columns = joined_columns([part.columns for part in parts])
+    return ExecutionTrace(
+        file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
+        before=around[0], after=around[1], texts=texts, name=name, names=names.values,
+        structural=matching(name, names.values, STRUCTURAL.fullmatch), losses=document.all_losses(), **columns,
+    )  # fmt: skip
+
+
+def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
+    """When the ET was recorded: `time` is local, `start_ts` and `finish_ts` are ms of a clock of their own."""
+    try:
+        begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
+        start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
+        return max(begin, -1), max(finish - start, 0) / 1000
+    except (KeyError, ValueError, OverflowError, *UNREADABLE):
+        return -1, 0.0
+
+
+def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
+    values = {key: msgspec.json.decode(header[key]) for key in ("schema", "pid") if key in header}
+    if "etplus" in header:
+        raise TraceFormatError(file, "", "this is an ET+ file, already linked", "give the ET that it was made from")
+    schema, pid = values.get("schema"), values.get("pid")
+    if not isinstance(schema, str):
+        raise TraceFormatError(file, "", 'no "schema" version', "give an Execution Trace written by PyTorch")
+    if not re.fullmatch(r"1\.[\w.-]{1,40}", schema):
+        raise TraceFormatError(
+            file, "", f"unknown Execution Trace schema {schema[:60]!r}", "this release reads schemas 1.x"
+        )
+    return schema, pid if type(pid) is int and 0 <= pid < 2**63 else -1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive nodes: begin, end and count of the blocks that they were in, and columns with names of their own."""
+
+    spans: list[tuple[int, int, int]]
+    columns: dict[str, npt.NDArray[Any]]
+    names: list[str]
+
+
+_TYPES = {name: attribute_type(name) for name in ATTRIBUTES}
+_NO_ATTRS = _PlainAttrs(*(attribute_type(name, float)(0.0) for name in ATTRIBUTES))
+_VALUE_OF = {name: msgspec.msgpack.encode(name) + msgspec.msgpack.encode("value") for name in ATTRIBUTES}
+_number_rows = NumberRows(_NO_ATTRS, _VALUE_OF)
+_NAME, _ID, _ATTRS = map(attrgetter, ("name", "id", "attrs"))
+_decode_plain = msgspec.json.Decoder(list[_PlainNode]).decode
+_decode_one_usual = msgspec.json.Decoder(_UsualNode).decode
+_decode_flat = msgspec.json.Decoder(list[_FlatNode]).decode
+_decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
+_decode_one = msgspec.json.Decoder(_Node).decode
+
+
+def _is_flat(first: bytes) -> bool:
+    """Whether a file with this node has the layout of 1.0.1."""
+    return bool(first) and b'"ctrl_deps"' not in first
+
+
+def _read_nodes(blocks: Iterable[Block], flat: bool) -> _Part:
+    names, spans = StringTable(), []
+    columns: list[dict[str, npt.NDArray[Any]]] = []
+    for begin, end, array in blocks:
+        nodes, block = _flat_decoded(array) if flat else _decoded(array)
+        check_utf8(array)
+        spans.append((begin, end, len(nodes)))
+        columns.append({**block, "name": names.codes(list(map(_NAME, nodes)))})
+    return _Part(spans, joined_columns(columns), names.values)
+
+
+def _any_node(text: msgspec.Raw) -> _UsualNode:
+    """A node whose attributes may be others, in another order, or no numbers."""
+    with contextlib.suppress(msgspec.ValidationError):
+        return _decode_one_usual(text)
+    node = _decode_one(text)
+    values = {attr.name: attr.value for attr in node.attrs}
+    attrs = (_TYPES[name](values.get(name, none)) for name, none in ATTRIBUTES.items())
+    return _UsualNode(node.id, node.name, node.ctrl_deps, _UsualAttrs(*attrs))
+
+
+def _decoded(array: memoryview) -> tuple[list[Any], dict[str, IntColumn]]:
+    """The nodes of a block, and their columns but the name."""
+    with contextlib.suppress(msgspec.ValidationError):
+        plain = _decode_plain(array)
+        numbers = _number_rows.columns(list(map(_ATTRS, plain)))
+        if numbers is not None:
+            return plain, {**_id_columns(plain), **numbers}
+    nodes = list(map(_any_node, decode_raws(array)))
+    return nodes, _columns(nodes)
+
+
+def _id_columns(nodes: list[Any]) -> dict[str, IntColumn]:
+    return {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.ctrl_deps for n in nodes], 0)}
+
+
+def _columns(nodes: list[_UsualNode]) -> dict[str, IntColumn]:
+    columns, attrs = _id_columns(nodes), list(map(_ATTRS, nodes))
+    for column, none in ATTRIBUTES.items():
+        columns[column] = int_column(list(map(attrgetter(f"{column}.value"), attrs)), none)
+    return columns
+
+
+def _flat_decoded(array: memoryview) -> tuple[list[Any], dict[str, IntColumn]]:
+    nodes = _decode_flat(array)
+    columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.parent for n in nodes], 0)}
+    for column, none in ATTRIBUTES.items():
+        columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
+    return nodes, columns
+
+
+def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]:
+    """The nodes that can be read; the others are counted in `document.dropped`."""
+    kept = []
+    for text in texts:
+        try:
+            (_decode_one_flat if flat else _decode_one)(text)
+            kept.append(text)
+        except UNREADABLE as error:
+            document.dropped.add(error)
+    return kept

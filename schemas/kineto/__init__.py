@@ -1,0 +1,1 @@
+"""Kineto traces, and torch's other recorders that write the same form."""

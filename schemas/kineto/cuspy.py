@@ -1,0 +1,96 @@
+"""What PyTorch's Cuspy exporter writes differently from Kineto, brought to Kineto's form where a trace is read.
+
+Facts from torch/profiler/_cuspy (PyTorch 2.15): copies and memsets have one name each, their kinds are arguments;
+dependencies between the nodes of a CUDA graph are flows of category "ac2g" with ids from 2**40, from the end of one
+node to the start of the other; a graph's node may be drawn on a lane of its own, its stream is then `original_stream`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ...trace.columns import IntColumn, StringTable
+from ...trace.conventions import COPY_CATEGORIES
+
+if TYPE_CHECKING:
+    from .read_kineto import EventTable
+
+__all__ = ["GRAPH_ARROW", "LAUNCH_FLOW", "whole_us", "with_copy_names"]
+
+LAUNCH_FLOW = "ac2g"
+"""Category of the flows from a launching call to the GPU work that it launched."""
+GRAPH_ARROW = 2**40
+"""Flows of the category LAUNCH_FLOW with ids from here are dependencies between nodes of a CUDA graph."""
+_BARE = frozenset({"Memcpy", "Memset"})
+_MEMORY_KINDS = (
+    "unknown", "pageable", "pinned", "device", "array", "managed", "device_static", "managed_static",
+)  # fmt: skip
+"""By code: CUpti_ActivityMemoryKind."""
+
+
+class _Kinds(msgspec.Struct, gc=False):
+    copy: Any = msgspec.field(default=None, name="copy kind")
+    source: Any = msgspec.field(default=None, name="src kind")
+    target: Any = msgspec.field(default=None, name="dst kind")
+    memory: Any = msgspec.field(default=None, name="memory kind")
+
+
+_decode_kinds = msgspec.json.Decoder(_Kinds).decode
+
+
+def whole_us(ts: IntColumn) -> IntColumn:
+    """Times (int64 ns) since the epoch to the nearest µs.
+
+    The exporter computes with doubles, which hold µs since the epoch only to 0.25 µs. A trace whose times are relative
+    to a base, as PyTorch writes them since 2024, loses nothing.
+
+    Example:
+        >>> whole_us(np.array([1695835585783692250])).tolist()
+        [1695835585783692000]
+    """
+    rounded: IntColumn = (ts + 500) // 1000 * 1000
+    return rounded
+
+
+def with_copy_names(events: EventTable) -> EventTable:
+    """Name copies and memsets by the kinds in their arguments, as Kineto does: "Memcpy HtoD (Pageable -> Device)".
+
+    Events whose arguments do not give the kinds keep their names.
+    """
+    bare = np.array([name in _BARE for name in events.names], np.bool_)
+    rows = np.flatnonzero(events.mask(COPY_CATEGORIES))
+    rows = rows[bare[events.name[rows]]] if len(rows) else rows
+    if not len(rows):
+        return events
+    names = StringTable(events.names)
+    name = events.name.copy()
+    name[rows] = names.codes(_named(events, rows))
+    return replace(events, name=name, names=names.values)
+
+
+def _named(events: EventTable, rows: IntColumn) -> list[str]:
+    codes = events.name[rows].tolist()
+    return [_name(events.names[code], args) for code, args in zip(codes, events.args_of(rows), strict=True)]
+
+
+def _name(name: str, args: bytes) -> str:
+    try:
+        kinds = _decode_kinds(args)
+    except msgspec.MsgspecError:
+        return name
+    if name == "Memset":
+        return name if kinds.memory is None else f"Memset ({_memory(kinds.memory)})"
+    if not isinstance(kinds.copy, str):
+        return name
+    return f"Memcpy {kinds.copy} ({_memory(kinds.source)} -> {_memory(kinds.target)})"
+
+
+def _memory(kind: Any) -> str:
+    """A kind of memory, by name or code, in Kineto's spelling."""
+    if type(kind) is int and 0 <= kind < len(_MEMORY_KINDS):
+        kind = _MEMORY_KINDS[kind]
+    return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"

@@ -1,0 +1,82 @@
+"""Kineto's CPU events in call order, each with its caller, and which of them is open at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...trace.call_tree import nesting
+from ...trace.columns import IntColumn
+from ...trace.conventions import CPU_CATEGORIES
+from .read_kineto import KinetoTrace
+
+__all__ = ["CpuCalls", "cpu_calls", "enclosing_call"]
+
+_ROUNDING_NS = 1000
+
+
+@dataclass(frozen=True)
+class CpuCalls:
+    """Kineto's CPU ops and user annotations, by thread and, within one, in order of call start.
+
+    Attributes:
+        row: int64, row in the `EventTable`.
+        parent: int64, position in this table of the innermost call open at this one's start on its thread, −1 for none.
+        thread: int64 code into `EventTable.threads`; ascending.
+        ts, end: int64 ns.
+        name: int64 code into `EventTable.names`.
+        seq: int64, sequence number, −1 for none.
+    """
+
+    row: IntColumn
+    parent: IntColumn
+    thread: IntColumn
+    ts: IntColumn
+    end: IntColumn
+    name: IntColumn
+    seq: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
+    """Put Kineto's CPU events in order and find each one's caller from the nesting of times.
+
+    Args:
+        categories: what counts as a call.
+    """
+    events = kineto.events
+    rows = np.flatnonzero(events.mask(categories))
+    thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]
+    order = np.lexsort((-end, ts, thread))
+    rows, thread, ts, end = rows[order], thread[order], ts[order], end[order]
+    return CpuCalls(
+        rows, nesting(thread, ts, end), thread, ts, end, events.name[rows].astype(np.int64), events.seq[rows]
+    )
+
+
+def enclosing_call(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn) -> IntColumn:
+    """For intervals on threads: the position of the innermost call that is open at their start, −1 for none.
+
+    Where a call ends just as the interval starts, it counts as open if the interval ends with it too: times of older
+    files are whole µs, cut off, so that a call's last launch may seem to begin when the call ends.
+
+    Args:
+        thread: int64 codes of `EventTable.threads`.
+        ts, until: int64 ns, start and end, same length.
+    """
+    at = np.full(len(ts), -1, np.int64)
+    for code in np.flatnonzero(np.bincount(thread[thread >= 0])):
+        begin, stop = np.searchsorted(calls.thread, [code, code + 1])
+        here = np.flatnonzero(thread == code)
+        last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1
+        at[here] = np.where(last >= begin, last, -1)
+    active = np.flatnonzero(at >= 0)
+    while len(active):
+        end = calls.end[at[active]]
+        active = active[(end < ts[active]) | ((end == ts[active]) & (until[active] > end + _ROUNDING_NS))]
+        at[active] = calls.parent[at[active]]
+        active = active[at[active] >= 0]
+    return at

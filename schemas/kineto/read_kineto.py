@@ -1,0 +1,342 @@
+"""Kineto traces (Chrome trace JSON of the PyTorch profiler): an event table of numpy columns, args left undecoded.
+
+Both generations are read: 2022-23 files with integer µs since the epoch, and 2024+ files with µs to three decimals
+relative to `baseTimeNanoseconds`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.brief import brief
+from ...trace.columns import IntColumn, StringTable, joined_columns
+from ...trace.conventions import EPOCH_NS, MAX_NS
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ..text.files import Blob, Source, open_text
+from ..text.parallel import parallel_map
+from ..text.records import RecordTexts, check_utf8, locate, parse_records
+from ..text.recover import Loss
+from ..text.sniff import HEAD, is_pftrace
+from ..text.text import Text
+from ..text.tolerant import Document, read_tolerantly
+from .cuspy import whole_us, with_copy_names
+from .kineto_events import Codes, EventPart, is_runtime, read_events
+
+__all__ = [
+    "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",
+]  # fmt: skip
+
+_WORTH_A_PROCESS = 1000
+"""Events whose arguments are read as one piece."""
+
+T = TypeVar("T")
+
+
+class EventTexts(Protocol):
+    """The JSON texts of events, read or made where they are asked for."""
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of events by index; of each at least an object with its `args`."""
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """Duration events (ph "X") in file order; every array has one entry an event.
+
+    Attributes:
+        index: int64, position in the file's `traceEvents`.
+        ts, dur: int64 ns; ts relative to `KinetoTrace.base_time_ns`; dur is −1 or less for an unfinished call.
+        category, name: int32 codes into `categories`, `names`.
+        thread: int32 code into `threads`, the distinct (pid, tid) pairs.
+        correlation, external_id, seq: int64, −1 for none.
+        rf_id: int64 `Record function id`; 0 if the ET observer was off, −1 for none.
+        stream, device: int64, −1 for none or not a number; the stream of work in a CUDA graph is the one on which it
+            ran, whatever lane the trace draws it on.
+    """
+
+    index: IntColumn
+    ts: IntColumn
+    dur: IntColumn
+    category: Codes
+    name: Codes
+    thread: Codes
+    correlation: IntColumn
+    external_id: IntColumn
+    rf_id: IntColumn
+    seq: IntColumn
+    stream: IntColumn
+    device: IntColumn
+    categories: list[str]
+    names: list[str]
+    threads: list[tuple[int | str, int | str]]
+    _texts: EventTexts
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @cached_property
+    def end(self) -> IntColumn:
+        """int64 ns, ts + dur; an unfinished event ends where it starts."""
+        end: IntColumn = self.ts + np.maximum(self.dur, 0)
+        return end
+
+    def args(self, row: int) -> bytes:
+        """The undecoded JSON text of an event's `args`."""
+        return self.args_of(np.array([row]))[0]
+
+    def args_of(self, rows: IntColumn) -> list[bytes]:
+        """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
+        return self.read(rows, lambda text: bytes(_decode_only_args(text).args))
+
+    def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
+        """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
+        shares = np.array_split(self.index[rows], max(len(rows) // _WORTH_A_PROCESS, 1))
+        with parallel_map(lambda i: list(map(of, self._texts.of(shares[i]))), len(shares)) as results:
+            return [one for share in results for one in share]
+
+    def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
+        """Index and text of all events of some categories, those that the table leaves out included.
+
+        None where they are not texts of a file, as in a trace of Nsight Systems.
+        """
+        texts, marks = self._texts, [f'"{category}"'.encode() for category in sorted(categories)]
+        if not isinstance(texts, RecordTexts):
+            return
+        for first in range(0, len(texts), _WORTH_A_PROCESS):
+            indices = np.arange(first, min(first + _WORTH_A_PROCESS, len(texts)))
+            for index, text in zip(indices.tolist(), texts.of(indices), strict=True):
+                if any(mark in text for mark in marks) and _decode_only_category(text).cat in categories:
+                    yield index, text
+
+    def rows(self, *categories: str) -> IntColumn:
+        """Rows of the given categories, in file order."""
+        return np.flatnonzero(self.mask(frozenset(categories)))
+
+    def mask(self, categories: frozenset[str]) -> npt.NDArray[np.bool_]:
+        """Which events are of one of the categories."""
+        wanted = np.array([c in categories for c in self.categories], np.bool_)
+        return wanted[self.category] if len(self) else np.zeros(0, np.bool_)
+
+    def runtime_mask(self) -> npt.NDArray[np.bool_]:
+        """Which events are runtime or driver calls."""
+        return self.mask(frozenset(filter(is_runtime, self.categories)))
+
+
+@dataclass(frozen=True)
+class FlowTable:
+    """Flow events (ph "s" and "f") in file order.
+
+    Attributes:
+        start: bool, True for "s".
+        category: int32 code into `EventTable.categories` ("ac2g", "fwdbwd", …).
+        id: int64, −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
+        ts: int64 ns.
+        thread: int32 code into `EventTable.threads`.
+    """
+
+    start: npt.NDArray[np.bool_]
+    category: Codes
+    id: IntColumn
+    ts: IntColumn
+    thread: Codes
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """What allocators did (instant events "[memory]", recorded with profile_memory=True), in file order.
+
+    Attributes:
+        index: int64, position in the file's `traceEvents`.
+        ts: int64 ns.
+        thread: int32 code into `EventTable.threads`.
+        bytes: int64, allocated, or freed if negative.
+        address: int64, of the block; −1 where it is not recorded.
+        allocated, reserved: int64, bytes of the device's allocator after the event, −1 where they are not recorded.
+        device_type: int64, value of c10::DeviceType. device: int64, −1 of the CPU.
+    """
+
+    index: IntColumn
+    ts: IntColumn
+    thread: Codes
+    bytes: IntColumn
+    address: IntColumn
+    allocated: IntColumn
+    reserved: IntColumn
+    device_type: IntColumn
+    device: IntColumn
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @staticmethod
+    def none() -> MemoryTable:
+        """A table without events."""
+        none = np.zeros(0, np.int64)
+        return MemoryTable(none, none, none.astype(np.int32), none, none, none, none, none, none)
+
+
+@dataclass(frozen=True)
+class KinetoTrace:
+    """A Kineto trace.
+
+    Attributes:
+        file: name for messages.
+        header: every top-level key but `traceEvents`, undecoded.
+        base_time_ns: `baseTimeNanoseconds`; 0 where the file has none and times are since the epoch.
+        event_count: length of `traceEvents`.
+        losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
+        data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
+        recorder: what recorded it.
+        machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
+        memory: allocations and frees.
+    """
+
+    file: str
+    header: dict[str, msgspec.Raw]
+    base_time_ns: int
+    event_count: int
+    events: EventTable
+    flows: FlowTable
+    losses: tuple[Loss, ...] = ()
+    data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
+    machine_pids: tuple[int, ...] = ()
+    memory: MemoryTable = field(default_factory=MemoryTable.none)
+
+    def header_value(self, key: str) -> Any:
+        """A decoded header field, None if there is none that can be read.
+
+        Integers of more than 64 bits, which no writer means, become floats, as in most JSON readers.
+        """
+        with contextlib.suppress(KeyError, *UNREADABLE):
+            return _of_64_bits(msgspec.json.decode(self.header[key]))
+        return None
+
+    @property
+    def modern(self) -> bool:
+        """Whether a GPU event's `External id` is that of the op that launched it (files since 2024)."""
+        return "baseTimeNanoseconds" in self.header
+
+
+def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
+    """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
+
+    Python calls are left out.
+
+    Args:
+        source: path, "-", bytes or binary file object.
+        strict: refuse a broken file instead of recovering what can be read.
+        progress: show a bar for reading that takes over two seconds.
+        modules: keep the Python calls "nn.Module: …" of a trace recorded with_stack.
+
+    Raises:
+        TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
+    """
+    return parse_kineto(open_text(source, progress=progress), strict=strict, progress=progress, modules=modules)
+
+
+def parse_kineto(
+    blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
+) -> KinetoTrace:
+    """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
+    if is_pftrace(blob.data[:HEAD]):
+        from ..perfetto.read_perfetto import read_events as read_packets  # protobuf takes long to import
+
+        found = read_packets(blob, modules=modules, progress=progress)
+        return _build(blob.name, found.losses, found.header, found.texts, [found.part])
+    read = partial(_read, modules=modules)
+    return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress)
+
+
+def _read(document: Document, modules: bool) -> KinetoTrace:
+    array = None if document.lenient else locate(document.text, "traceEvents")
+    if array is not None:
+        with contextlib.suppress(*UNREADABLE):  # a broken event, or an odd layout: the parser reports which
+            check_utf8(document.text[: array.body])
+            check_utf8(document.text[array.end :])
+            parts = list(document.parts(array, partial(read_events, modules=modules)))
+            texts = array.texts([span for part in parts for span in part.spans])
+            return _build(document.name, document.all_losses(), array.header, texts, parts)
+    data = document.text[:]
+    check_utf8(data)
+    header, records, _ = parse_records(data, "traceEvents")
+    texts = RecordTexts.joined(records.texts)
+    invalid = document.dropped.add if document.lenient else None
+    parts = [read_events(texts.arrays(), modules=modules, invalid=invalid)]
+    return _build(document.name, document.all_losses(), header, texts, parts)
+
+
+def _build(
+    name: str, losses: tuple[Loss, ...], header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
+) -> KinetoTrace:
+    if not len(texts):
+        raise TraceFormatError(name, "", "the trace has no events", "record it again with the profiler active")
+    base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
+    known = type(base) is int and 0 <= base < MAX_NS
+    tables = {kind: StringTable() for kind in ("category", "name", "thread")}
+    for part, first in zip(parts, _firsts(parts), strict=True):
+        part.events["index"] += first
+        part.memory["index"] += first
+        for kind, table in tables.items():
+            codes = table.codes(part.values[kind])
+            for columns in (part.events, part.flows, part.memory):
+                if kind in columns:
+                    columns[kind] = codes[columns[kind]]
+    of_kinds = ("events", "flows", "memory")
+    events, flows, memory = (joined_columns([getattr(part, of) for part in parts]) for of in of_kinds)
+    if base == 0 and known and "baseTimeNanoseconds" in header:
+        for columns in (events, flows, memory):
+            columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
+    if np.maximum(events["dur"], 0).sum(dtype=np.float64) >= MAX_NS:
+        raise TraceFormatError(name, "", "durations of over 146 years together", "record it again")
+    if not known:
+        losses = (*losses, Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0"))
+    categories, names, threads = (table.values for table in tables.values())
+    of_events = EventTable(**events, categories=categories, names=names, threads=threads, _texts=texts)
+    return KinetoTrace(
+        file=name, header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
+        base_time_ns=base if known else 0, event_count=len(texts), events=with_copy_names(of_events),
+        flows=FlowTable(**flows), losses=losses, memory=MemoryTable(**memory),
+    )  # fmt: skip
+
+
+def _of_64_bits(value: Any) -> Any:
+    """A decoded JSON value with the integers that 64 bits do not hold as floats, or None if they are greater still."""
+    if isinstance(value, dict):
+        return {key: _of_64_bits(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_of_64_bits(one) for one in value]
+    if type(value) is not int or -(2**63) <= value < 2**64:
+        return value
+    return float(value) if abs(value) < sys.float_info.max else None
+
+
+def _firsts(parts: list[EventPart]) -> list[int]:
+    """The index of each part's first event."""
+    counts = [sum(count for _, _, count in part.spans) for part in parts]
+    return (np.cumsum(counts) - counts).tolist() if counts else []
+
+
+class _OnlyArgs(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _OnlyCategory(msgspec.Struct, gc=False):
+    cat: Any = ""
+
+
+_decode_only_category = msgspec.json.Decoder(_OnlyCategory).decode
+_decode_only_args = msgspec.json.Decoder(_OnlyArgs).decode

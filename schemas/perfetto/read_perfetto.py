@@ -1,0 +1,292 @@
+"""Perfetto traces of PyTorch (Cuspy) and of rocprofv3 as the events of a Kineto trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...trace.columns import IntColumn, StringTable, int_column
+from ...trace.conventions import EPOCH_NS, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
+from ...trace.errors import TraceFormatError
+from ..kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW, whole_us
+from ..kineto.kineto_decode import MODULE, NUMBERS, Decoded
+from ..kineto.kineto_events import EventPart, part_of
+from ..text.files import Blob, progress_bar
+from ..text.memory_limit import Expansion
+from ..text.records import RecordTexts
+from ..text.recover import Loss
+from ..text.text import Text
+from .gpu_stages import args_of_stage, category_of_stage
+from .packets import packets, protos, text_of
+from .sequences import Sequence
+from .slices import ends_of_slices
+
+__all__ = ["PerfettoEvents", "read_events"]
+
+_BEGIN, _END = 1, 2
+"""TrackEvent.Type"""
+_TRIMONTH_NS = 7_889_238 * 10**9
+"""Kineto's base times are multiples of it (libkineto/src/output_json.cpp), so that both forms of a trace agree."""
+_DOUBLE_NS = 256
+"""A double of ns since the epoch is a multiple of it."""
+_CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
+"""rocprofv3's names of categories, where they differ."""
+_ARGUMENTS = {
+    "correlation": ("correlation", "corr_id", "correlation_id"),
+    "stream": ("stream", "stream_ID", "stream_id", "queue"),
+    "device": ("device", "agent"),
+}
+"""Names of arguments by column: PyTorch's, then rocprofv3's."""
+_WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
+_NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
+_Arguments = tuple[bytes, tuple[Any, ...]]
+"""Of an event: its record, `{"args": …}`, and the numbers of `Decoded.numbers` as they are written."""
+_TOO_LONG = "events with a duration of over 104 days"
+_CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class PerfettoEvents:
+    """What `schemas.kineto` makes a trace of.
+
+    Attributes:
+        header: the keys of a Kineto trace's header that are known: `baseTimeNanoseconds`.
+        texts: of each event its arguments, `{"args": …}`.
+        part: columns of the events and flows.
+        losses: what was left out.
+    """
+
+    header: dict[str, msgspec.Raw]
+    texts: RecordTexts
+    part: EventPart
+    losses: tuple[Loss, ...]
+
+
+def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = False) -> PerfettoEvents:
+    """Read a Perfetto trace packet by packet.
+
+    Args:
+        blob: the decompressed trace.
+        modules: keep Python calls that are a module's forward; others are left out.
+        progress: show a bar for reading that takes over two seconds.
+
+    Raises:
+        TraceFormatError: broken, or cut off.
+        UsageError: the package `perfetto` is not installed.
+
+    Example:
+        A kernel on stream 7 of device 0 becomes an event of category "kernel" with args {"device": 0, "stream": 7, …}.
+    """
+    if blob.broken_at is not None:
+        place, problem = f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off"
+        raise TraceFormatError(blob.name, place, problem, "record it again")
+    reader, message = _Reader(modules), protos().TracePacket
+    watch = Expansion(blob.name, "has interned texts that make")
+    with progress_bar(len(blob.data), f"parse {Path(blob.name).name}", progress) as bar:
+        for offset, data in packets(blob.data, blob.name):
+            before = reader.written
+            try:
+                reader.take(message.FromString(data))
+            except KeyError as error:
+                problem = f"a packet refers to the interned value {error}, which no packet before it defines"
+                raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
+            except (ValueError, RecursionError, OverflowError, _decode_error()) as error:
+                problem = f"a packet that cannot be read ({type(error).__name__}: {error})"
+                raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
+            watch.add(len(data), reader.written - before)
+            bar.update(len(data))
+    return reader.finished(blob.name)
+
+
+def _decode_error() -> type[Exception]:
+    from google.protobuf.message import DecodeError
+
+    return DecodeError
+
+
+@dataclass
+class _Slices:
+    """Begins and ends in file order; and of each begin what it is, without arguments if it is not wanted."""
+
+    begins: list[bool] = field(default_factory=list)
+    track: list[int] = field(default_factory=list)
+    ts: list[int] = field(default_factory=list)
+    category: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    args: list[_Arguments | None] = field(default_factory=list)
+
+
+class _Stage(NamedTuple):
+    """GPU work; `waits` are ids of the events that it waited for."""
+
+    id: int
+    ts: int
+    dur: int
+    category: str
+    name: str
+    args: _Arguments
+    waits: list[int]
+
+
+class _Reader:
+    """Gathers what packets say; `finished` puts it together.
+
+    Attributes:
+        written: bytes of arguments so far.
+    """
+
+    def __init__(self, modules: bool) -> None:
+        self.modules = modules
+        self.clocks: dict[int, int] = {}
+        self.sequences: dict[int, Sequence] = {}
+        self.tracks: dict[int, Any] = {}
+        self.slices, self.stages = _Slices(), list[_Stage]()
+        self.left_out: Counter[str] = Counter()
+        self.written = 0
+
+    def take(self, packet: Any) -> None:
+        """Read a packet.
+
+        Raises:
+            KeyError: it refers to a value that no packet has interned.
+        """
+        number = packet.trusted_packet_sequence_id
+        sequence = self.sequences.get(number)
+        if sequence is None:
+            sequence = self.sequences[number] = Sequence(self.clocks)
+        sequence.take(packet)
+        kind = packet.WhichOneof("data")
+        if kind == "track_event":
+            self._slice(packet.track_event, sequence, sequence.ns(packet))
+        elif kind == "gpu_render_stage_event":
+            self._stage(packet.gpu_render_stage_event, sequence, sequence.ns(packet))
+        elif kind == "track_descriptor":
+            self.tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+
+    def _slice(self, event: Any, sequence: Sequence, ts: int) -> None:
+        if event.type not in (_BEGIN, _END):
+            return
+        slices = self.slices
+        slices.begins.append(event.type == _BEGIN)
+        slices.track.append(event.track_uuid or sequence.track)
+        slices.ts.append(ts)
+        if event.type == _END:
+            return
+        names = sequence.names
+        given = [names["event_categories"][one] for one in event.category_iids] or event.categories
+        name = text_of(event.name) or (names["event_names"][event.name_iid] if event.name_iid else "")
+        category = text_of(given[0]) if given else ""
+        category = _CATEGORIES.get(category, category)
+        wanted = category != PYTHON_CATEGORY or (self.modules and name.startswith(MODULE))
+        args = sequence.annotations(event.debug_annotations) if wanted else None
+        if not category and args and "cuda_sync_kind" in args:
+            category = "cuda_sync"
+        slices.category.append(category)
+        slices.name.append(name)
+        slices.args.append(None if args is None else self._written(args))
+
+    def _stage(self, stage: Any, sequence: Sequence, ts: int) -> None:
+        specs = sequence.names["gpu_specifications"]
+        if not stage.stage_iid:  # stages described in place of interned ones, or a description alone
+            self.left_out["GPU events without a stage"] += stage.duration > 0
+            return
+        if stage.duration >= MAX_DURATION_NS:
+            self.left_out[_TOO_LONG] += 1
+            return
+        name, kind = specs[stage.stage_iid]
+        category = category_of_stage(name, kind)
+        if not category:
+            self.left_out[f"GPU events of stage {name}"] += 1
+            return
+        shown = text_of(stage.name) or sequence.names["event_names"].get(stage.name_iid, name)
+        args, waits = self._written(args_of_stage(stage, sequence)), list(stage.event_wait_ids)
+        self.stages.append(_Stage(stage.event_id, ts, stage.duration, category, shown, args, waits))
+
+    def _written(self, args: dict[str, Any]) -> _Arguments:
+        made = _arguments(args)
+        self.written += len(made[0])
+        return made
+
+    def finished(self, name: str) -> PerfettoEvents:
+        """All events as columns."""
+        slices, stages = self.slices, self.stages
+        gpu_times = [one.ts for one in stages], [one.dur for one in stages]
+        ts, gpu_ts, gpu_dur = (_times(of, name) for of in (slices.ts, *gpu_times))
+        begins, track = np.array(slices.begins, np.bool_), StringTable().codes(slices.track).astype(np.int64)
+        rounded = np.concatenate([ts[begins], gpu_ts])
+        base = 0
+        if len(rounded) and rounded.min() > EPOCH_NS:
+            if np.any(rounded % _DOUBLE_NS):
+                base = int(rounded.min()) // _TRIMONTH_NS * _TRIMONTH_NS
+            else:
+                ts, gpu_ts = whole_us(ts), whole_us(gpu_ts)
+        end = ends_of_slices(begins, track, ts)
+        start = np.flatnonzero(begins)
+        dur = np.where(end >= 0, ts[np.maximum(end, 0)] - ts[start], -1)
+        self.left_out[_TOO_LONG] += int(np.count_nonzero(dur >= MAX_DURATION_NS))
+        kept = np.array(
+            [k for k, of in enumerate(slices.args) if of is not None and dur[k] < MAX_DURATION_NS], np.int64
+        )
+        args = [one for k in kept.tolist() if (one := slices.args[k]) is not None] + [one.args for one in stages]
+        category = [slices.category[k] for k in kept.tolist()] + [one.category for one in stages]
+        numbers = _numbers(args)
+        uuids = [slices.track[k] for k in start[kept].tolist()]
+        threads = [*map(self._thread, uuids), *([(0, 0)] * len(stages))]
+        on_gpu = [one in ("kernel", "gpu_memcpy", "gpu_memset") or k >= len(kept) for k, one in enumerate(category)]
+        for k in np.flatnonzero(on_gpu).tolist():
+            threads[k] = (int(numbers["device"][k]), int(numbers["stream"][k]))
+        times = np.concatenate([ts[start[kept]], gpu_ts]) - base
+        arrows = self._arrows(gpu_ts - base, gpu_dur, threads[len(kept) :])
+        names = [slices.name[k] for k in kept.tolist()] + [one.name for one in stages]
+        decoded = Decoded(
+            len(args), np.arange(len(args)), category, names, threads,
+            times, np.concatenate([dur[kept], gpu_dur]), numbers, *arrows,
+        )  # fmt: skip
+        losses = tuple(Loss("dropped_record", count, -1, what) for what, count in self.left_out.items() if count)
+        texts = RecordTexts.joined([text for text, _ in args])
+        return PerfettoEvents({"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}, texts, part_of(decoded), losses)
+
+    def _thread(self, uuid: int) -> tuple[int | str, int | str]:
+        """Process and thread of a track."""
+        found = self.tracks.get(uuid)
+        if found is None:
+            return -1, str(uuid)
+        if found.HasField("thread"):
+            return found.thread.pid, found.thread.tid
+        parent = self.tracks.get(found.parent_uuid)
+        pid = next((one.process.pid for one in (found, parent) if one is not None and one.HasField("process")), -1)
+        return pid, text_of(found.name or found.static_name) or str(uuid)
+
+    def _arrows(self, ts: IntColumn, dur: IntColumn, threads: list[tuple[int | str, int | str]]) -> tuple[Any, ...]:
+        """Dependencies between GPU events as flows: the last five columns of `Decoded`."""
+        at = {one.id: k for k, one in enumerate(self.stages) if one.id}
+        pairs = [(at[w], k) for k, one in enumerate(self.stages) for w in one.waits if w in at]
+        ends = np.array(pairs, np.int64).reshape(-1)
+        start = np.arange(len(ends)) % 2 == 0
+        return (
+            start, [LAUNCH_FLOW] * len(ends), [threads[k] for k in ends.tolist()],
+            GRAPH_ARROW + np.arange(len(ends)) // 2, ts[ends] + np.where(start, dur[ends], 0),
+        )  # fmt: skip
+
+
+def _times(values: list[int], name: str) -> IntColumn:
+    if values and not 0 <= min(values) <= max(values) < MAX_NS:
+        raise TraceFormatError(name, "", "a time that is negative or beyond 146 years", _CHECK)
+    return np.array(values, np.int64)
+
+
+def _arguments(args: dict[str, Any]) -> _Arguments:
+    numbers = tuple(next((args[name] for name in names if name in args), -1) for names in _NAMES)
+    return b'{"args":' + _encode(args) + b"}", numbers
+
+
+def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
+    """The columns of `Decoded.numbers`."""
+    columns = zip(*(numbers for _, numbers in args), strict=True) if args else [()] * len(NUMBERS)
+    return {key: int_column(list(column), -1) for key, column in zip(NUMBERS, columns, strict=True)}

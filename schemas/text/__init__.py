@@ -1,0 +1,1 @@
+"""Text of files: opening, inflating, repairing, splitting, reading in parallel, writing."""

@@ -1,0 +1,315 @@
+"""Bytes in and out: paths, standard input, file objects or bytes in; atomic files, gzipped by suffix, out."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import PickleBuffer
+from typing import IO, Any, BinaryIO, Generic, TypeVar, cast
+
+import msgspec
+from isal import igzip
+
+from ...trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
+from ...trace.printable import escaped
+from .inflate import Spool, gunzip
+from .memory_limit import Expansion
+from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
+from .text import FileText, Text
+from .transaction import Transaction, check_folder, protect, transaction
+
+__all__ = [
+    "Blob", "Source", "load", "open_output", "open_text", "progress_bar", "read_struct", "shown_name", "write_all",
+]  # fmt: skip
+
+D = TypeVar("D", bound=Text, covariant=True)
+S = TypeVar("S", bound=msgspec.Struct)
+
+Source = str | os.PathLike[str] | bytes | BinaryIO
+"""What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
+
+_EMPTY = b" \t\r\n\x00"
+_BLOCK = 1 << 20
+_PROGRESS_DELAY_S = 2.0
+_KEPT_IN_MEMORY = 16 << 20
+_WITH_COLUMNS = 2
+"""Times its size: the memory that a text takes with what is made of it."""
+
+
+@dataclass(frozen=True)
+class Blob(Generic[D]):
+    """A whole input.
+
+    Attributes:
+        name: the file's name for messages ("<bytes>" for data that has none).
+        data: the decompressed bytes, in memory or not.
+        broken_at: offset in the *compressed* input at which a damaged gzip stream ended, None if it was whole.
+    """
+
+    name: str
+    data: D
+    broken_at: int | None = None
+
+
+def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
+    """Read an input whole, gunzipping it when it starts with the gzip magic.
+
+    Args:
+        source: see `Source`.
+        progress: show a tqdm bar on standard error when reading takes over two seconds.
+        trace: it should be a trace; a file of another format is refused with its name.
+
+    Raises:
+        TraceFormatError: the input is missing, a directory, unreadable, empty, or larger than the free memory.
+    """
+    blob = _open(source, sys.maxsize, progress)
+    if trace:
+        refuse_foreign(blob.name, blob.data[:HEAD])
+    if isinstance(blob.data, FileText):
+        blob.data.require_room(len(blob.data), _WITH_COLUMNS)
+        return Blob(blob.name, blob.data.read(0, len(blob.data)), blob.broken_at)
+    return Blob(blob.name, blob.data, blob.broken_at)
+
+
+def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
+    """Read a JSON file of one of our own formats.
+
+    Args:
+        kind: what it holds. problem, remedy: for the message where it does not, such as "invalid model".
+
+    Returns:
+        what it holds, and the file's name for messages.
+
+    Raises:
+        TraceFormatError: no such file, or of another form.
+    """
+    blob = load(source, trace=False)
+    try:
+        return msgspec.json.decode(blob.data, type=kind), blob.name
+    except UNREADABLE as error:
+        raise TraceFormatError(blob.name, "", f"{problem} ({error})", remedy) from None
+
+
+def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
+    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read in pieces.
+
+    Raises:
+        TraceFormatError: see `load`; or a gzip file unpacks to more than the free memory or disk space.
+    """
+    blob = _open(source, _KEPT_IN_MEMORY, progress)
+    refuse_foreign(blob.name, blob.data[:HEAD])
+    return blob
+
+
+def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
+    name, raw = _read(source, kept)
+    if not raw[:_BLOCK].strip(_EMPTY):
+        raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
+    if raw[:2] != GZIP_MAGIC:
+        return Blob(name, raw)
+    with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
+        data, broken_at = gunzip(raw, name, kept=kept, done=bar.update)
+    if not len(data):
+        raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
+    if not data[:_BLOCK].strip(_EMPTY):
+        raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
+    return Blob(name, data, broken_at)
+
+
+def shown_name(path: str | os.PathLike[str]) -> str:
+    """A file's name as text that any encoding of Unicode holds: bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _read(source: Source, kept: int) -> tuple[str, Text]:
+    """Name and content, still packed; a content of more than `kept` bytes is left in its file or a temporary one."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "<bytes>", bytes(source)
+    if not isinstance(source, (str, os.PathLike)):
+        name = str(getattr(source, "name", "<stream>"))
+        return name, _gathered(source, name, sys.maxsize if isinstance(source, io.BytesIO) else kept)
+    if source == "-":
+        return "<stdin>", _gathered(_standard_input(), "<stdin>", kept)
+    path = Path(source)
+    protect(path)
+    try:
+        if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
+            _refuse_holes(path)
+            return shown_name(path), FileText(path)
+        with path.open("rb") as file:
+            return shown_name(path), _gathered(file, shown_name(path), kept)
+    except IsADirectoryError:
+        raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it") from None
+    except FileNotFoundError:
+        raise TraceFormatError(str(path), "", "no such file", "check the path") from None
+    except OSError as error:
+        raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
+    except ValueError:
+        raise TraceFormatError(str(path), "", "cannot be read (a null byte in its name)", "check the path") from None
+
+
+def _refuse_holes(path: Path) -> None:
+    """Refuse a file that is large only because hardly anything of it was written."""
+    status = path.stat()
+    if written := 512 * getattr(status, "st_blocks", 0):  # 0 where a file system does not tell
+        Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise TraceFormatError("<stdin>", "", "standard input is closed", "give the name of a file")
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file behind it
+        protect(sys.stdin.fileno())
+    return sys.stdin.buffer
+
+
+def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
+    spool = Spool(name, kept)
+    while piece := stream.read(_BLOCK):
+        if not isinstance(piece, bytes):
+            raise UsageError("a file object must be opened in binary mode ('rb')")
+        spool.write(piece)
+    return spool.text()
+
+
+class Bar:
+    """What shows how far work is; this one shows nothing: importing tqdm takes as long as reading a small trace."""
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def update(self, n: int = 1, /) -> object:
+        """So much more is done."""
+
+
+def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
+    """A bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
+    if not wanted or sys.stderr is None or not sys.stderr.isatty():
+        return Bar()
+    from tqdm import tqdm
+
+    class Shown(tqdm):  # type: ignore[type-arg]
+        """Without tqdm's watching thread, which would outlive the bar and make forking unsafe."""
+
+        monitor_interval = 0
+
+    shown = Shown(total=total, desc=what, unit=unit, unit_scale=unit == "B", leave=False, delay=_PROGRESS_DELAY_S)
+    return cast("Bar", shown)
+
+
+def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
+    """Write (and compress, if the file does) each chunk in a thread while the next one is made."""
+    with ThreadPoolExecutor(1) as pool:
+        written: Future[int] | None = None
+        for chunk in chunks:
+            if written is not None:
+                written.result()
+            written = pool.submit(file.write, chunk)
+        if written is not None:
+            written.result()
+
+
+@contextlib.contextmanager
+def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file for writing, which appears under its name whole or not at all: when the block ends without an error.
+
+    The bytes go to a file without a name in its folder, which gets the name at the end, so that nothing is left behind
+    however the program ends; where the system has no such files, to a temporary one beside it, which is renamed at the
+    end and removed on any exception, KeyboardInterrupt included. Inside a `transaction` the end is that of the
+    transaction, and the file may not be one of its inputs. A file that is replaced keeps its permissions. A name that
+    ends in ".gz" is gzipped (no time stamp, no name: the same input gives the same bytes). "-" is standard output; a
+    device, a pipe or a link's target is written through.
+
+    Raises:
+        UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
+        EtplusError: writing failed.
+
+    Example:
+        >>> with open_output("numbers.json.gz") as file:
+        ...     file.write(b"[1, 2, 3]")
+        9
+    """
+    with transaction() as run:
+        target = run.claim(path)
+        if target is None:
+            out = _standard_output()
+            yield out
+            out.flush()
+        elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
+            with _failing_as(target, target), target.open("wb") as stream:
+                yield stream
+        else:
+            check_folder(path)
+            with _written_beside(target, run) as file:
+                yield file
+
+
+@contextlib.contextmanager
+def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
+    """The file that becomes `target` when the transaction ends."""
+    mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
+    creation_mode = 0o666 if mode is None else 0o600
+    temporary = run.temporary(target)
+    unnamed = run.unnamed(target, creation_mode)
+
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, creation_mode) if unnamed is None else os.dup(unnamed)
+
+    try:
+        with _failing_as(target, temporary), open(temporary, "xb", opener=create) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode) if hasattr(os, "fchmod") else temporary.chmod(mode)
+            if target.name.endswith(".gz"):
+                with igzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=2) as packed:  # type: ignore[no-untyped-call]
+                    yield cast("IO[bytes]", packed)
+            else:
+                yield file
+    except BaseException:
+        run.drop(target)
+        raise
+
+
+def _standard_output() -> IO[bytes]:
+    sys.stdout.flush()  # what was printed before comes first
+    return cast("IO[bytes]", _Terminal(sys.stdout.buffer)) if sys.stdout.isatty() else sys.stdout.buffer
+
+
+class _Terminal(io.BufferedIOBase):
+    """A terminal, which shows JSON and other text with escapes for what could steer it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._file.write(escaped(self._decoder.decode(bytes(data))).encode())
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+@contextlib.contextmanager
+def _failing_as(target: Path, opened: Path) -> Iterator[None]:
+    """Report errors of writing as those of `target`; a closed pipe, and errors of other files, pass through."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename not in (None, str(opened)):
+            raise
+        raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error

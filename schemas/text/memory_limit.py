@@ -1,0 +1,269 @@
+"""The one budget of memory: what this process may still take, and what readers refuse before it is used up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...trace.errors import TraceFormatError, UsageError
+
+__all__ = ["LIMIT", "Expansion", "available_memory", "capped_memory", "or_raise_limit", "require_memory", "size_text"]
+
+LIMIT = "ETPLUS_MEMORY_LIMIT"
+"""The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
+_LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
+_GROWTH = 200
+"""Times its size: a stretch of gzip that unpacks to more is no trace's, which grow 10 to 40 times; gzip can 1000 times.
+"""
+_STRETCH = 1 << 16
+"""Bytes of gzip that are judged together; they have one block of deflate at least, as writers make them."""
+_GROWN = 1 << 25
+"""Bytes that such stretches of one input may have: as much is read in seconds, whatever it is."""
+_INTERVAL_S = 0.1
+_SLACK = 1 << 28
+_WORTH_ASKING = 1 << 26
+"""Bytes; with less, to find out what is available takes longer than it saves."""
+_UNLIMITED = 1 << 62
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated without swapping: of the machine, the control group (containers), the limits of the
+    process, and that of the user (`LIMIT`).
+
+    Where the system does not report it, this is half of the machine's memory; without that, unlimited.
+
+    Raises:
+        UsageError: `LIMIT` is set to what is no size.
+
+    Example:
+        >>> available_memory() > 1 << 20
+        True
+    """
+    return max(min(_limits()), 0)
+
+
+def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
+    """Refuse what would take more memory than there is, before it is taken.
+
+    Args:
+        name: the file, for the message.
+        size: bytes. times: how much memory that takes, in sizes of it.
+        what: what has this size: "has to be read whole".
+        remedy: what to do, if not the usual.
+
+    Raises:
+        TraceFormatError: it does not fit into `available_memory`.
+
+    Example:
+        >>> require_memory("trace.json", 10**18, "has to be read whole")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        etplus.trace.errors.TraceFormatError: trace.json: has to be read whole: 1000000000.0 GB, and ...
+    """
+    if size > _WORTH_ASKING and times * size > (free := available_memory()):
+        problem = f"{what}: {size_text(size)}, and {size_text(free)} of memory are available"
+        usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
+        raise TraceFormatError(name, "", problem, remedy or usual)
+
+
+class Expansion:
+    """Watches what pieces of an input unpack to, and refuses one that is made to fill the memory.
+
+    Args:
+        name: the file, for the message.
+        verb: what it does, for the message.
+
+    Example:
+        >>> watch = Expansion("trace.json.gz")
+        >>> watch.add(read=65536, made=65536 * 30)
+    """
+
+    def __init__(self, name: str, verb: str = "unpacks to") -> None:
+        self._name, self._verb = name, verb
+        self._read = self._made = 0
+        self._suspect_read = self._suspect = 0
+
+    def add(self, read: int, made: int) -> None:
+        """So many bytes more were read, and so many more were made of them.
+
+        Raises:
+            TraceFormatError: too much of the input unpacks to more than any trace does.
+        """
+        self._read += read
+        self._made += made
+        if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
+            return
+        if self._made > _GROWTH * self._read:
+            self._suspect_read += self._read
+            self._suspect += self._made
+        self._read = self._made = 0
+        if self._suspect > _GROWN:
+            sizes = f"{size_text(self._suspect)} from {size_text(self._suspect_read)}"
+            problem = f"{self._verb} over {sizes}, and traces grow 10 to 40 times"
+            remedy = "it is damaged, or made to fill the memory: check where it comes from"
+            raise TraceFormatError(self._name, "", problem, remedy)
+
+
+@contextlib.contextmanager
+def capped_memory() -> Iterator[None]:
+    """Have the block end with a `MemoryError` when the process takes more than the user allows (`LIMIT`), for whatever.
+
+    Ten times a second of CPU time Python looks at what it holds. Somewhat beyond, and where no limit is set beyond what
+    the machine has, the system refuses memory; some libraries then crash, so that this is the second line only.
+
+    Raises:
+        UsageError: see `available_memory`.
+    """
+    allowed = _limit()
+    _refuse_beyond_machine()
+    if allowed >= _UNLIMITED or not hasattr(signal, "setitimer"):
+        yield
+        return
+    signal.signal(signal.SIGPROF, lambda *_: _check_held(allowed))
+    signal.setitimer(signal.ITIMER_PROF, _INTERVAL_S, _INTERVAL_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _refuse_beyond_machine() -> None:
+    """Have the system refuse what is beyond all limits."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    reserved = _fields(_PROC / "self" / "status", 1024).get("VmData:")
+    most = min(_totals())
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if most >= _UNLIMITED or reserved is None:
+        return
+    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they do not use
+    if soft == resource.RLIM_INFINITY or most < soft:
+        with contextlib.suppress(OSError, ValueError):  # beyond the hard limit, which holds anyway
+            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _check_held(allowed: int) -> None:
+    """
+    Raises:
+        MemoryError: this process has more than it is allowed.
+    """
+    if _held() > allowed:
+        signal.setitimer(signal.ITIMER_PROF, 0)  # once: what handles the error takes memory, too
+        raise MemoryError
+
+
+def size_text(count: int) -> str:
+    """A number of bytes for a message.
+
+    Example:
+        >>> size_text(6_400_000_000)
+        '6.4 GB'
+    """
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def _limit() -> int:
+    """What the user allows."""
+    given = os.environ.get(LIMIT, "")
+    if not given.strip():
+        return _UNLIMITED
+    found = _LIMIT_TEXT.fullmatch(given)
+    size = int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else 0
+    if not size:
+        raise UsageError(f"{LIMIT}={given[:40]}: not a size; set it to one such as 512MB or 8GB, or unset it")
+    return min(size, _UNLIMITED)
+
+
+def or_raise_limit() -> str:
+    """For the end of a remedy: what else to do where the user has set a limit."""
+    return f", or raise {LIMIT}" if os.environ.get(LIMIT) else ""
+
+
+def _totals() -> Iterator[int]:
+    """What this process can take at most."""
+    yield _limit()
+    meminfo = _fields(_PROC / "meminfo", 1024)
+    if "MemTotal:" in meminfo:
+        yield meminfo["MemTotal:"] + meminfo.get("SwapTotal:", 0)
+    yield from (most for most, _ in _control_groups())
+
+
+def _limits() -> Iterator[int]:
+    if (most := _limit()) < _UNLIMITED:
+        yield most - _held()
+    yield _UNLIMITED
+    meminfo = _fields(_PROC / "meminfo", 1024)
+    if "MemAvailable:" in meminfo:
+        yield meminfo["MemAvailable:"]
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    yield from (most - now for most, now in _control_groups())
+    yield from _address_space()
+
+
+def _control_groups() -> Iterator[tuple[int, int]]:
+    """What a container may take at most, and what it has now."""
+    # version 2, then version 1: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory
+    for folder, limit, used in (
+        (_CGROUPS, "memory.max", "memory.current"),
+        (_CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        most, now = _number(folder / limit), _number(folder / used)
+        if most is not None and now is not None:  # files in the cache give way
+            yield most, now - _fields(folder / "memory.stat").get("inactive_file", 0)
+
+
+def _address_space() -> Iterator[int]:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = _words(_PROC / "self" / "statm")
+    if soft != resource.RLIM_INFINITY and pages:
+        yield soft - int(pages[0]) * resource.getpagesize()
+
+
+def _held() -> int:
+    """Bytes of memory that this process has now."""
+    pages = _words(_PROC / "self" / "statm")
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 0
+
+
+def _fields(path: Path, unit: int = 1) -> dict[str, int]:
+    """A file of lines with a name and a number of units; {} if it cannot be read."""
+    words = _words(path, "\n")
+    return {parts[0]: int(parts[1]) * unit for parts in map(str.split, words) if len(parts) > 1 and parts[1].isdigit()}
+
+
+def _number(path: Path) -> int | None:
+    words = _words(path)
+    return int(words[0]) if words and words[0].isdigit() else None
+
+
+def _words(path: Path, separator: str | None = None) -> list[str]:
+    try:
+        return path.read_text("ascii", "replace").split(separator)
+    except OSError:
+        return []

@@ -1,0 +1,378 @@
+"""The one big array of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
+
+Both formats are an object with one huge array of objects. The array is cut where its writer put the separator
+between two records, which begins with "}" and ends with the first key of the next record, unescaped quotes and all;
+JSON escapes quotes inside strings, so the separator cannot occur in one. It could occur in a nested array of objects: a
+block that ends there does not decode, and the reader falls back on `parse_records`. Inside a block only the separator
+of a file that is indented is relied on, since nested objects are indented more, and only if it makes as many pieces as
+there are records; other blocks are parsed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn
+from ...trace.errors import UNREADABLE
+from .text import Text, copy_into, find, require_room, rfind
+
+__all__ = [
+    "Block", "RecordArray", "RecordTexts", "Records", "Span", "check_utf8", "decode_raws", "locate", "opening",
+    "parse_records",
+]  # fmt: skip
+
+
+_BLOCK = 1 << 20
+_HEAD = 1 << 20
+_FAR = 1 << 28
+"""Bytes in which the array, and then a second record, begins; else only a parser finds them."""
+_CLOSERS_TRIED = 64
+_BLOCKS_KEPT = 2
+"""One is read again in the time of a copy: the positions of its records stay known."""
+_BLANK = b" \t\r\n"
+_DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""The undecoded elements of a JSON array."""
+_RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
+_INDENTED = re.compile(rb"\n[ \t]+\}")
+"""How the separator begins in a file with a line for each key."""
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+"""A string, whole or cut off at the end of the text."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
+
+Places = npt.NDArray[np.unsignedinteger[Any]]
+Span = tuple[int, int]
+Block = tuple[int, int, memoryview]
+"""Begin and end of consecutive records in a document, and the JSON array of them, good until the next is asked for."""
+
+
+class Records(NamedTuple):
+    """Consecutive records of a document: their texts, braces included, and their spans."""
+
+    texts: list[bytes]
+    start: IntColumn
+    end: IntColumn
+
+
+@dataclass(frozen=True)
+class RecordArray:
+    """The positions of the records of a document.
+
+    Attributes:
+        text: the whole document.
+        body: offset just after the array's "[".
+        start: offset of the first record's "{" (or of the closing "]" if there is none).
+        end: offset of the array's closing "]".
+        separator: the bytes between two records, from the blank before "}" to the next record's first key; b"" if
+            there are under two.
+        opener: how many of the separator's last bytes belong to the next record ("{" and its first key).
+        header: the document's other keys, undecoded.
+    """
+
+    text: Text
+    body: int
+    start: int
+    end: int
+    separator: bytes
+    opener: int
+    header: dict[str, msgspec.Raw]
+
+    def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
+        """Spans of whole records, each a little longer than `size`, without the comma between spans.
+
+        Args:
+            within: one of the spans that this gave for a larger size; None for all records.
+        """
+        at, end = within or (self.start, self.end)
+        closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
+        while at < end:
+            cut = find(self.text, self.separator, at + size, end) if self.separator and at + size < end else -1
+            if cut < 0:
+                yield at, end if within else end - _blanks_before(self.text, at, end)
+                return
+            yield at, cut + closer
+            at = cut + len(self.separator) - self.opener
+
+    @property
+    def first(self) -> bytes:
+        """The text of the first record, or of all if none ends like the others."""
+        begin, end = next(self.blocks(size=1), (self.start, self.start))
+        return self.text[begin:end]
+
+    def arrays(self, within: Span | None = None) -> Iterator[Block]:
+        """The blocks of a span of records or of all, read one at a time."""
+        return _arrays(self.text, self.blocks(within))
+
+    def texts(self, blocks: Sequence[tuple[int, int, int]]) -> RecordTexts:
+        """The records of blocks, given as begin, end and number of records."""
+        return RecordTexts(self.text, blocks, self.separator, self.opener)
+
+
+class RecordTexts:
+    """Texts of records, read from the document where they are asked for.
+
+    Args:
+        text: the document.
+        blocks: begin, end and number of records of spans of it, without the comma between spans.
+        separator, opener: see `RecordArray`; what is not separated so is parsed.
+    """
+
+    def __init__(
+        self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
+    ) -> None:
+        self._text = text
+        self._separator = separator if _INDENTED.search(separator) else b""
+        self._opener = separator[len(separator) - opener :]
+        self._spans = [(begin, end) for begin, end, _ in blocks]
+        self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
+        self._recent: OrderedDict[int, _Placed] = OrderedDict()
+        self._found: dict[int, tuple[Places, Places]] = {}  # some 8 bytes a record
+
+    @staticmethod
+    def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
+        """Texts that are in memory."""
+        groups = [texts[at : at + size] for at in range(0, len(texts), size)]
+        ends = np.cumsum([sum(map(len, group)) + len(group) for group in groups], dtype=np.int64).tolist()
+        blocks = [(begin, end - 1, len(group)) for begin, end, group in zip([0, *ends], ends, groups, strict=False)]
+        return RecordTexts(b",".join(texts), blocks)
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def block_count(self) -> int:
+        """How many blocks there are; block i has the records from `first[i]` to `first[i + 1]`."""
+        return len(self._spans)
+
+    def arrays(self) -> Iterator[Block]:
+        """All blocks."""
+        return _arrays(self._text, self._spans)
+
+    def cut(self, block: int) -> tuple[bytes, list[bytes]]:
+        """How each of a block's records begins, and its end: the closing brace and the blank before it."""
+        begin, end = self._spans[block]
+        text = self._text[begin:end]
+        pieces = text.split(self._separator) if self._separator else []
+        if len(pieces) != self._count(block):
+            return b"", [bytes(raw)[:-1].rstrip(_BLANK) for raw in decode_raws(b"[%b]" % text)]
+        pieces[0] = pieces[0][len(self._opener) :]
+        pieces[-1] = pieces[-1].rstrip(_BLANK)[:-1].rstrip(_BLANK)
+        return self._opener, pieces
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of records, by position; neighbours cost no second reading."""
+        blocks = np.searchsorted(self.first, records, side="right") - 1
+        within = records - self.first[blocks]
+        result = [b""] * len(records)
+        order = np.argsort(blocks, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if len(order) else ():
+            block = int(blocks[members[0]])
+            self._recent[block] = placed = self._recent.pop(block, None) or self._placed(block)
+            if len(self._recent) > _BLOCKS_KEPT:
+                self._recent.popitem(last=False)
+            spans = placed.start[within[members]].tolist(), placed.end[within[members]].tolist()
+            for i, begin, end in zip(members.tolist(), *spans, strict=True):
+                result[i] = placed.text[begin:end]
+        return result
+
+    def tensors_of(self, records: IntColumn) -> list[bytes]:
+        """Texts that have at least the inputs and outputs of records."""
+        return self.of(records)
+
+    def _count(self, block: int) -> int:
+        return int(self.first[block + 1] - self.first[block])
+
+    def _placed(self, block: int) -> _Placed:
+        """A block's text, and the positions of its records, which are found once."""
+        begin, end = self._spans[block]
+        text = self._text[begin:end]
+        if block not in self._found:
+            least = np.min_scalar_type(len(text))
+            start, stop = (of.astype(least) for of in self._positions(text, self._count(block)))
+            self._found[block] = start, stop
+        return _Placed(text, *self._found[block])
+
+    def _positions(self, text: bytes, count: int) -> tuple[IntColumn, IntColumn]:
+        """Begin and end of each record of a block."""
+        between = _places(text, self._separator)
+        if len(between) != count - 1:
+            return _spans_of(text, list(map(bytes, decode_raws(b"[%b]" % text))))
+        closed = between + len(self._separator.partition(b"}")[0]) + 1
+        opened = between + len(self._separator) - len(self._opener)
+        return np.concatenate(([0], opened)), np.concatenate((closed, [len(text)]))
+
+
+class _Placed(NamedTuple):
+    """Bytes, and the spans of the records in them."""
+
+    text: bytes
+    start: Places
+    end: Places
+
+
+def _places(text: bytes, separator: bytes) -> IntColumn:
+    """Where a separator occurs in a text; looked for in all of it at once, faster than one after the other."""
+    brace = separator.find(b"}")
+    last = len(text) - len(separator)
+    if brace < 0 or last < 0:
+        return np.zeros(0, np.int64)
+    values = np.frombuffer(text, np.uint8)
+    at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # what follows the brace is most specific
+        at = at[values[at + k] == separator[k]]
+    return at
+
+
+def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
+    """Where the records of an array are that is open at an offset: only blanks and a comma are between two of them."""
+    start = np.empty(len(records), np.int64)
+    for i, record in enumerate(records):
+        start[i] = at = text.find(record, at)
+        at += len(record)
+    return start, start + np.fromiter(map(len, records), np.int64, len(records))
+
+
+def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
+    """The JSON arrays of spans of records, all made in one place of memory, which is quicker than new ones for each."""
+    room = bytearray()
+    for begin, end in spans:
+        size = end - begin + 2
+        if len(room) < size:
+            require_room(text, size)
+            room = bytearray(size + size // 8)
+        array = memoryview(room)[:size]
+        array[0], array[-1] = b"[]"
+        copy_into(array[1:-1], text, begin)
+        yield begin, end, array
+
+
+def locate(text: Text, key: str) -> RecordArray | None:
+    """Find the array of records under a top-level key; None if only a parser can find it.
+
+    Args:
+        text: a JSON document.
+        key: "nodes" or "traceEvents".
+    """
+    head, body = _opening_near(text, key)
+    if body < 0:
+        return None
+    end = len(text)
+    for _ in range(_CLOSERS_TRIED):
+        end = rfind(text, b"]", body, end)
+        if end < 0:
+            return None
+        if not _RECORD_CLOSE.search(text[max(body - 1, end - 64) : end]):
+            continue
+        try:
+            header = _DECODE_OBJECT(head + text[end:])
+            break
+        except UNREADABLE:
+            continue
+    else:
+        return None
+    if header.pop(key, None) is None:
+        return None
+    first = _FIRST_RECORD.match(text[body : min(body + _HEAD, end)])
+    if not first:
+        return None if text[body:end].strip() else RecordArray(text, body, end, end, b"", 0, header)
+    opener = first.group(1)
+    separator = _separator(text, opener, body + first.end(), end)
+    return RecordArray(text, body, body + first.start(1), end, separator, len(opener), header)
+
+
+def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
+    """The document up to the array, and the array's `opening`; −1 if none is found."""
+    for size in _growing(len(text)):
+        head = text[:size]
+        with contextlib.suppress(msgspec.ValidationError):
+            body = opening(head, key)
+            return head[:body], body
+    return b"", -1
+
+
+def _separator(text: Text, opener: bytes, begin: int, end: int) -> bytes:
+    """The first separator between two records."""
+    between = re.compile(rb"[ \t\r\n]{0,64}\}\s*,\s*" + re.escape(opener))
+    for size in _growing(end - begin):
+        if found := between.search(text[begin : begin + size]):
+            return found.group()
+    return b""
+
+
+def _growing(limit: int) -> Iterator[int]:
+    size, limit = _HEAD, min(limit, _FAR)
+    while size < limit:
+        yield size
+        size *= 16
+    yield limit
+
+
+def _blanks_before(text: Text, begin: int, end: int) -> int:
+    """How many blank characters a span ends with, up to those of its last 64 KiB."""
+    last = text[max(begin, end - (1 << 16)) : end]
+    return len(last) - len(last.rstrip(_BLANK))
+
+
+def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Records, tuple[int, int]]:
+    """Parse the document just far enough to have the header and the records' texts, however they are laid out.
+
+    Returns:
+        The header, the records, and the offsets just after the array's "[" and of its "]".
+
+    Raises:
+        msgspec.DecodeError: not JSON, or not an object.
+        msgspec.ValidationError: no array under that key.
+    """
+    header = _DECODE_OBJECT(data)
+    if key not in header:
+        raise msgspec.ValidationError(f"Object missing required field `{key}`")
+    texts = [bytes(raw) for raw in decode_raws(header.pop(key))]
+    body = opening(data, key)
+    start, end = _spans_of(data, texts, body)
+    return header, Records(texts, start, end), (body, data.find(b"]", end[-1] if len(end) else body))
+
+
+def opening(data: bytes, key: str) -> int:
+    """Offset just after the "[" of an object's own array, in time linear in the offset.
+
+    Brackets outside strings are counted between the occurrences of the key, so that nested arrays under the same key
+    cost nothing. Counts in a text that is not JSON mean nothing; therefore the whole is decoded once at the end.
+
+    Args:
+        data: JSON up to the array at least.
+        key: "nodes" or "traceEvents".
+
+    Raises:
+        msgspec.DecodeError, msgspec.ValidationError: there is no such array, or the text before it is not JSON.
+    """
+    depth, at = 0, 0
+    for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):
+        brackets = _STRING.sub(b"", data[at : found.start()]).translate(None, _NO_BRACKETS)
+        depth += 2 * len(brackets.translate(None, b"]}")) - len(brackets)
+        at = found.start()
+        if depth == 1:
+            if key not in _DECODE_OBJECT(data[: found.end()] + b"]}"):
+                break
+            return found.end()
+    raise msgspec.ValidationError(f"no top-level array `{key}`")
+
+
+def check_utf8(text: bytes | memoryview) -> None:
+    """msgspec does not look into texts that it skips.
+
+    Raises:
+        UnicodeDecodeError: not UTF-8.
+    """
+    if np.frombuffer(text, np.uint8).max(initial=0) > 127:
+        codecs.decode(text, "utf-8")

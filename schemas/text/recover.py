@@ -1,0 +1,397 @@
+"""Tolerant reading: a valid JSON document with all that a broken trace file still holds, and an account of the rest.
+
+The array of records is cut where records begin, which shows by its layout even where strings or brackets are broken.
+Blocks that are sound are copied as they are, so a large file with a few broken records is read at nearly full speed;
+the others are parsed record by record, and what is broken goes to `repair`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Protocol
+
+import msgspec
+import orjson
+
+from ...trace.errors import UNREADABLE, TraceFormatError
+from .layout import EVENT, FREE, MAX_KEY, NODE
+from .records import opening
+from .repair import Flaw, is_valid, repair
+
+__all__ = ["LOSS_KINDS", "Loss", "Recovered", "damage_of", "recover"]
+
+LOSS_KINDS: Mapping[str, str] = MappingProxyType({
+    "unescaped_quote": "a quote inside a string, now escaped",
+    "control_character": "a raw control character inside a string, now escaped",
+    "backslash": "a backslash inside a string that began no escape, now escaped",
+    "not_utf8": "bytes that are not UTF-8, now U+FFFD",
+    "bare_number": "inf, nan or another bare word where a value belongs, now null",
+    "missing_value": "a key without a value, now null",
+    "missing_comma": "no comma between two values or records, now inserted",
+    "extra_comma": "a comma with no value after or before it, now removed",
+    "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
+    "garbage": "text between records that is not a record, left out",
+    "trailing_data": "text after the end of the document, as a second document, left out",
+    "header": "a header that cannot be read, of which only simple fields were kept",
+    "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
+    "truncated": "the file is cut off; an unknown number of records is missing",
+})  # fmt: skip
+"""Every kind of `Loss` with its meaning. The last four lose data; the others change the text, and no record is lost."""
+
+_LAYOUTS = {"nodes": NODE, "traceEvents": EVENT}
+_BLOCK = 1 << 20
+_SAMPLE = 1 << 20
+_MAX_HEADER = 1 << 24
+_CLOSERS_TRIED = 64
+_EXAMPLE = 60
+_WHITE = b" \t\r\n"
+_GAP = re.compile(rb"[\s,\]}]*")
+_CONTENT = re.compile(rb"[^\s\x00]")
+_HEADER_FIELD = re.compile(rb'"(?:finish_ts|traceName|displayTimeUnit|baseTimeNanoseconds|schema(?:Version)?)"\s*:')
+_SIMPLE_FIELD = re.compile(
+    rb'"(?:schema|pid|time|start_ts|finish_ts|schemaVersion|displayTimeUnit|baseTimeNanoseconds|trace_id|host_name)"'
+    rb'\s*:\s*(?:"[^"\\\x00-\x1f\x80-\xff]*"|(?:0|[1-9]\d{0,18}))(?=\s*[,}])'
+)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What was wrong with a file in one respect.
+
+    Attributes:
+        kind: a key of `LOSS_KINDS`.
+        count: how often.
+        first_offset: byte offset of the first case, −1 if unknown.
+        example: the text of the first case, shortened.
+    """
+
+    kind: str
+    count: int
+    first_offset: int
+    example: str
+
+    def __str__(self) -> str:
+        where = f", first at byte {self.first_offset}" if self.first_offset >= 0 else ""
+        shown = f": {self.example!r}" if self.example else ""
+        return f"{self.count} × {self.kind} ({LOSS_KINDS[self.kind]}){where}{shown}"
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A readable document.
+
+    Attributes:
+        data: strict JSON with the file's header and, in their order, the records that could be saved. A lost record
+            leaves "{}" in `traceEvents`, so that positions stay what they were, and nothing in `nodes`.
+        losses: one entry a kind, in order of first appearance; () if the file was sound (`data` is then the input).
+    """
+
+    data: bytes
+    losses: tuple[Loss, ...]
+
+
+class _Read(Protocol):
+    """What readers return."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def losses(self) -> tuple[Loss, ...]: ...
+
+
+def damage_of(*traces: _Read) -> tuple[str, ...]:
+    """What readers had to repair or lost, in sentences that name the file (without folders); () for sound files.
+
+    ET+ files carry them on in `etplus.damage`, so that whoever reads one knows as well.
+
+    Example:
+        >>> from etplus.schemas.kineto.read_kineto import read_kineto
+        >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}'
+        >>> damage_of(read_kineto(b'{"schemaVersion": 1, "traceEvents": [' + event))
+        ('<bytes> is broken: ...the file is cut off...',)
+    """
+    return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
+
+
+def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
+    """Make a valid document of a broken one; takes time linear in its length and twice its memory.
+
+    Args:
+        data: the file's text, decompressed.
+        records_key: "nodes" or "traceEvents".
+        name: the file's name for messages.
+
+    Raises:
+        TraceFormatError: there is no array under that key.
+    """
+    body = _find_array(data, records_key)
+    if body is None:
+        problem = f'no "{records_key}" array was found'
+        raise TraceFormatError(name, f"byte {_first_fault(data)}", problem, "give the file that the profiler wrote")
+    salvage = _Salvage(data, records_key)
+    salvage.run(body)
+    losses = salvage.losses()
+    return Recovered(salvage.document(), losses) if losses else Recovered(data, ())
+
+
+def _find_array(data: bytes, key: str) -> int | None:
+    """Offset behind the "[" of a top-level key's array; of the first array under that key if the header is broken."""
+    begin = max(data.find(b"{"), 0)
+    with contextlib.suppress(*UNREADABLE):
+        return begin + opening(data[begin:], key)
+    found = re.search(rb'"%b"\s*:\s*\[' % key.encode(), data)
+    return found.end() if found else None
+
+
+def _first_fault(data: bytes) -> int:
+    """Where a text stops being JSON; 0 if it is JSON, but not what is wanted."""
+    try:
+        msgspec.json.Decoder(msgspec.Raw).decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = re.search(r"\(byte (\d+)\)", str(error))
+        return int(found.group(1)) if found else len(data)
+    return 0
+
+
+class _Salvage:
+    """The pieces of the new document, gathered from the array's begin to its end."""
+
+    def __init__(self, data: bytes, key: str) -> None:
+        self.data, self.key = data, key
+        self.layout = _LAYOUTS[key]
+        self._head = b""
+        self._pieces: list[bytes | memoryview] = []
+        self._tail = b"]}"
+        self._losses: dict[str, Loss] = {}
+        self._view = memoryview(data)
+        self._start = re.compile(rb"(?!)()")
+        self._no_start_from = sys.maxsize
+        self._body = 0
+
+    def document(self) -> bytes:
+        """The new document."""
+        text: list[bytes | memoryview] = [self._head]
+        for piece in self._pieces:
+            text += (piece, b",\n")
+        if self._pieces:
+            text.pop()
+        return b"".join([*text, self._tail])
+
+    def losses(self) -> tuple[Loss, ...]:
+        """What was repaired or lost."""
+        return tuple(self._losses.values())
+
+    def run(self, body: int) -> None:
+        """Read the whole document, whose array begins at `body`."""
+        self._body = body
+        self._read_head(body)
+        self._learn_layout(body)
+        at = self._next_record(body, first=True)
+        while at is not None:
+            after = self._next_start(at + _BLOCK)
+            if after is not None and self._take(at, after):
+                at = after
+            else:
+                at = self._singly(at, after)
+
+    def _log(self, kind: str, offset: int, example: str | None = None) -> None:
+        old = self._losses.get(kind)
+        if old:
+            self._losses[kind] = replace(old, count=old.count + 1)
+            return
+        if example is None:
+            example = self.data[offset : offset + _EXAMPLE].decode("utf-8", "replace")
+        self._losses[kind] = Loss(kind, 1, offset, example)
+
+    def _log_flaws(self, flaws: tuple[Flaw, ...], shift: int = 0) -> None:
+        for flaw in flaws:
+            self._log(flaw.kind, flaw.offset + shift, flaw.example)
+
+    def _read_head(self, opening: int) -> None:
+        begin = max(self.data.find(b"{", 0, opening), 0)
+        head = self.data[begin:opening]
+        repaired = repair(head + b"]}", 0, len(head) + 2, FREE)
+        if repaired and orjson.loads(repaired.text).get(self.key) == []:
+            self._log_flaws(repaired.flaws, begin)
+            self._head = repaired.text[: repaired.text.rindex(b"]")]
+        else:
+            self._log("header", begin)
+            self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
+
+    def _learn_layout(self, opening: int) -> None:
+        """Find out how records begin: with one of their keys, after the white space that most of them have there."""
+        # an object after a colon is a value; one that continues with a "type" is an attribute of a node
+        form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
+        for keys in self.layout.any_key, FREE.any_key:
+            any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
+            spaces = [found.group(2) for found in any_start.finditer(self.data, opening - 1, opening + _SAMPLE)]
+            if not spaces:
+                continue
+            space = Counter(spaces).most_common(1)[0][0]
+            # without a line break it takes a comma or bracket to distinguish a record from JSON in an unescaped string
+            before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
+            self._start = re.compile(form % (before, re.escape(space), keys))
+            return
+
+    def _next_start(self, at: int, end: int | None = None) -> int | None:
+        """Where a record begins next; what was searched once without success is not searched again."""
+        if at >= self._no_start_from:
+            return None
+        found = self._start.search(self.data, at, len(self.data) if end is None else end)
+        if found is None and end is None:
+            self._no_start_from = at
+        return found.start(1) if found else None
+
+    def _take(self, begin: int, end: int) -> bool:
+        """Copy the records from one start to another if they are sound."""
+        text = self.data[begin:end].rstrip(_WHITE)
+        if not text.endswith(b",") or not is_valid(text[:-1]):
+            return False
+        self._pieces.append(self._view[begin : begin + len(text) - 1])
+        return True
+
+    def _singly(self, at: int | None, end: int | None) -> int | None:
+        """Read records one by one up to `end`; where to go on, None if the array is over."""
+        while at is not None and (end is None or at < end):
+            after = self._next_start(at + 1)
+            if after is not None and self._take(at, after):
+                at = after
+            else:
+                at = self._broken(at, after)
+        return at
+
+    def _broken(self, at: int, after: int | None) -> int | None:
+        """Read one record that is broken, or the last; where the next one begins, None if the array is over."""
+        limit = len(self.data) if after is None else after
+        repaired = repair(self.data, at, limit, self.layout)
+        if after is None and (repaired is None or repaired.flaws):
+            closer = self._closing_bracket(at)
+            if closer is not None:
+                limit = closer
+                repaired = repair(self.data, at, closer, self.layout) or repaired
+        if repaired and (not repaired.flaws or after is None or _GAP.fullmatch(self.data, repaired.end, after)):
+            self._log_flaws(repaired.flaws)
+            self._pieces.append(repaired.text if repaired.flaws else self._view[at : repaired.end])
+            if repaired.end != after:
+                return self._next_record(repaired.end)
+            if not repaired.flaws:
+                self._log("missing_comma", after)
+            return after
+        if limit == len(self.data):
+            self._log("dropped_record", at)
+            self._log("truncated", limit, "")
+            return None
+        self._drop(at)
+        if after is None:
+            self._finish(limit, limit + 1)
+        return after
+
+    def _drop(self, at: int) -> None:
+        self._log("dropped_record", at)
+        if self.key == "traceEvents":
+            self._pieces.append(b"{}")
+
+    def _next_record(self, at: int, *, first: bool = False) -> int | None:
+        """Go from a record's end (`first`: from where no comma is due) to the next one; None if the array is over."""
+        gap = _GAP.match(self.data, at)
+        after = gap.end() if gap else at
+        marks = self.data[at:after].translate(None, _WHITE)
+        closer = self.data.find(b"]", at, after)
+        begins = self._next_start(at - 1, after + 2 * MAX_KEY) == after or (
+            marks == (b"" if first else b",") and self.data.startswith(b"{", after)
+        )
+        if closer >= 0 and not begins:
+            if b"," in self.data[at:closer]:
+                self._log("extra_comma", at)
+            if b"}" in self.data[at:closer]:
+                self._log("unbalanced_bracket", at)
+            self._finish(closer, closer + 1)
+            return None
+        if after == len(self.data):
+            self._log("unbalanced_bracket" if b"}" in marks else "truncated", after, "")
+            return None
+        if marks.strip(b","):
+            self._log("unbalanced_bracket", at)
+        if not begins:
+            return self._skip_garbage(after, b"," in marks)
+        commas = marks.count(b",")
+        if commas == 0 and not first:
+            self._log("missing_comma", at)
+        elif commas > (not first):
+            self._log("extra_comma", at)
+        return after
+
+    def _skip_garbage(self, at: int, comma: bool) -> int | None:
+        """Skip to the next record; None at the end of the array."""
+        after = self._next_start(at)
+        if after is None:
+            closer = self._closing_bracket(at)
+            if closer is not None or (comma and self.data[at] == ord('"')):
+                self._log("unbalanced_bracket" if closer is None else "garbage", at)
+                self._finish(at, at if closer is None else closer + 1)
+            else:
+                self._log("truncated", at)
+            return None
+        for _ in range(self._records_in(at, after)):
+            self._drop(at)
+        return after
+
+    def _records_in(self, at: int, after: int) -> int:
+        """How many records were lost in a stretch of text between records; logs it as garbage if none was."""
+        text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
+        try:
+            return len(orjson.loads(b"[" + text + b"]"))  # values other than objects
+        except orjson.JSONDecodeError:
+            if re.compile(rb'"%b"\s*:|\x00{4}' % self.layout.any_key).search(text):
+                return 1
+        self._log("garbage", at)
+        return 0
+
+    def _closing_bracket(self, at: int) -> int | None:
+        """The array's "]" after an offset, shown by a valid rest of the document; the first, as it may hold arrays."""
+        return next((closer for closer in self._closers if closer >= at), None)
+
+    @cached_property
+    def _closers(self) -> list[int]:
+        """Those of the text's last "]" behind which a valid rest of the document follows, ascending."""
+        end, closers = len(self.data), list[int]()
+        for _ in range(_CLOSERS_TRIED):
+            end = self.data.rfind(b"]", self._body, end)
+            if end < 0 or len(self.data) - end > _MAX_HEADER:
+                break
+            before = end - 1
+            while self.data[before] in _WHITE:
+                before -= 1
+            likely = self.data[before] in b"}[" or _HEADER_FIELD.search(self.data, end)
+            if likely and is_valid(b'{"":[' + self.data[end:]):
+                closers.insert(0, end)
+        return closers
+
+    def _finish(self, closer: int, at: int) -> None:
+        """Take the header's rest, which begins at `at` behind the array's "]"."""
+        dummy = b'{"":0' if at > closer else b'{"":0,'
+        text = dummy + self.data[at : at + _MAX_HEADER]
+        repaired = repair(text, 0, len(text), FREE)
+        if not repaired:
+            self._log("truncated", len(self.data), "")
+            fields = _simple_fields(text)
+            self._tail = b"]" + (b"," + fields[:-1] if fields else b"") + b"}"
+            return
+        self._log_flaws(repaired.flaws, at - len(dummy))
+        self._tail = b"]" + repaired.text[len(b'{"":0') :]
+        rest = _CONTENT.search(self.data, at - len(dummy) + repaired.end)
+        if rest:
+            self._log("trailing_data", rest.start())
+
+
+def _simple_fields(text: bytes) -> bytes:
+    """Known scalar fields of a broken header as members of an object, each with a comma after it."""
+    return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))

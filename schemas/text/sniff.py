@@ -1,0 +1,208 @@
+"""What a file is by its first bytes: the formats of traces that are read, and others that are taken for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from isal import isal_zlib
+
+from ...trace.errors import TraceFormatError
+
+__all__ = [
+    "GZIP_MAGIC",
+    "HEAD",
+    "head_of",
+    "is_chakra",
+    "is_pftrace",
+    "is_sqlite",
+    "is_text",
+    "refuse_foreign",
+    "varint",
+]
+
+HEAD = 4096
+"""Bytes, unpacked, in which a format shows."""
+GZIP_MAGIC = b"\x1f\x8b"
+_SQLITE = b"SQLite format 3\0"
+"""https://www.sqlite.org/fileformat.html#magic_header_string"""
+_PACKED = 1 << 14
+_TEXT = re.compile(rb"[\t\r\n -~]{16}")
+"""How JSON texts begin, and traces in protobuf do not."""
+_PACKET = 0x0A
+"""Field 1 with a length: the packets of a Perfetto Trace, the planes of an XSpace, the version of a GlobalMetadata."""
+_PACKETS_TESTED = 4
+_PRINTABLE = re.compile(rb"[ -~]+")
+_PLANE_FIELDS = (0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32)
+"""Tags of an XPlane: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto)."""
+
+_READ = (
+    "etplus reads Execution Traces, Kineto and Perfetto traces, exports of Nsight Systems (.sqlite), ET+ and Chakra "
+    "traces (.et)"
+)
+_UNPACK = f"unpack it, and give the trace that is in it; {_READ}, gzipped or not"
+_NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
+_SNAPSHOT = "a memory snapshot of PyTorch, which has no times of operators", f"give a trace of torch.profiler; {_READ}"
+_BEGINNINGS = (
+    (rb"\x89PNG\r\n", "a PNG image", _READ),
+    (rb"\xff\xd8\xff", "a JPEG image", _READ),
+    (rb"GIF8", "a GIF image", _READ),
+    (rb"%PDF-", "a PDF document", _READ),
+    (rb"PK(?:\x03\x04|\x05\x06)", "a ZIP archive (files of torch.save and numpy.savez are such)", _UNPACK),
+    (rb"(?s).{257}ustar", "a tar archive", _UNPACK),
+    (rb"\x28\xb5\x2f\xfd", "a file packed by zstd", _UNPACK),
+    (rb"\xfd7zXZ\0", "a file packed by xz", _UNPACK),
+    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", "a file packed by bzip2", _UNPACK),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
+    (rb"\x04\x22\x4d\x18", "a file packed by lz4", _UNPACK),
+    (rb"\x7fELF", "a program", _READ),
+    (rb"\x93NUMPY", "a numpy array", _READ),
+    (rb"\x89HDF\r\n", "an HDF5 file", f"export it as SQLite: nsys export --type sqlite FILE; {_READ}"),
+    (rb"PAR1", "a parquet file", f"give the folder of all of them (nsys export --type parquetdir); {_READ}"),
+    (rb"NVR\0", "a report of Nsight Compute", f"profile with Nsight Systems; {_READ}"),
+    (rb'(?s)\x80[\x02-\x05].{0,200}?(?:segments|device_traces|allocator_settings)', *_SNAPSHOT),
+    (rb"\x80[\x02-\x05](?=[\x95}\](c])", "a Python pickle", _READ),
+    (rb"(?is)\s*<(?:!doctype html|html)\b.*?MemoryViz", *_SNAPSHOT),
+    (rb"(?is)\s*<(?:!doctype html|html)\b.*?Memory Timeline", "a memory timeline of PyTorch, a page", _READ),
+    (rb"(?i)\s*<(?:!doctype html|html)\b", "a page (HTML)", f"give the trace that it was made of; {_READ}"),
+    (
+        rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:', "a JSON file of rocprofv3",
+        f"record it with rocprofv3 --output-format pftrace; {_READ}",
+    ),
+)  # fmt: skip
+"""How files begin, what they are then, and what to do."""
+_FOREIGN = [(re.compile(begin), what, remedy) for begin, what, remedy in _BEGINNINGS]
+_BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
+"""Formats that no public description tells by their first bytes: these names, of files of no known format."""
+
+
+def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
+    """The first bytes of a file or of a text, unpacked; b"" of what cannot be opened, or read a second time.
+
+    Example:
+        >>> import gzip
+        >>> head_of(gzip.compress(b"a trace"))
+        b'a trace'
+    """
+    if isinstance(source, bytes):
+        head = source[:_PACKED]
+    else:
+        try:
+            path = Path(source)
+            if not path.is_file():  # a pipe can be read once only
+                return b""
+            with path.open("rb") as file:
+                head = file.read(_PACKED)
+        except (OSError, ValueError):
+            return b""
+    if head.startswith(GZIP_MAGIC):
+        try:
+            return bytes(isal_zlib.decompressobj(wbits=31).decompress(head, HEAD))
+        except isal_zlib.error:  # type: ignore[misc]
+            return b""
+    return head[:HEAD]
+
+
+def is_text(head: bytes) -> bool:
+    """Whether a file is a text, as JSON is; of what is shorter than 16 bytes it is not known, and False."""
+    return _TEXT.match(head) is not None
+
+
+def is_sqlite(head: bytes) -> bool:
+    """Whether a file is a SQLite database, as exports of Nsight Systems are."""
+    return head.startswith(_SQLITE)
+
+
+def is_pftrace(data: bytes) -> bool:
+    """Whether bytes (decompressed; some hundred are enough) begin like a Perfetto trace.
+
+    Example:
+        >>> is_pftrace(b'{"traceEvents": []}'), is_pftrace(bytes([10, 4, 80, 1, 64, 0]))
+        (False, True)
+    """
+    if data[:1] != bytes([_PACKET]) or is_text(data) or _is_xspace(data):
+        return False
+    at = 0
+    for _ in range(_PACKETS_TESTED):
+        size, body = varint(data, at + 1)
+        if body < 0 or not size:
+            return False
+        at = body + size
+        if at >= len(data):
+            return True
+        if data[at] != _PACKET:
+            return False
+    return True
+
+
+def is_chakra(head: bytes) -> bool:
+    """Whether a file begins like a Chakra trace: the length of a GlobalMetadata, and in this its version.
+
+    Example:
+        >>> is_chakra(bytes([7, 10, 5]) + b"0.0.4"), is_chakra(b'{"nodes": []}')
+        (True, False)
+    """
+    size, body = varint(head, 0)
+    version, begin = varint(head, body + 1)
+    text = head[begin : begin + version]
+    return (
+        0 < body <= 5 and head[body : body + 1] == bytes([_PACKET]) and 0 < version <= size - 2
+        and _PRINTABLE.fullmatch(text) is not None and not is_text(head)
+    )  # fmt: skip
+
+
+def refuse_foreign(name: str, head: bytes) -> None:
+    """Refuse a file of a format that is not read, and say which it is.
+
+    Args:
+        name: the file's name. head: its first bytes, unpacked.
+
+    Raises:
+        TraceFormatError: it is of such a format.
+
+    Example:
+        >>> refuse_foreign("trace.json", b'{"traceEvents": []}')
+    """
+    for begin, what, remedy in _FOREIGN:
+        if begin.match(head):
+            raise TraceFormatError(name, "", f"this is {what}", remedy)
+    if _is_xspace(head):
+        what = "this is an XPlane file of JAX or TensorFlow (.xplane.pb), and no trace of PyTorch"
+        raise TraceFormatError(name, "", what, _READ)
+    known = is_text(head) or is_sqlite(head) or is_pftrace(head) or is_chakra(head) or head.startswith(GZIP_MAGIC)
+    for suffix, (what, remedy) in _BY_NAME.items():
+        if name.lower().endswith(suffix) and len(head) >= 16 and not known:
+            raise TraceFormatError(name, "", f"this is {what}", remedy)
+
+
+def _is_xspace(head: bytes) -> bool:
+    """Whether bytes are an XSpace: planes of which each has a name, after its number if it has one.
+
+    What is field 1 of a packet of Perfetto is a message, and here a number.
+    """
+    if head[:1] != bytes([_PACKET]):
+        return False
+    size, at = varint(head, 1)
+    if at < 0 or size < 3:
+        return False
+    if head[at : at + 1] == b"\x08":
+        _, at = varint(head, at + 1)
+    if at < 0 or head[at : at + 1] != b"\x12":
+        return False
+    length, begin = varint(head, at + 1)
+    text, after = head[begin : begin + length], head[begin + length : begin + length + 1]
+    return (
+        begin > 0 and 0 < length < size and _PRINTABLE.fullmatch(text) is not None
+        and (not after or after[0] in (*_PLANE_FIELDS, _PACKET))
+    )  # fmt: skip
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of protobuf and the offset behind it, which is −1 if the data end within it or it is too long."""
+    value = 0
+    for k, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << (7 * k)
+        if byte < 0x80:
+            return value, at + k + 1
+    return 0, -1

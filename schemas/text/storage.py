@@ -1,0 +1,195 @@
+"""Folders of files, on this machine or wherever fsspec reaches (s3://, gs://, …), behind one small interface."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Protocol, cast
+
+from ...trace.errors import TraceFormatError, UsageError
+from .transaction import make_folder, transaction
+
+__all__ = ["Folder", "at", "is_url", "open_folder"]
+
+_BLOCK = 1 << 20
+_INSTALL = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
+
+
+class Folder(Protocol):
+    """A folder; files are named relative to it, with "/" between the parts. It can be sent to another process."""
+
+    @property
+    def root(self) -> str:
+        """Where it is, for messages."""
+
+    def files(self) -> list[str]:
+        """All files in it and below, sorted.
+
+        Raises:
+            UsageError: it is not there.
+        """
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading; OSError if that fails."""
+
+    def fetch(self, name: str, scratch: Path) -> Path:
+        """A file as one of this machine, with its own name: itself, or a copy in the folder `scratch`.
+
+        Raises:
+            TraceFormatError: it is not there or cannot be read.
+        """
+
+    def place(self, name: str) -> str:
+        """A file's path or URL."""
+
+    def mark(self, name: str) -> list[Any] | None:
+        """What changes if a file's content does: its size and digest; None if there is no such file."""
+
+    def write(self, name: str, fill: Callable[[Path], None]) -> None:
+        """Have `fill` write a file, which appears when it is whole; folders on the way are made.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL and not a path."""
+    return "://" in place
+
+
+def at(folder: Folder, name: str) -> tuple[Folder, str]:
+    """A file's folder and its name there; a manifest may name URLs."""
+    if not is_url(name):
+        return folder, name
+    place, _, base = name.rpartition("/")
+    return open_folder(place), base
+
+
+def open_folder(place: str | os.PathLike[str]) -> Folder:
+    """The folder at a path or URL.
+
+    Raises:
+        UsageError: a URL, and fsspec or what it needs for it is not installed.
+    """
+    place = os.fspath(place)
+    if not is_url(place):
+        return _Local(place)
+    try:
+        import fsspec
+
+        fsspec.filesystem(place.partition("://")[0])
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"{place}: URLs need more packages ({error}); try: {_INSTALL}") from None
+    return _Remote(place.rstrip("/"))
+
+
+@dataclass(frozen=True)
+class _Local:
+    root: str
+
+    def files(self) -> list[str]:
+        if not Path(self.root).is_dir():
+            raise UsageError(f"{self.root}: no such folder; give the one with the traces of the job")
+        found = []
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found += [Path(folder, name).relative_to(self.root).as_posix() for name in names]
+        return sorted(found)
+
+    def open(self, name: str) -> BinaryIO:
+        return Path(self.root, name).open("rb")
+
+    def fetch(self, name: str, scratch: Path) -> Path:
+        return Path(self.root, name)
+
+    def place(self, name: str) -> str:
+        return str(Path(self.root, name))
+
+    def mark(self, name: str) -> list[Any] | None:
+        digest = hashlib.sha256()
+        try:
+            with self.open(name) as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+                return [file.tell(), digest.hexdigest()]
+        except OSError:
+            return None
+
+    def write(self, name: str, fill: Callable[[Path], None]) -> None:
+        target = Path(self.root, name)
+        with transaction(nested=True):  # what is done for one rank is kept, whatever becomes of the job
+            make_folder(target.parent)
+            fill(target)
+
+
+@dataclass(frozen=True)
+class _Remote:
+    root: str
+
+    def _system(self) -> tuple[Any, str]:
+        import fsspec
+
+        return cast("tuple[Any, str]", fsspec.core.url_to_fs(self.root))
+
+    def files(self) -> list[str]:
+        system, path = self._system()
+        try:
+            system.invalidate_cache()
+            found = system.find(path)
+        except Exception as error:  # every file system has errors of its own
+            raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None
+        if not found:
+            raise UsageError(f"{self.root}: nothing is there; give the folder with the traces of the job")
+        names = [name.removeprefix(path).lstrip("/") for name in found]
+        return sorted(name for name in names if not any(part.startswith(".") for part in name.split("/")[:-1]))
+
+    def open(self, name: str) -> BinaryIO:
+        system, path = self._system()
+        return cast("BinaryIO", system.open(f"{path}/{name}", "rb"))
+
+    def fetch(self, name: str, scratch: Path) -> Path:
+        system, path = self._system()
+        target = scratch / Path(name).name
+        try:
+            system.get_file(f"{path}/{name}", str(target))
+        except FileNotFoundError:
+            raise TraceFormatError(f"{self.root}/{name}", "", "no such file", "check the URL") from None
+        except Exception as error:
+            raise TraceFormatError(f"{self.root}/{name}", "", f"cannot be read ({_said(error)})") from None
+        return target
+
+    def place(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def mark(self, name: str) -> list[Any] | None:
+        """Size, and what the file system has instead of a digest (an ETag, a time): nothing is read for it."""
+        system, path = self._system()
+        try:
+            system.invalidate_cache()
+            return [system.size(f"{path}/{name}"), str(system.ukey(f"{path}/{name}"))]
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise TraceFormatError(f"{self.root}/{name}", "", f"cannot be read ({_said(error)})") from None
+
+    def write(self, name: str, fill: Callable[[Path], None]) -> None:
+        system, path = self._system()
+        target = f"{path}/{name}"
+        with TemporaryDirectory() as scratch:
+            source = Path(scratch, Path(name).name)
+            with transaction(nested=True):
+                fill(source)
+            try:
+                system.makedirs(target.rpartition("/")[0], exist_ok=True)
+                system.put_file(str(source), target)
+            except Exception as error:
+                raise UsageError(f"{self.root}/{name}: cannot be written ({_said(error)})") from None
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

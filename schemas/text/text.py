@@ -1,0 +1,134 @@
+"""A document's bytes: in memory, or in a file of which only the wanted pieces are read."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import IO
+
+from ...trace.errors import TraceFormatError
+from .memory_limit import require_memory
+
+__all__ = ["FileText", "Text", "copy_into", "find", "require_room", "rfind"]
+
+_WINDOW = 1 << 16
+_WHOLE = 3
+"""Times its size: the memory that a large text takes that cannot be read piece by piece, repaired text included."""
+
+
+class FileText:
+    """A file's bytes, read where they are sliced. Nothing of them is kept, so that a file may be larger than memory.
+
+    Raises:
+        TraceFormatError: when sliced, if the file was changed since it was opened, or a slice exceeds the memory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._take(os.open(path, os.O_RDONLY), os.fspath(path))
+
+    @classmethod
+    def of(cls, file: IO[bytes], name: str) -> FileText:
+        """The bytes of an open file; the file itself may be closed.
+
+        Args:
+            name: the name for messages.
+        """
+        text = cls.__new__(cls)
+        text._take(os.dup(file.fileno()), name)
+        return text
+
+    def _take(self, file: int, name: str) -> None:
+        self._name, self._file = name, file
+        self._close = weakref.finalize(self, os.close, self._file)
+        self._size, self._changed = self._state()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def require_room(self, size: int, times: float = _WHOLE) -> None:
+        """Refuse the file if so much of it, and what is made of that, does not fit into memory.
+
+        Raises:
+            TraceFormatError: it does not.
+        """
+        require_memory(self._name, size, "has to be read whole", times=times)
+
+    def __getitem__(self, span: slice) -> bytes:
+        begin, end, step = span.indices(self._size)
+        if step != 1:
+            raise ValueError("a file's text has no steps")
+        self.require_room(end - begin)
+        return self.read(begin, end)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """A piece of the text, of whatever size."""
+        pieces, at = [], begin
+        while at < end:
+            pieces.append(os.pread(self._file, end - at, at))
+            at += self._advanced(len(pieces[-1]))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_into(self, target: memoryview, begin: int) -> None:
+        """Fill a buffer with the text from an offset on."""
+        at = 0
+        while at < len(target):
+            at += self._advanced(os.preadv(self._file, [target[at:]], begin + at))
+
+    def _advanced(self, count: int) -> int:
+        """The number of bytes that were read, if they are still those of the file that was opened."""
+        if not count or self._state() != (self._size, self._changed):
+            raise TraceFormatError(self._name, "", "the file was changed while it was read", "try again")
+        return count
+
+    def _state(self) -> tuple[int, int]:
+        """Size in bytes and time of the last change in ns."""
+        now = os.fstat(self._file)
+        return now.st_size, now.st_mtime_ns
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        """Elsewhere the file may not be: what is sent there is its content."""
+        return bytes, (self[:],)
+
+
+Text = bytes | FileText
+
+
+def require_room(text: Text, size: int) -> None:
+    """Refuse a text of which so much has to be in memory at once, if it is not there yet and does not fit.
+
+    Raises:
+        TraceFormatError: see `FileText.require_room`.
+    """
+    if isinstance(text, FileText):
+        text.require_room(size)
+
+
+def copy_into(target: memoryview, text: Text, begin: int) -> None:
+    """Fill a buffer with the text from an offset on."""
+    if isinstance(text, bytes):
+        target[:] = memoryview(text)[begin : begin + len(target)]
+    else:
+        text.read_into(target, begin)
+
+
+def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
+    """Where bytes first occur whole in a span, −1 if they do not."""
+    if isinstance(text, bytes):
+        return text.find(wanted, begin, end)
+    for at in range(begin, end, _WINDOW):
+        found = text[at : min(at + _WINDOW + len(wanted) - 1, end)].find(wanted)
+        if found >= 0:
+            return at + found
+    return -1
+
+
+def rfind(text: Text, wanted: bytes, begin: int, end: int) -> int:
+    """Where bytes last occur whole in a span, −1 if they do not."""
+    if isinstance(text, bytes):
+        return text.rfind(wanted, begin, end)
+    for stop in range(end, begin, -_WINDOW):
+        start = max(stop - _WINDOW, begin)
+        found = text[start : min(stop + len(wanted) - 1, end)].rfind(wanted)
+        if found >= 0:
+            return start + found
+    return -1

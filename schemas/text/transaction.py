@@ -1,0 +1,276 @@
+"""What a run reads and writes: no output replaces an input, and outputs appear together or not at all.
+
+The readers of this package report every file that they open (`protect`); `open_output` claims every file that it
+writes. A command is one transaction, and so is a library call that both reads and writes. Outside of a transaction
+nothing is remembered: a library user may read a file, and later write to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+
+from ...trace.errors import EtplusError, UsageError
+
+__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "staged", "transaction"]
+
+StrPath = str | os.PathLike[str]
+
+STANDARD_STREAM = "-"
+"""Names standard input among inputs, standard output among outputs."""
+
+_MOST_UNNAMED = 256
+"""A quarter of the descriptors that a process usually may have."""
+
+
+class Transaction:
+    """The inputs and outputs of one run; see `transaction`."""
+
+    def __init__(self, outer: Transaction | None) -> None:
+        self._outer = outer
+        self._inputs: dict[tuple[int, int], str] = {}  # device and inode to name
+        self._temporary: dict[str, Path] = {}  # real path of each output to the name that its file has until the end
+        self._unnamed: dict[str, int] = {}  # real path to descriptor, for files that have no name until the end
+        self._folders: list[Path] = []
+        self._standard_output = False
+
+    def add_input(self, name: str, status: os.stat_result) -> None:
+        """Protect a file from being replaced; devices and pipes need no protection."""
+        if stat.S_ISREG(status.st_mode):
+            self._inputs.setdefault((status.st_dev, status.st_ino), name)
+
+    def claim(self, path: StrPath) -> Path | None:
+        """The file that an output path names, links resolved; None for standard output.
+
+        Raises:
+            UsageError: an empty name, a folder, an input of this run, or an output that it already has.
+        """
+        name = os.fspath(path)
+        if not name:
+            raise UsageError("the name of an output is empty; give a file name")
+        if name == STANDARD_STREAM:
+            if self._standard_output:
+                raise UsageError("standard output (-) can take one output only; give the others file names")
+            self._standard_output = True
+            return None
+        target = Path(os.path.realpath(name))
+        try:
+            status = target.stat()
+        except (FileNotFoundError, NotADirectoryError):  # reported where it is made
+            status = None
+        except OSError as error:
+            raise UsageError(f"{name}: cannot be written ({error.strerror}); choose another name") from None
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"{name}: is a directory; give the name of the file to write")
+        if status is not None and (found := self._input(status)):
+            which = "an input" if found == name else f"the input {found}"
+            raise UsageError(f"{name}: the output would replace {which}; choose another name")
+        if str(target) in self._temporary:
+            raise UsageError(f"{name}: two outputs have this name; choose another for one of them")
+        return target
+
+    def _input(self, status: os.stat_result) -> str | None:
+        found = self._inputs.get((status.st_dev, status.st_ino))
+        return self._outer._input(status) if found is None and self._outer else found
+
+    def temporary(self, target: Path) -> Path:
+        """Where to write what is to become `target`; the name is kept first, so that no signal leaves the file behind.
+
+        It does not contain the target's name, which may have the full 255 bytes.
+        """
+        self._temporary[str(target)] = path = target.with_name(f".{secrets.token_hex(8)}.part")
+        return path
+
+    def unnamed(self, target: Path, mode: int) -> int | None:
+        """A descriptor of a file without a name that is to become `target`; None where such files cannot be had.
+
+        Not even SIGKILL leaves it behind. Linux has them, on most file systems. A run of very many outputs gives names
+        to further ones, since each of these keeps a descriptor open until the end.
+        """
+        if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
+            return None
+        try:
+            made = os.open(target.parent, os.O_TMPFILE | os.O_RDWR, mode)
+        except OSError:
+            return None
+        self._unnamed[str(target)] = made
+        return made
+
+    def place_of(self, target: Path) -> Path:
+        """Where an output can be read: in its file without a name, beside `target`, or already there."""
+        made = self._unnamed.get(str(target))
+        return self._temporary.get(str(target), target) if made is None else Path(f"/proc/self/fd/{made}")
+
+    def drop(self, target: Path) -> None:
+        """Forget an output that could not be written."""
+        self._close(str(target))
+        self._temporary.pop(str(target)).unlink(missing_ok=True)
+
+    def _close(self, target: str) -> None:
+        made = self._unnamed.pop(target, None)
+        if made is not None:
+            os.close(made)
+
+    def _put_in_place(self, target: str, temporary: Path) -> None:
+        made = self._unnamed.get(target)
+        if made is not None:
+            with contextlib.suppress(FileExistsError):
+                _link(made, target)
+                return
+            _link(made, temporary)  # a link never replaces a file, a rename does
+        temporary.replace(target)
+
+    def add_folder(self, folder: Path) -> None:
+        """Make a folder and those above it; they are removed again if the run fails."""
+        missing = [one for one in (folder, *folder.parents) if not one.exists()]
+        self._folders += reversed(missing)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def commit(self) -> None:
+        """Put all outputs in place.
+
+        Raises:
+            EtplusError: a file could not be renamed.
+        """
+        for target, temporary in list(self._temporary.items()):
+            try:
+                self._put_in_place(target, temporary)
+            except OSError as error:
+                raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
+            self._close(target)
+            del self._temporary[target]
+        self._folders.clear()
+
+    def discard(self) -> None:
+        """Remove what was not committed."""
+        for target in list(self._unnamed):
+            self._close(target)
+        for temporary in self._temporary.values():
+            temporary.unlink(missing_ok=True)
+        for folder in reversed(self._folders):
+            with contextlib.suppress(OSError):  # it may hold files of others
+                folder.rmdir()
+
+
+def _link(unnamed: int, path: StrPath) -> None:
+    """Name an unnamed file. With `src_dir_fd`, which an absolute path ignores, links in /proc are followed."""
+    os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
+
+
+_current: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
+
+
+@contextlib.contextmanager
+def transaction(*, nested: bool = False) -> Iterator[Transaction]:
+    """Read and write as one run: its outputs appear when the block ends, none of them if it raises.
+
+    ::
+
+        with transaction():
+            convert("rank0.json.gz", "rank0.et")
+            convert("rank0.json.gz", "rank0.graphml")   # if this fails, there is no rank0.et either
+
+    Within the block no output can replace a file that was read in it. Transactions of another thread do not count.
+
+    Args:
+        nested: what to do inside another transaction. False: join it. True: outputs are in place when this block
+            ends, and files read in this block alone may be replaced after it; for a program's own working files.
+    """
+    outer = _current.get()
+    if outer is not None and not nested:
+        yield outer
+        return
+    own = Transaction(outer)
+    token = _current.set(own)
+    try:
+        yield own
+        own.commit()
+    finally:
+        _current.reset(token)
+        own.discard()
+
+
+def protect(source: StrPath | int) -> None:
+    """Note an input of the present transaction, by its path or file descriptor; without a transaction do nothing."""
+    run = _current.get()
+    if run is not None:
+        with contextlib.suppress(OSError, ValueError):  # who opens it reports what is wrong
+            run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
+
+
+def staged(output: StrPath) -> Path:
+    """Where an output of the present transaction can be read before the transaction ends."""
+    run, target = _current.get(), Path(os.path.realpath(output))
+    return target if run is None else run.place_of(target)
+
+
+def check_outputs(
+    outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = (), *, in_new_folders: bool = False
+) -> None:
+    """Refuse at once, before anything is read, what `open_output` would refuse at the end; None means no file.
+
+    Args:
+        in_new_folders: folders of outputs that are not there will be made.
+
+    Raises:
+        UsageError: see `Transaction.claim` and `check_folder`; or two of the outputs are the same file.
+    """
+    with transaction() as run:
+        for name in inputs:
+            if name is not None:
+                protect(0 if os.fspath(name) == STANDARD_STREAM else name)
+        probe = Transaction(run)
+        for name in outputs:
+            if name is None or (target := probe.claim(name)) is None:
+                continue
+            if target.is_file() or not target.exists():
+                if not in_new_folders:
+                    check_folder(name)
+                probe.temporary(target)
+
+
+def check_folder(output: StrPath) -> None:
+    """Refuse an output, or a prefix of outputs, whose folder is not there or cannot be written to; "-" has none.
+
+    Raises:
+        UsageError: such an output.
+    """
+    if os.fspath(output) in ("", STANDARD_STREAM):
+        return
+    target = Path(os.path.realpath(output))
+    folder = target.parent
+    if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
+        return
+    if not folder.exists():
+        problem = "its folder does not exist"
+    elif not folder.is_dir():
+        problem = f"{folder} is a file"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = "no permission to write to its folder"
+    else:
+        return
+    raise UsageError(f"{os.fspath(output)}: cannot be written ({problem}); create the folder or choose another")
+
+
+def make_folder(folder: StrPath) -> Path:
+    """Make a folder for outputs, and those above it; a transaction that fails removes those that it made.
+
+    Raises:
+        UsageError: an empty name, or it cannot be made, or not be written to.
+    """
+    path = Path(folder)
+    if not os.fspath(folder):
+        raise UsageError("the name of the output folder is empty; give a folder")
+    try:
+        with transaction() as run:
+            run.add_folder(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be made ({error.strerror}); choose another folder") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: no permission to write to this folder; choose another folder")
+    return path

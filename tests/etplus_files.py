@@ -1,0 +1,97 @@
+"""ET+ documents for the converters' tests: linked pairs, and small ones made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import agree, survey
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.trace import Trace
+from support import Document, linked
+
+__all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime", "write_alone"]
+
+DLRM = tuple(f"gpu-pairs/dlrm.rank{rank}" for rank in range(4))
+PAIRS = (
+    "demo/train_cpu",
+    "pairs/gpu_shaped_from_cpu",
+    "pairs/two_threads",
+    "gpu-pairs/resnet103",
+    "gpu-pairs/linear",
+    "gpu-pairs/simple_add",
+    *DLRM,
+    "cpu-pairs/ddp_same.rank0",
+    "cpu-pairs/weird_names",
+)
+"""Pairs of `fixtures/` and, where they are at hand, of shared/traces."""
+
+
+@cache
+def document_of(name: str) -> Trace:
+    """A linked pair, as converters read it."""
+    return read_etplus(b"".join(linked(name).chunks()))
+
+
+def normal(document: Document) -> Document:
+    """A document with its nodes, calls and edges in a fixed order."""
+    by_id = {key: sorted(document[key], key=lambda node: node["id"]) for key in ("nodes", "runtime")}
+    return {**document, **by_id, "edges": sorted(document["edges"])}
+
+
+def cpu(number: int, name: str, ts: float | None = None, dur: float = 1.0, **more: Any) -> Document:
+    """A node of the ET in the flat layout; linked if it has a time. Its parent is the thread node 2."""
+    node = {
+        "id": number, "name": name, "parent": 2, "rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1,
+        "fw_tid": 0, "op_schema": "", "inputs": [], "input_shapes": [], "input_types": [], "outputs": [],
+        "output_shapes": [], "output_types": [],
+    }  # fmt: skip
+    if ts is not None:
+        node |= {
+            "ts": ts, "dur": dur, "inclusive_dur": dur, "exclusive_dur": dur, "kineto_event": number,
+            "link": "certain", "inter_thread_dep": None, "sync_dep": [],
+        }  # fmt: skip
+    return {**node, **more}
+
+
+def gpu(number: int, name: str, ts: float, dur: float, parent: int = 3, **more: Any) -> Document:
+    """A GPU event on stream 7."""
+    plain = {**cpu(number, name), "parent": parent, "rf_id": 0, "tid": 0}
+    event = {
+        "cat": "kernel", "ph": "X", "ts": ts, "dur": dur, "inclusive_dur": dur, "exclusive_dur": dur, "stream": 7,
+        "device": 0, "correlation": number, "kineto_event": number, "args": {"grid": [1, 1, 1]},
+    }  # fmt: skip
+    return {**plain, **event, **more}
+
+
+def runtime(number: int, name: str, ts: float, dur: float, parent: int | None = 3, **more: Any) -> Document:
+    """A runtime call."""
+    call = {"id": number, "name": name, "ts": ts, "dur": dur, "tid": 99, "correlation": number, "parent": parent}
+    return {**call, "kineto_event": number, **more}
+
+
+def etplus(
+    nodes: Sequence[Document], calls: Sequence[Document] = (), edges: Sequence[list[Any]] = (), **info: Any
+) -> Trace:
+    """A document of the given nodes below a process and a thread node; `info` becomes Kineto's distributedInfo."""
+    roots = [
+        cpu(1, "[pytorch|profiler|execution_trace|process]", parent=1, scope=7),
+        cpu(2, "[pytorch|profiler|execution_trace|thread]", parent=1, scope=7),
+    ]
+    kineto = {
+        "file_name": "kineto.json", "base_time_ns": 0, "schema_version": 1, "device_properties": None,
+        "distributed_info": info or None,
+    }  # fmt: skip
+    summary = {"version": "1.0", "tool_version": "0", "kineto": kineto, "unattached": {}, "link": {}}
+    root = {"schema": "1.0.1", "pid": 7, "nodes": [*roots, *nodes], "runtime": calls, "edges": edges, "etplus": summary}
+    return read_etplus(json.dumps(root).encode())
+
+
+def write_alone(document: Trace, folder: Path) -> None:
+    """One rank for a simulator as `t.0.et`, which `convert` refuses without the others."""
+    rank = document.rank or 0
+    write_astra_sim(document, folder / "t.0.et", for_simulator(agree([survey(document, rank)])).ranks[rank])

@@ -1,0 +1,70 @@
+"""A job on a real Dask scheduler with two worker processes on the loopback interface, one of which is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from etplus.jobs.batch import link_many
+from job_files import outputs, write_job
+
+pytest.importorskip("distributed", reason="dask.distributed is not installed")
+
+_QUICK = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s"}  # Dask asks a dead worker for its results for so long
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
+    """A scheduler's file, and the worker processes."""
+    file, log = tmp_path / "scheduler.json", (tmp_path / "log").open("wb")
+
+    def start(what: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(file), *arguments]
+        path = os.pathsep.join(sys.path)  # the workers have to find etplus
+        environment = {**os.environ, **_QUICK, "PYTHONPATH": path}
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        stack.callback(process.wait, 20)
+        stack.callback(process.kill)
+        return process
+
+    with ExitStack() as stack:
+        start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        workers = [start("worker", "--no-nanny", "--nthreads", "1", "--no-dashboard") for _ in range(2)]
+        until = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        yield file, workers
+    log.close()
+
+
+@pytest.mark.slow
+def test_a_worker_is_killed_and_nothing_is_lost(
+    tmp_path: Path, cluster: tuple[Path, list[subprocess.Popen[bytes]]]
+) -> None:
+    file, workers = cluster
+    job, out = write_job(tmp_path / "job", 8), tmp_path / "out"
+    done_at_the_kill = []
+
+    def kill_one() -> None:
+        until = time.monotonic() + 60
+        while not outputs(out) and time.monotonic() < until:
+            time.sleep(0.002)
+        workers[0].kill()
+        done_at_the_kill.append(len(outputs(out)))
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    batch = link_many(job, out, engine="dask", scheduler=str(file))
+    killer.join()
+    assert 1 <= done_at_the_kill[0] < 8 and workers[0].wait(10) != 0 and workers[1].poll() is None
+    assert batch.complete
+    local = link_many(job, tmp_path / "local", jobs=2)
+    assert len(outputs(out)) == 8 and outputs(out) == outputs(tmp_path / "local")
+    assert batch.report == local.report

@@ -1,0 +1,51 @@
+"""Tasks on processes, of which some die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from etplus.jobs.engines import Engine, dask_cluster, given_executor, local_processes, run_all
+from etplus.trace.errors import UsageError
+from job_files import die_at
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path, count: int) -> None:
+    """3 dies once and is done when it runs again; 5 dies always and alone is reported."""
+    tasks = [(number, str(tmp_path / "died")) for number in range(9)]
+    found = {task[0]: result for task, result in run_all(local_processes(count), die_at, tasks)}
+    assert isinstance(found.pop(5), BrokenExecutor)
+    assert found == {number: number * number for number in (0, 1, 2, 3, 4, 6, 7, 8)}
+
+
+def test_what_a_task_raises_is_its_result() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(run_all(given_executor(pool), int, ["1", "x", "3"]))
+        assert (found["1"], found["3"]) == (1, 3) and isinstance(found["x"], ValueError)
+        assert pool.submit(int, "4").result() == 4, "it is left open"
+    assert list(run_all(local_processes(2), int, [])) == []
+
+
+class BrokenPool(Executor):
+    """An executor whose processes end before they take a task."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
+        raise BrokenExecutor("a process ended")
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_processes_that_cannot_be_started_are_reported_for_each_task(reopen: bool) -> None:
+    engine = Engine(lambda _: nullcontext(BrokenPool()), window=2, reopen=reopen)
+    found = dict(run_all(engine, int, ["1", "2", "3"]))
+    assert found.keys() == {"1", "2", "3"} and all(isinstance(result, BrokenExecutor) for result in found.values())
+
+
+def test_no_scheduler() -> None:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    with pytest.raises(UsageError, match="no such file; start a scheduler"):
+        dask_cluster("/nowhere/scheduler.json")

@@ -1,0 +1,198 @@
+"""Which files of a job belong together."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from etplus.jobs.pairing import _only_places, find_pairs, from_manifest, ranges, to_manifest
+from etplus.linker.naming import ET, KINETO, look_at
+from etplus.schemas.text.storage import open_folder
+from etplus.trace.errors import TraceFormatError, UsageError
+from hypothesis import given
+from hypothesis import strategies as st
+from support import examples
+
+
+def kineto(rank: int | None = None) -> bytes:
+    told = b"" if rank is None else b'"distributedInfo": {"backend": "nccl", "rank": %d, "world_size": 99},' % rank
+    return b'{"schemaVersion": 1, "deviceProperties": [{"id": 0}], ' + told + b' "traceEvents": []}'
+
+
+EXECUTION = b'{"schema": "1.0.1", "pid": 5, "nodes": []}'
+
+
+def job(folder: Path, files: dict[str, bytes]) -> list[tuple[int, str, str]]:
+    """Write the files; the pairs that are found."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return [(one.rank, one.et, one.kineto) for one in find_pairs(open_folder(folder)).ranks if not one.problem]
+
+
+@pytest.mark.parametrize(
+    ("et", "trace", "rank", "inside"),
+    [
+        ("rank-3.et.json.gz", "rank-3.kineto.json.gz", 3, None),
+        ("dlrm.rank12.et.json", "dlrm.rank12.kineto.json", 12, None),
+        ("job_et_7.json", "worker7_step_12.1694128201545.pt.trace.json", 7, 7),
+        ("pytorch_et_4.json", "kineto_trace_4.json", 4, None),
+        ("worker5_step_12.et.json", "worker5_step_12.1694128201545.pt.trace.json", 5, None),
+        ("node-1_4711.et.json", "node-1_4711.1694128201545.pt.trace.json.gz", 9, 9),  # the host's number is no rank
+        ("et/2.json", "kineto/2.json", 2, None),
+        ("8/et.json", "8/kineto.json", 8, None),
+        ("rank_6/et.json", "rank_6/trace.json", 6, None),
+        ("rank_6/host_0.json", "rank_6/device_0.json", 6, None),
+        ("a/execution_trace.json", "a/profile.json", 1, 1),
+        ("step.json", "timeline.json", 0, None),  # told apart by content; one pair needs no rank
+        ("rank-3.et.json.gz", "rank-3.kineto.json.gz", 3, 8),  # the name wins; linking tells that it lies
+    ],
+)
+def test_the_usual_names(tmp_path: Path, et: str, trace: str, rank: int, inside: int | None) -> None:
+    others = {"rank_99/config.json": b"{}", "rank_99.etplus.json": b"{}", "notes.txt": b"rank 1"}
+    assert job(tmp_path, {et: EXECUTION, trace: kineto(inside), **others}) == [(rank, et, trace)]
+
+
+def test_many_ranks_of_one_style(tmp_path: Path) -> None:
+    hosts = {rank: f"host{rank // 2}_{40 + rank % 2}" for rank in range(6)}
+    files = {f"{host}.1694128201{rank}00.pt.trace.json": kineto(rank) for rank, host in hosts.items()}
+    files |= {f"{host}.et.json": EXECUTION for host in hosts.values()}
+    found = job(tmp_path, files)
+    assert [(rank, et) for rank, et, _ in found] == [(rank, f"{host}.et.json") for rank, host in hosts.items()]
+
+
+def test_the_rank_is_found_without_reading_on(tmp_path: Path) -> None:
+    """`pg_config` follows the rank; the events, here no JSON at all, are not looked at."""
+    head = kineto(4).replace(b'"world_size": 99', b'"world_size": 99, "pg_config": [{"pg_name": "0", "rank": 1}]')
+    (tmp_path / "a.json").write_bytes(head[:-2] + b'{"name": "broken' * 10**5)
+    found = look_at(open_folder(tmp_path), "a.json")
+    assert (found.kind, found.inside) == (KINETO, 4)
+    (tmp_path / "b.json").write_bytes(kineto().replace(b"{", b'{"distributedInfo": {"x": {"rank": 5}},', 1))
+    assert look_at(open_folder(tmp_path), "b.json").inside is None
+    late = kineto().replace(b"[]", b"[" + b"{}," * 10**6 + b'{}], "distributedInfo": {"rank": 6}')
+    (tmp_path / "c.json").write_bytes(late)
+    (tmp_path / "c.json.gz").write_bytes(gzip.compress(late, 1))
+    assert [look_at(open_folder(tmp_path), name).inside for name in ("c.json", "c.json.gz")] == [6, 6]
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(EXECUTION * 500)[:60])
+    assert look_at(open_folder(tmp_path), "cut.json.gz").kind == ET
+
+
+def test_problems_are_told_and_the_others_paired(tmp_path: Path) -> None:
+    names = ["rank-0.et.json", "rank-1.et.json", "rank-1b.et.json", "rank-3.et.json", "stray.et.json", "lost.et.json"]
+    traces = {f"rank-{rank}.kineto.json": kineto(rank) for rank in (1, 3, 5)}
+    job(tmp_path, {**dict.fromkeys(names, EXECUTION), **traces})
+    pairing = find_pairs(open_folder(tmp_path)).of(None)
+    problems = {one.rank: one.problem for one in pairing.ranks}
+    assert problems[3] == ""
+    assert problems[0] == "no Kineto trace was found for rank-0.et.json"
+    assert problems[5] == "no ET was found for rank-5.kineto.json"
+    assert "several files could be its ET: rank-1.et.json, rank-1b.et.json" in problems[1]
+    assert pairing.missing == (2, 4)
+    assert pairing.notes == ("skipped, since their rank is unknown: lost.et.json, stray.et.json",)
+    chosen = find_pairs(open_folder(tmp_path), et="rank-?.et.json")
+    assert {one.rank: one.problem for one in chosen.ranks}[1] == ""
+    few = pairing.of([3, 7])
+    assert ([one.rank for one in few.ranks], few.missing) == ([3], (7,))
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_manifest(tmp_path: Path, form: str) -> None:
+    texts = {
+        "csv": 'kineto,et,rank\nk1.json,"e,1.json",1\nk0.json,e0.json,0\n,e2.json,2\n',
+        "json": '[{"rank":1,"et":"e,1.json","kineto":"k1.json"},{"rank":0,"et":"e0.json","kineto":"k0.json"},'
+        '{"rank":2,"et":"e2.json","kineto":""}]',
+    }
+    (tmp_path / "m").write_text(texts[form])
+    pairing = from_manifest(str(tmp_path / "m"))
+    assert [(one.rank, one.et, one.kineto) for one in pairing.ranks] == [
+        (0, "e0.json", "k0.json"), (1, "e,1.json", "k1.json"), (2, "e2.json", ""),
+    ]  # fmt: skip
+    assert pairing.ranks[2].problem == "the manifest names no Kineto trace"
+    (tmp_path / "again").write_text(to_manifest(pairing))
+    assert from_manifest(str(tmp_path / "again")) == pairing
+
+
+@pytest.mark.parametrize(
+    "text", ["", "rank,et\n0,a\n", "rank,et,kineto\nx,a,b\n", '[{"rank": 0}]', "rank,et,kineto\n0,a,b\n0,c,d\n", "[1"]
+)
+def test_no_manifest(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.csv").write_text(text or "rank,et,kineto\n")
+    with pytest.raises(TraceFormatError, match=r"m\.csv"):
+        from_manifest(str(tmp_path / "m.csv"))
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        find_pairs(open_folder(tmp_path / "none"))
+    with pytest.raises(UsageError, match="no Execution Trace and no Kineto trace"):
+        find_pairs(open_folder(tmp_path))
+
+
+def test_ranges() -> None:
+    assert [ranges(numbers) for numbers in ([], [3], [0, 1, 2, 5, 7, 6])] == ["", "3", "0-2, 5-7"]
+
+
+def execution(pid: int, groups: list[list[int]], world: int) -> bytes:
+    """An ET that says of which process groups its process is a member."""
+    listed = [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [], "group_size": world}]
+    listed += [{"pg_name": str(i), "pg_desc": "mesh", "ranks": ranks} for i, ranks in enumerate(groups, 1)]
+    values = [json.dumps(listed)]
+    node = {"id": 3, "name": "## process_group:init ##", "ctrl_deps": 2, "inputs": {"values": values, "shapes": [[]]}}
+    return json.dumps({"schema": "1.1.1", "pid": pid, "nodes": [{"id": 1, "name": "x"}, node]}, indent=1).encode()
+
+
+def device(pid: int, rank: int, world: int) -> bytes:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": pid, "tid": 4, "ts": 1, "dur": 2}
+    info = {"rank": rank, "world_size": world}
+    return json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": [event]}).encode()
+
+
+def test_contents_narrow_ranks_down(tmp_path: Path) -> None:
+    """A mesh of 2 × 2: ranks proved by two groups, one left by elimination, one by its process id."""
+    ets = {"p": execution(1, [[0, 1], [0, 2]], 4), "q": execution(1, [[0, 1]], 4), "r": execution(9, [], 4)}
+    files = {f"{name}.et.json": data for name, data in ets.items()} | {"s.et.json.gz": execution(1, [], 4)}
+    files |= {f"{name}.kineto.json": device(9 if rank == 3 else 1, rank, 4) for rank, name in enumerate("wxyz")}
+    assert job(tmp_path, files) == [
+        (0, "p.et.json", "w.kineto.json"), (1, "q.et.json", "x.kineto.json"),
+        (2, "s.et.json.gz", "y.kineto.json"), (3, "r.et.json", "z.kineto.json"),
+    ]  # fmt: skip
+    assert all(one.settled for one in find_pairs(open_folder(tmp_path)).ranks)
+
+
+def test_what_fits_two_ranks_stays_open(tmp_path: Path) -> None:
+    files = {f"{name}.et.json": execution(1, [], 2) for name in "pq"}
+    files |= {f"{name}.kineto.json": device(1, rank, 2) for rank, name in enumerate("wx")}
+    assert job(tmp_path, files) == []
+
+
+def test_a_process_id_in_names_settles_only_a_whole_job(tmp_path: Path) -> None:
+    """Another rank, whose files are not there, may have the same process id in its container."""
+    files = {f"h_{40 + rank}.1694128201{rank}00.pt.trace.json": device(1, rank, 3) for rank in range(3)}
+    files |= {f"et_{40 + rank}.json": execution(1, [], 3) for rank in range(3)}
+    assert len(job(tmp_path / "whole", files)) == 3
+    assert all(one.settled for one in find_pairs(open_folder(tmp_path / "whole")).ranks)
+    part = {name: data for name, data in files.items() if "_41." not in name}
+    job(tmp_path / "part", part)
+    assert not any(one.settled for one in find_pairs(open_folder(tmp_path / "part")).ranks)
+
+
+@examples(300)
+@given(st.lists(st.sets(st.integers(0, 4), max_size=4), min_size=1, max_size=5))
+def test_elimination_finds_what_all_solutions_have_in_common(sets: list[set[int]]) -> None:
+    """Against every way to give each of n files one of n ranks."""
+    n = len(sets)
+    places = {str(i): {rank for rank in ranks if rank < n} for i, ranks in enumerate(sets)}
+    solutions = [
+        {str(i): rank for i, rank in enumerate(order)}
+        for order in permutations(range(n))
+        if all(rank in places[str(i)] for i, rank in enumerate(order))
+    ]
+    found = _only_places({name: set(ranks) for name, ranks in places.items()})
+    assert all(found.items() <= one.items() for one in solutions)
+    if len(solutions) == 1:
+        assert found == solutions[0]
+    if not solutions:
+        assert len(found) < n

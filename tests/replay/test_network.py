@@ -1,0 +1,222 @@
+"""Communications on another network: prices against steps counted by hand, replays against made jobs' truth."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from etplus.linker import link
+from etplus.replay.network import Algorithm, Network, on_network, parse_network
+from etplus.replay.rank_coupling import couple
+from etplus.replay.replay import Constants, Replay, ReplayGraph, build_graph, fit_constants, replay
+from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from etplus.schemas.comm_types import RECV, SEND
+from etplus.trace.errors import UsageError
+from made_jobs import JOBS
+from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, MESSAGE, REDUCE_SCATTER
+from simulator import Network as Told
+from support import linked
+from synthetic import Timeline, ends, starts
+
+BANDWIDTHS = (250.0, 25.0, 2.5, 0.25)
+BYTES = 1 << 20
+
+
+def step_ns(network: Network, size: float) -> float:
+    return network.latency_ns + size / network.bandwidth
+
+
+def reduced_around_a_ring(network: Network, ranks: int, size: float) -> float:
+    """Each rank sends the part that it received last; parts are whole when all have added theirs."""
+    added = [[{rank} for _ in range(ranks)] for rank in range(ranks)]  # of each part on each rank: who is in it
+    ns, step = 0.0, 0
+    while not all(any(len(rank[part]) == ranks for rank in added) for part in range(ranks)):
+        sent = [(rank, (rank - step) % ranks) for rank in range(ranks)]
+        for rank, part, who in [(rank, part, set(added[rank][part])) for rank, part in sent]:
+            added[(rank + 1) % ranks][part] |= who
+        ns, step = ns + step_ns(network, size / ranks), step + 1
+    return ns
+
+
+def reduced_by_halving(network: Network, ranks: int, size: float) -> float:
+    """Pairs exchange half of what each still has to add up, at half the distance each time."""
+    ns, part = 0.0, size
+    for _ in range(ranks.bit_length() - 1):
+        part /= 2
+        ns += step_ns(network, part)
+    return ns
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_prices_against_the_algorithms_step_by_step(ranks: int) -> None:
+    ring, halving = Network(7.0, 900), Network(7.0, 900, "halving-doubling")
+    around, by_halves = reduced_around_a_ring(ring, ranks, BYTES), reduced_by_halving(halving, ranks, BYTES)
+    for network, once in ((ring, around), (halving, by_halves)):
+        assert network.transfer_ns(Type.REDUCE_SCATTER, BYTES, ranks) == pytest.approx(once, abs=1)
+        assert network.transfer_ns(Type.ALL_GATHER, BYTES // ranks, ranks) == pytest.approx(once, abs=1)
+        assert network.transfer_ns(Type.ALL_REDUCE, BYTES, ranks) == pytest.approx(2 * once, abs=1)
+    direct = Network(7.0, 900, "direct")
+    assert direct.transfer_ns(Type.ALL_TO_ALL, BYTES, ranks) == round(900 + (ranks - 1) * (BYTES / ranks) / 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(Type.ALL_REDUCE, ALL_REDUCE), (Type.ALL_GATHER, ALL_GATHER), (Type.REDUCE_SCATTER, REDUCE_SCATTER),
+     (Type.ALL_TO_ALL, ALL_TO_ALL), (Type.BROADCAST, BROADCAST), (SEND, MESSAGE), (RECV, MESSAGE)],
+)  # fmt: skip
+def test_prices_are_those_of_the_simulator(kind: int, told: int) -> None:
+    for ranks in (2, 3, 4, 7, 8) if told != MESSAGE else (2,):
+        for size in (4, 1000, BYTES):
+            price = Network(2.5, 5000).transfer_ns(kind, size, ranks)
+            assert abs(price - Told(2.5, 5000).transfer_ns(told, size, ranks)) <= 1
+
+
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+@pytest.mark.parametrize("kind", Type.values())
+def test_every_collective_has_a_price(kind: int, algorithm: Any) -> None:
+    """More bytes or ranks never take less; one rank takes nothing."""
+    network = Network(2.5, 5000, algorithm)
+    prices = [network.transfer_ns(kind, size, 4) for size in (0, 1000, BYTES)]
+    assert prices == sorted(prices) and prices[0] > 0
+    prices = [network.transfer_ns(kind, BYTES, ranks) for ranks in (1, 2, 4, 8)]
+    assert prices == sorted(prices) and prices[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("bandwidth=25", Network(25.0)),
+        ("latency=5,bandwidth=25", Network(25.0, 5000.0)),
+        (" bandwidth = 25GB/s , latency = 500ns ", Network(25.0, 500.0)),
+        ("bandwidth=.5,latency=1.5ms,algorithm=direct", Network(0.5, 1.5e6, "direct")),
+        ("bandwidth=1e3,algorithm=halving-doubling", Network(1000.0, 0.0, "halving-doubling")),
+    ],
+)
+def test_the_text_form(text: str, network: Network) -> None:
+    assert parse_network(text) == network
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "25", "latency=5", "bandwidth=0", "bandwidth=-1", "bandwidth=1e99", "bandwidth=nan", "bandwidth=5,latency=2h",
+     "bandwidth=5,bandwidth=6", "bandwidth=5,speed=3", "bandwidth=5,", "bandwidth=5,algorithm=star",
+     "bandwidth=5,latency=9999ms", "bandwidth=٥"],
+)  # fmt: skip
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^network .*bandwidth=25,latency=5us"):
+        parse_network(text)
+
+
+def waiting(**comm: Any) -> Timeline:
+    """An all-reduce of 4 MB on 4 ranks, 20–60 on stream 20, a kernel beside it, and one that waits for it."""
+    told = {
+        "Collective name": "allreduce", "In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, "Group size": 4,
+        "dtype": "Float", "Process Group Name": "0", **comm,
+    }  # fmt: skip
+    trace = Timeline(distributedInfo={"backend": "nccl", "rank": 0, "world_size": 4})
+    trace.op("step", 0, 40)
+    trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 40, trace.call("cudaLaunchKernel", 10, 2), 20, **told)
+    trace.launch("beside", 13, 2, 23, 30)
+    recorded = trace.call("cudaEventRecord", 16, 1)
+    waits = trace.call("cudaStreamWaitEvent", 18, 1)
+    trace.gpu(
+        "Stream Wait Event", 18, 1, waits, 7, "cuda_sync", cuda_sync_kind="Stream Wait Event", wait_on_stream=20,
+        wait_on_cuda_event_record_corr_id=recorded,
+    )  # fmt: skip
+    trace.launch("after", 20, 2, 60, 30)
+    return trace
+
+
+def alone(graph: ReplayGraph, network: Network) -> Replay:
+    return replay(on_network(graph, network), fit_constants(graph))
+
+
+def test_what_waits_follows_and_what_does_not_does_not() -> None:
+    """6 steps of 1 MB over 10 bytes a ns and 5 us: 630 us in place of 40."""
+    graph = waiting().graph()
+    result = alone(graph, Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
+    assert starts(result)["beside"] == 23 and starts(result)["after"] == 650
+    assert any("1 communication priced" in note for note in result.graph.notes)
+    assert any("taken to be ready in time" in note for note in result.graph.notes)
+
+
+def test_what_is_unknown_keeps_its_time() -> None:
+    trace = waiting()
+    trace.gpu("ncclDevKernel_Generic_4", 100, 40, trace.call("cudaLaunchKernel", 30, 2), 20)
+    result = alone(trace.graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_Generic_4"] - starts(result)["ncclDevKernel_Generic_4"] == 40
+    assert any(note.startswith("1 of unknown kind, size or group") for note in result.graph.notes)
+    only = Timeline()
+    only.op("step", 0, 40)
+    only.launch("kernel", 10, 2, 20, 10)
+    with pytest.raises(UsageError, match="no communication with a known kind, size and group"):
+        on_network(only.graph(), Network(10.0))
+
+
+def test_a_timeline_of_over_146_years_is_refused() -> None:
+    with pytest.raises(UsageError, match="146 years"):
+        alone(waiting(**{"In msg nelems": 2**59, "Out msg nelems": 2**59}).graph(), Network(1e-9))
+
+
+@pytest.mark.parametrize("size", [0, 2**40])
+def test_an_impossible_group_size_is_that_of_the_job(size: int) -> None:
+    result = alone(waiting(**{"Group size": size}).graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
+
+
+def test_a_group_of_one_rank_takes_no_time() -> None:
+    result = alone(waiting(**{"Group size": 1, "Process Group Name": "7"}).graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 20
+
+
+def test_one_trace_in_a_program() -> None:
+    trace, text = waiting().document(), "bandwidth=10,latency=5us"
+    assert trace.replay(network=text).makespan_ns == alone(build_graph(trace), parse_network(text)).makespan_ns
+    assert trace.replay("comm*2", network=text).makespan_ns == trace.replay(network=text).makespan_ns + 630_000
+    with pytest.raises(UsageError, match=r"^network 'fast'"):
+        trace.replay(network="fast")
+
+
+@cache
+def made(name: str, folder: Path) -> tuple[ReplayGraph, tuple[Constants, ...]]:
+    """A made job, coupled; what waits for what is recorded."""
+    graphs = [build_graph(link(*pair)) for pair in JOBS[name].write(folder / name, waits=True)]
+    return couple(graphs), tuple(fit_constants(graph) for graph in graphs)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.mark.parametrize("bandwidth", BANDWIDTHS)
+@pytest.mark.parametrize("name", JOBS)
+def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path) -> None:
+    """Recorded where no wait was visible, replayed on a network of which the truth is known."""
+    joint, constants = made(name, folder)
+    truth = JOBS[name].makespan_ns(Told(bandwidth, 5000))
+    assert replay(on_network(joint, Network(bandwidth, 5000)), constants).makespan_ns == pytest.approx(truth, rel=0.001)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
+    joint, constants = made(name, folder)
+    spans = [replay(on_network(joint, Network(b, 5000)), constants).makespan_ns for b in (1e6, *BANDWIDTHS)]
+    assert spans == sorted(spans)
+    spans = [replay(on_network(joint, Network(25, latency)), constants).makespan_ns for latency in (0, 5e3, 5e4, 5e5)]
+    assert spans == sorted(spans)
+
+
+def test_ranks_of_dlrm() -> None:
+    """A job of 8 ranks of which 4 are given; sizes of its all-to-alls differ between ranks."""
+    graphs = [build_graph(linked(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(4)]
+    joint, constants = couple(graphs), [fit_constants(graph) for graph in graphs]
+    spans = []
+    for bandwidth in (1e6, *BANDWIDTHS):
+        result = replay(on_network(joint, Network(bandwidth, 5000)), constants)
+        assert any("32 communications priced" in note for note in result.graph.notes)
+        spans.append(result.makespan_ns)
+    assert spans == sorted(spans) and spans[0] < replay(joint, constants).makespan_ns < spans[-1]

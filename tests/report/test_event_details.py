@@ -1,0 +1,219 @@
+"""Details and relations of the page's events, compared with the library's views and the traces themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from captured import capture_events, encode, replay_events
+from etplus.analysis.relations import RELATIONS, backward_of
+from etplus.analysis.roofline import work_of_events
+from etplus.converters.open import load as read_trace
+from etplus.linker import link
+from etplus.replay.critical_chain import critical_chain
+from etplus.report.event_details import LAUNCH_ARGS
+from etplus.report.timeline_lanes import timeline_of
+from etplus.schemas.kineto.read_kineto import read_kineto
+from etplus.trace.conventions import EDGE_KINDS
+from etplus.trace.index import CallIndex
+from etplus.trace.selection import part_of
+from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+from etplus.trace.views import DeviceEvent, Op
+from pages import unpacked, unpacked_json
+from support import shared_pair
+from traces import GPU_SHAPED, kernel, kineto_of, trace_of
+
+Event = dict[str, Any]
+
+
+def events_of(trace: Trace) -> tuple[list[Event], Any]:
+    """All events of the page in order of their numbers, with their details and relations; and the texts."""
+    timeline = timeline_of(trace, work_of_events(trace), 10**6)
+    tiles, details = timeline["tiles"], timeline["details"]
+    found: list[Event] = []
+    for tile, count in enumerate(tiles["count"].tolist()):
+        lane = timeline["lanes"][int(tiles["lane"][tile])]
+        columns = unpacked(tiles["data"][tile], tiles["fields"], count)
+        columns |= unpacked(details["data"][tile], details["gpu" if lane["gpu"] else "cpu"], count)
+        first = len(found)
+        for i in range(count):
+            one: Event = {name: values[i] for name, values in columns.items()}
+            found.append(
+                one | {"lane": lane, "sources": [], "targets": [], "kind_name": timeline["kinds"][one["kind"]]}
+            )
+        for side in ("sources", "targets"):
+            listed = unpacked(details[side]["data"][tile], details["links"], int(details[side]["count"][tile]))
+            for kind, at, other in zip(*listed.values(), strict=True):
+                found[first + at][side].append((details["relations"][kind], other))
+    return found, unpacked_json(details["texts"])
+
+
+def test_device_events_without_any_call_have_a_reason_and_no_link() -> None:
+    events, texts = events_of(with_unattached(read_trace(kineto_of([kernel("gemm", 1, 0, 5), kernel("add", 2, 7, 1)]))))
+    assert [(texts["names"][one["name"]], one["link"]) for one in events] == [("gemm", 0), ("add", 0)]
+    assert all(texts["reasons"][one["reason"]] for one in events)
+
+
+@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-kineto/mi300_bert", "linked gpu-pairs/dlrm.rank0"])
+def test_details_are_those_of_the_library(name: str) -> None:
+    trace = with_unattached(trace_of(name))
+    events, texts = events_of(trace)
+    assert len(events) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
+    work = work_of_events(trace)
+    id_of = [one["id"] for one in events]
+    devices = {(e.start_ns, e.duration_ns, e.device, e.stream, e.name): e for e in trace.device_events}
+    calls = dict(zip(trace.id[trace.calls.source].tolist(), range(len(trace.calls)), strict=True))
+    runtime = set(trace.id[trace.runtime.source].tolist())
+    seen: Counter[str] = Counter()
+    for one in events:
+        start = one["ts"] + trace.span.start
+        related = {kind: [id_of[at] for of, at in one["sources"] if of == kind] for kind in RELATIONS}
+        if one["lane"]["gpu"]:
+            key = (start, one["dur"], one["lane"]["device"], one["lane"]["stream"], texts["names"][one["name"]])
+            event = devices.pop(key)
+            assert_device_event(one, event, work, texts)
+            assert related["operator"] == ([event.op.record["id"]] if event.op else [])
+            launcher = int(trace.gpu.runtime[event.index])
+            assert related["launch"] == ([trace.id[trace.runtime.source[launcher]]] if launcher >= 0 else [])
+        elif one["kind_name"]["name"] == "Runtime call":
+            assert one["id"] in runtime
+        else:
+            call = Op(trace, CallIndex(calls[one["id"]]))
+            assert_call(one, call, texts)
+            assert related["caller"] == ([call.parent.record["id"]] if call.parent else [])
+            assert start == call.start_ns and one["dur"] == call.duration_ns
+        seen[one["kind_name"]["name"] if not one["lane"]["gpu"] else "device"] += 1
+    assert not devices and seen["Operator"] + seen["Annotation and module"] == len(calls)
+
+
+def assert_device_event(one: Event, event: DeviceEvent, work: Any, texts: Any) -> None:
+    trace, at = event.trace, event.index
+    assert texts["categories"][one["category"]] == event.category
+    assert (one["flops"], one["bytes"]) == (work.flops[at], work.bytes[at])
+    assert texts["dtypes"][one["dtype"]] == work.dtypes[work.dtype[at]]
+    assert (texts["steps"][one["step"]] if one["step"] >= 0 else None) == event.step
+    launcher = int(trace.gpu.runtime[at])
+    late = event.start_ns - int(trace.runtime.end[launcher]) if launcher >= 0 else -1
+    assert one["delay"] == (max(late, 0) if launcher >= 0 else -1)
+    row = int(trace.gpu.source[at])
+    if row < 0:
+        return
+    (record,) = [orjson.loads(text) for text in trace.texts.texts(np.array([row]))]
+    config = texts["configs"][one["config"]] if one["config"] >= 0 else dict.fromkeys(LAUNCH_ARGS)
+    assert config == {key: record["args"].get(key) for key in LAUNCH_ARGS}
+    assert (one["id"], one["correlation"]) == (record["id"], record["correlation"])
+    assert one["kineto_event"] == record["kineto_event"]
+    assert texts["links"][one["link"]] == (event.op.link if event.op else "unlinked")
+
+
+def assert_call(one: Event, call: Op, texts: Any) -> None:
+    assert texts["names"][one["name"]] == call.name
+    assert (one["self_ns"], one["device_ns"]) == (call.self_ns, call.device_ns)
+    assert one["device_events"] == len(call.kernels)
+    signature = texts["signatures"][one["signature"]] if one["signature"] >= 0 else {"shapes": [], "dtypes": []}
+    assert signature["shapes"] == [list(shape) for shape in call.shapes]
+    assert signature["dtypes"] == list(call.dtypes)
+    modules, path = [], one["path"]
+    while path > 0:
+        modules.insert(0, texts["path_names"][path])
+        path = texts["path_parents"][path]
+    assert tuple(modules) == call.modules
+    assert texts["links"][one["link"]] == call.link
+    assert (texts["steps"][one["step"]] if one["step"] >= 0 else None) == call.step
+
+
+@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/dlrm.rank0"])
+def test_relations_are_the_edges_of_the_file_from_both_sides(name: str) -> None:
+    trace = trace_of(name)
+    events, _ = events_of(trace)
+    at = {one["id"]: number for number, one in enumerate(events) if one["id"] >= 0}
+    ids = trace.id[trace.edges[:, :2]].tolist()
+    wanted = Counter(
+        (EDGE_KINDS[kind], at.get(source, -1), at.get(target, -1))
+        for (source, target), kind in zip(ids, trace.edges[:, 2].tolist(), strict=True)
+    )
+    for side in ("sources", "targets"):
+        found = Counter(
+            (kind, other, own) if side == "sources" else (kind, own, other)
+            for own, one in enumerate(events)
+            for kind, other in one[side]
+            if kind in EDGE_KINDS
+            and not (kind == "launch" and (events[other] if side == "targets" else one)["id"] < 0)  # not in the file
+        )
+        own = 2 if side == "sources" else 1
+        assert found == Counter({key: count for key, count in wanted.items() if key[own] >= 0})
+
+
+def test_events_of_a_replayed_graph_name_the_captured_call() -> None:
+    launches = [("gemm_1", "aten::mm"), ("relu", "aten::relu")]
+    capture, replay = capture_events([launches]), replay_events([[(name, 7) for name, _ in launches]] * 2)
+    trace = link(None, encode(replay), graph_captures=[encode(capture)])
+    events, texts = events_of(trace)
+    seen = 0
+    for event in trace.device_events:
+        (one,) = [e for e in events if e["lane"]["gpu"] and e["ts"] == event.start_ns - trace.span.start]
+        by = event.captured_by
+        assert (one["captured"] >= 0) == (by is not None)
+        if by is not None:
+            said = texts["captured"][one["captured"]]
+            assert (said["name"], said["kind"], tuple(said["modules"])) == (by.name, by.kind, by.modules)
+            assert texts["links"][one["captured_link"]] == by.link
+            replayed = texts["replays"][one["replay"]]
+            assert (tuple(replayed["evidence"]), replayed["candidates"]) == (by.evidence, by.candidates)
+            assert by.graph is not None and texts["graphs"][replayed["graph"]]["index"] == by.graph.index
+            seen += 1
+    assert seen == 4
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["linked", "Kineto alone"])
+@pytest.mark.parametrize(
+    "name",
+    ["cpu-pairs/conv_same", "cpu-pairs/thr_bwd_all", "cpu-pairs/thr_users_all", "cpu-pairs/ckpt_re",
+     "cpu-pairs/compiled_train", "gpu-pairs/resnet103"],
+)  # fmt: skip
+def test_forward_and_backward_operators_are_those_of_kineto(name: str, alone: bool) -> None:
+    """The profiler itself draws flows "fwdbwd" between them, which nothing here reads."""
+    et, kineto = shared_pair(name)
+    trace = read_trace(kineto) if alone else link(et, kineto)
+    recorded = read_kineto(kineto)
+    flows = recorded.flows
+    ours = flows.category == recorded.events.categories.index("fwdbwd")
+    ends = [dict(zip(flows.id[side].tolist(), flows.ts[side].tolist(), strict=True))
+            for side in (ours & flows.start, ours & ~flows.start)]  # fmt: skip
+    wanted = {(ts, ends[1][flow]) for flow, ts in ends[0].items()}
+    forward, backward = backward_of(trace)
+    found = set(zip(trace.calls.ts[forward].tolist(), trace.calls.ts[backward].tolist(), strict=True))
+    assert len(found) == len(forward)
+    if alone and name == "cpu-pairs/thr_users_all":
+        assert not found, "several threads use the same numbers, and Kineto alone does not say which is meant"
+    else:
+        assert found == wanted
+
+
+@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/dlrm.rank0", "gpu-kineto/h100_bert"])
+def test_the_critical_path_of_the_page_sums_up_to_the_makespan(name: str) -> None:
+    trace = with_unattached(trace_of(name))
+    chain, path = critical_chain(trace), trace.critical_path()
+    assert chain is not None and chain.ns.sum() == chain.makespan_ns == path.length_ns
+    timeline = timeline_of(trace, work_of_events(trace), 10**6, chain)
+    drawn, tiles = timeline["path"], timeline["path"]["tiles"]
+    assert drawn["makespan_ns"] == drawn["shown_ns"] == path.length_ns
+    events, _ = events_of(trace)
+    by_kind: Counter[str] = Counter()
+    last = 0
+    for text, count in zip(tiles["data"], tiles["count"].tolist(), strict=True):
+        columns = unpacked(text, tiles["fields"], count)
+        for ts, dur, ns, kind, event in zip(*columns.values(), strict=True):
+            assert ts >= last and ns != 0
+            last = ts
+            by_kind[drawn["kinds"][kind]] += ns
+            if event >= 0 and drawn["kinds"][kind] == "GPU work":
+                assert (ts, dur) == (events[event]["ts"], events[event]["dur"])
+    assert {kind: ns for kind, ns in by_kind.items() if ns} == path.by_kind
+    part = part_of(trace, window=f"0-{trace.span.length // 3}ns")
+    drawn = timeline_of(part, work_of_events(part), 10**6, critical_chain(part))["path"]
+    assert 0 < drawn["shown_ns"] < drawn["makespan_ns"] == path.length_ns

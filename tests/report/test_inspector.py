@@ -1,0 +1,282 @@
+"""The timeline's details, arrows, critical path and selected span, as a browser shows them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from browser import Page
+from etplus.analysis.summary import Analysis, analyse
+from etplus.converters.open import load as read_trace
+from etplus.replay.critical_chain import critical_chain
+from etplus.report import timeline_lanes
+from etplus.report.report_html import rank_report, report_html
+from etplus.trace.views import DeviceEvent, Op
+from pages import data_of, details, press, select, shown, unpacked, unpacked_json
+from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op
+
+EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
+
+
+def page_of(analysis: Analysis) -> bytes:
+    return report_html([rank_report(analysis, chain=critical_chain(analysis.trace))])
+
+
+class Numbers:
+    """The numbers that events have on a page, by what they are.
+
+    Attributes:
+        gpu: by start and stream (device events of a stream do not start together). row: by node id.
+    """
+
+    def __init__(self, page: bytes, analysis: Analysis) -> None:
+        timeline = data_of(page)["ranks"][0]["timeline"]
+        self.gpu: dict[tuple[int, int, int], int] = {}
+        self.row: dict[int, int] = {}
+        number = 0
+        tiles, packed = timeline["tiles"], timeline["details"]
+        for tile, count in enumerate(tiles["count"]):
+            lane = timeline["lanes"][tiles["lane"][tile]]
+            ts = unpacked(tiles["data"][tile], tiles["fields"], count)["ts"]
+            ids = unpacked(packed["data"][tile], packed["gpu" if lane["gpu"] else "cpu"], count)["id"]
+            for start, own in zip(ts, ids, strict=True):
+                self.row[own] = number
+                if lane["gpu"]:
+                    self.gpu[start + analysis.trace.span.start, lane["device"], lane["stream"]] = number
+                number += 1
+
+    def of(self, event: DeviceEvent) -> int:
+        return self.gpu[event.start_ns, event.device, event.stream]
+
+
+@pytest.mark.parametrize(
+    ("name", "events"),
+    [(f"linked {GPU_SHAPED}", 25), pytest.param("linked gpu-pairs/resnet103", 200, marks=pytest.mark.slow)],
+)
+def test_details_and_arrows_of_random_kernels(name: str, events: int, browser: Page, tmp_path: Path) -> None:
+    """They are those of the library, and the arrows lead from the operator that the ET+ names."""
+    analysis = analysis_of(name)
+    page = page_of(analysis)
+    shown(browser, page, tmp_path)
+    check_random_kernels(browser, analysis, Numbers(page, analysis), events)
+    assert browser.errors == []
+
+
+def check_random_kernels(browser: Page, analysis: Analysis, numbers: Numbers, events: int) -> None:
+    trace = analysis.trace
+    for at in random.Random(5).sample(range(len(trace.gpu)), min(events, len(trace.gpu))):
+        event = trace.device_events[at]
+        said = select(browser, numbers.of(event))
+        values = said["values"]
+        assert said["name"] == event.name
+        assert (values["ts"], values["dur"]) == (event.start_ns - trace.span.start, event.duration_ns)
+        assert (values["stream"], values["device"], values["category"]) == (event.stream, event.device, event.category)
+        assert values.get("flops", -1) == analysis.work.flops[at] and values.get("bytes", -1) == analysis.work.bytes[at]
+        record = orjson.loads(trace.texts.texts(trace.gpu.source[at : at + 1])[0])
+        for key in ("grid", "block", "context", "registers per thread"):
+            assert values.get(key) == record["args"].get(key)
+        assert (values["id"], values["correlation"]) == (record["id"], record["correlation"])
+        row = next((row for row in analysis.kernels if row.kernel == event.name and row.flops_share is not None), None)
+        if "flops_share" in values and row is not None and row.peak_flops_per_second is not None:
+            rate = analysis.work.flops[at] / event.duration_ns * 1e9
+            assert values["flops_share"] == pytest.approx(rate / row.peak_flops_per_second)
+        assert event.op is not None
+        assert values["operator"] == event.op.name
+        assert tuple(map(tuple, values.get("shapes", []))) == event.op.shapes
+        assert tuple(values.get("modules", ())) == event.op.modules
+        assert values["link"] == event.op.link
+        operator = numbers.row[event.op.record["id"]]
+        assert said["in"]["operator"] == [operator]
+        launcher = numbers.row[int(trace.id[trace.runtime.source[int(trace.gpu.runtime[at])]])]
+        assert ["launch", launcher, numbers.of(event)] in said["arrows"]
+        assert ["caller", operator, launcher] in said["arrows"]
+
+
+def test_keys_follow_the_link(browser: Page, tmp_path: Path) -> None:
+    """Kernel → launch call → operator → caller and back; forward ↔ backward; along a row."""
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    trace, page = analysis.trace, page_of(analysis)
+    numbers = Numbers(page, analysis)
+    shown(browser, page, tmp_path)
+    event = next(e for e in trace.kernels if e.op is not None and e.op.parent is not None and len(e.op.kernels) == 1)
+    assert event.op is not None and event.op.parent is not None
+    launcher = numbers.row[int(trace.id[trace.runtime.source[int(trace.gpu.runtime[event.index])]])]
+    own, operator = numbers.of(event), numbers.row[event.op.record["id"]]
+    select(browser, own)
+    for key, wanted in (
+        ("ArrowUp", launcher), ("ArrowUp", operator), ("ArrowUp", numbers.row[event.op.parent.record["id"]]),
+    ):  # fmt: skip
+        press(browser, key)
+        details(browser, wanted)
+    select(browser, operator)
+    for key, wanted in (("k", own), ("o", operator), ("k", own), ("l", launcher), ("ArrowDown", own)):
+        press(browser, key)
+        details(browser, wanted)
+    row = [numbers.of(e) for e in trace.device_events if (e.device, e.stream) == (event.device, event.stream)]
+    at = row.index(own)
+    for key, step in (("ArrowRight", 1), ("ArrowLeft", -1)):
+        if 0 <= at + step < len(row):
+            press(browser, key)
+            details(browser, row[at + step])
+            press(browser, "ArrowLeft" if step > 0 else "ArrowRight")
+            details(browser, own)
+    press(browser, "Enter")
+    assert browser.evaluate("document.activeElement.className") == "details"
+    press(browser, "Escape")
+    assert browser.evaluate("document.querySelector('.details').hidden")
+    press(browser, "?")
+    assert browser.evaluate("document.querySelector('dialog.keys').open")
+    browser.evaluate("document.querySelector('dialog.keys').close()")
+    assert browser.errors == []
+
+
+def test_forward_and_backward_are_a_key_apart(browser: Page, tmp_path: Path) -> None:
+    analysis = analysis_of("linked gpu-pairs/dlrm.rank0")
+    page = page_of(analysis)
+    data = shown(browser, page, tmp_path)
+    packed = data["ranks"][0]["timeline"]["details"]
+    kind = packed["relations"].index("forward")
+    pair = next(
+        (first + at, other)
+        for first, tile in starts(data)
+        for of, at, other in zip(
+            *unpacked(packed["targets"]["data"][tile], packed["links"], packed["targets"]["count"][tile]).values(),
+            strict=True,
+        )
+        if of == kind
+    )
+    select(browser, pair[0])
+    for wanted in (pair[1], pair[0]):
+        press(browser, "b")
+        details(browser, wanted)
+    assert ["forward", *pair] in details(browser, pair[0])["arrows"]
+
+
+def starts(data: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Number of the first event of each tile, and the tile."""
+    first = 0
+    for tile, count in enumerate(data["ranks"][0]["timeline"]["tiles"]["count"]):
+        yield first, tile
+        first += count
+
+
+def test_the_critical_path_is_walked_to_the_makespan(browser: Page, tmp_path: Path) -> None:
+    """What each element says, from the first to the last, sums up to the makespan."""
+    events = [
+        op("aten::a", 0, 50), launch(1, 10), launch(2, 12), op("aten::b", 60, 50), launch(3, 70),
+        kernel("first", 1, 20, 40), kernel("second", 2, 65, 5), kernel("third", 3, 80, 500), op("aten::c", 130, 30),
+    ]  # fmt: skip
+    analysis = analyse(read_trace(kineto_of(events)))
+    path = shown(browser, page_of(analysis), tmp_path)["ranks"][0]["timeline"]["path"]
+    assert path["makespan_ns"] == analysis.trace.critical_path().length_ns >= 500_000
+    elements = sum(path["tiles"]["count"])
+    press(browser, "n")
+    said = browser.evaluate(
+        "(async () => { const path = document.getElementById('path-said'), said = [], canvas = document.activeElement;"
+        f" for (let number = 0; number < {elements}; number++) {{"
+        "  while (path.dataset.element !== String(number)) await new Promise((done) => setTimeout(done));"
+        "  said.push(Number(path.dataset.ns));"
+        "  canvas.dispatchEvent(new KeyboardEvent('keydown', {key: 'n', bubbles: true})); } return said; })()"
+    )
+    assert len(said) == elements and sum(said) == path["makespan_ns"]
+    press(browser, "p")
+    browser.wait_for(f"document.querySelector('#path-said').dataset.element === '{elements - 2}'")
+    assert browser.errors == []
+
+
+def test_the_table_of_a_span_holds_what_runs_in_it(browser: Page, tmp_path: Path) -> None:
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    trace = analysis.trace
+    shown(browser, page_of(analysis), tmp_path)
+    left, top, wide = browser.evaluate(
+        "(() => { const frame = document.querySelector('.frame'); frame.scrollIntoView({behavior: 'instant'});"
+        " const box = frame.getBoundingClientRect(); return [box.left, box.top, box.width]; })()"
+    )
+    for kind, x in (("mousePressed", 0.3), ("mouseMoved", 0.5), ("mouseReleased", 0.6)):
+        browser.call(
+            "Input.dispatchMouseEvent", type=kind, x=left + wide * x, y=top + 80, button="left", buttons=1,
+            clickCount=1, modifiers=8,
+        )  # fmt: skip
+    browser.wait_for("document.querySelector('.in-span').dataset.span")
+    start, end = map(int, browser.evaluate("document.querySelector('.in-span').dataset.span").split())
+    assert start == pytest.approx(0.3 * trace.span.length, rel=0.02)
+    assert end == pytest.approx(0.6 * trace.span.length, rel=0.02)
+    count: Counter[str] = Counter()
+    for event in trace.device_events:
+        begin = event.start_ns - trace.span.start
+        if begin < end and begin + event.duration_ns > start:
+            count[event.name] += 1
+    _, *rows = browser.evaluate(
+        "[...document.querySelectorAll('table[data-table=\"span-gpu\"] tr')]"
+        ".map((row) => [...row.children].map((cell) => cell.title || cell.textContent))"
+    )
+    assert {row[0]: int(row[2].replace(",", "")) for row in rows} == count
+    press(browser, "Escape")
+    browser.evaluate("[...document.querySelectorAll('.in-span button')].find((b) => b.textContent === 'Clear').click()")
+    assert browser.evaluate("document.querySelector('.in-span').hidden") and browser.errors == []
+
+
+def test_hostile_names_do_nothing_in_details(browser: Page, tmp_path: Path) -> None:
+    events = [
+        op(f"## {EVIL} ##", 0, 90, cat="user_annotation"), op(EVIL, 1, 80, [([4, 4], EVIL)]),
+        launch(1, 5, 9, EVIL), kernel(EVIL, 1, 20, 50), kernel(f"nccl{EVIL}", 2, 75, 20, 8),
+    ]  # fmt: skip
+    events[3]["args"] |= {"grid": [EVIL, 1, 1], "context": EVIL, "registers per thread": {"a": EVIL}}
+    analysis = analyse(read_trace(kineto_of(events)))
+    page = page_of(analysis)
+    data = shown(browser, page, tmp_path)
+    total = sum(data["ranks"][0]["timeline"]["tiles"]["count"])
+    assert total == 5 and unpacked_json(data["ranks"][0]["timeline"]["details"]["texts"])["names"].count(EVIL) == 1
+    for number in range(total):
+        assert "pwned" in select(browser, number)["name"]
+        press(browser, "m")
+        browser.wait_for("!document.querySelector('.in-span').hidden")
+    time.sleep(0.2)
+    assert browser.evaluate("[typeof window.pwned, document.scripts.length, document.images.length]") == [
+        "undefined", 3, 0,
+    ]  # fmt: skip
+    assert browser.errors == [] and len(browser.requests) == 1
+
+
+def test_a_page_of_too_many_events_has_a_timeline_without_details(browser: Page, tmp_path: Path) -> None:
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timeline_lanes, "_MOST_IN_TILES", 10)
+        page = page_of(analysis)
+    timeline = shown(browser, page, tmp_path)["ranks"][0]["timeline"]
+    assert timeline["tiles"] is timeline["details"] is timeline["path"] is None
+    for key in ("w", "ArrowRight", "n", "c", "m", "[", "Enter", "Escape", "?"):
+        press(browser, key)
+    assert browser.evaluate("document.querySelector('dialog.keys').open") and browser.errors == []
+
+
+def test_an_operator_says_what_the_library_does(browser: Page, tmp_path: Path) -> None:
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    trace, page = analysis.trace, page_of(analysis)
+    numbers = Numbers(page, analysis)
+    shown(browser, page, tmp_path)
+    ops: list[Op] = random.Random(3).sample(list(trace.ops), 15)
+    for one in ops:
+        said = select(browser, numbers.row[one.record["id"]])
+        values = said["values"]
+        assert said["name"] == one.name
+        assert (values["dur"], values["self_ns"], values.get("seq", -1)) == (
+            one.duration_ns, one.self_ns, int(trace.seq_id[trace.calls.source[one.index]]),
+        )  # fmt: skip
+        assert tuple(map(tuple, values.get("shapes", []))) == one.shapes
+        assert tuple(values.get("modules", ())) == one.modules and values["id"] == one.record["id"]
+        assert values.get("device_ns", 0) == one.device_ns and values.get("device_events", 0) == len(one.kernels)
+        assert values.get("callers", []) == callers_of(one)
+        below = [numbers.row[child.record["id"]] for child in one.children]
+        assert set(below) <= set(said["out"].get("caller", [])) or len(below) > 12
+
+
+def callers_of(call: Op) -> list[str]:
+    """Names of the calls around a call, outermost first."""
+    return [] if call.parent is None else [*callers_of(call.parent), call.parent.name]

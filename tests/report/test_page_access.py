@@ -1,0 +1,131 @@
+"""The page for everybody: contrast, keys, narrow windows, paper."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from browser import Page
+from etplus.report.report_html import rank_report, report_html
+from support import ROOT
+from test_report_html import report_of, shown
+from traces import GPU_SHAPED, analysis_of
+
+HTML = ROOT / "analysis" / "html"
+GROUNDS = {
+    "text": ("page", "card", "sunk", "line", "accent-soft"), "muted": ("page", "card", "sunk", "line", "accent-soft"),
+    "faint": ("page", "card", "sunk", "accent-soft"), "accent": ("page", "card", "sunk", "accent-soft"),
+}  # fmt: skip
+"""Colours of text, and on which colours there is such text."""
+
+
+@pytest.fixture(scope="module")
+def job() -> bytes:
+    """A page with every section, of two ranks."""
+    ranks = [rank_report(analysis_of(name), 2) for name in (f"linked {GPU_SHAPED}", "gpu-pairs/linear.kineto")]
+    return report_html([rank | {"rank": number} for number, rank in enumerate(ranks)])
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours (WCAG 2.2, 1.4.3), 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [":root", ':root[data-theme="dark"]'])
+def test_text_can_be_read(theme: str) -> None:
+    rules = (HTML / "style.css").read_text()
+    block = rules[rules.index(f"{theme} {{") :].partition("}")[0]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+    assert {(text, on): contrast(colours[text], colours[on]) for text, of in GROUNDS.items() for on in of
+            if contrast(colours[text], colours[on]) < 4.5} == {}  # fmt: skip
+
+
+def test_text_on_the_palette_can_be_read() -> None:
+    """The better of the two inks, which the page's script chooses, on every colour of both themes."""
+    palette = re.findall(r'"(#[0-9a-f]{6})"', (HTML / "base.js").read_text().partition("PALETTE")[2].partition("};")[0])
+    inks = re.findall(r'"(#[0-9a-f]{6})"', (HTML / "blocks.js").read_text().partition("INKS")[2].partition(";")[0])
+    assert len(palette) == 22 and len(inks) == 2
+    assert min(max(contrast(ink, colour) for ink in inks) for colour in palette) >= 4.5
+
+
+def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, tmp_path: Path) -> None:
+    shown(browser, job, tmp_path)
+    nameless = browser.evaluate(
+        "[...document.querySelectorAll('button, a, input, select, [tabindex], section, table')].filter((one) =>"
+        " !(one.ariaLabel || one.textContent.trim() || one.labels?.length || one.getAttribute('aria-labelledby')"
+        " || one.tagName === 'TR')).map((one) => one.outerHTML.slice(0, 120))"
+    )
+    assert nameless == []
+    unreachable = browser.evaluate(
+        "[...document.querySelectorAll('button, a[href], input, select, tr.go, .table, canvas')].filter((one) =>"
+        " one.checkVisibility() && one.tabIndex < 0 && !one.closest('.chart')).map((one) => one.outerHTML.slice(0, 99))"
+    )
+    assert unreachable == []
+    silent = browser.evaluate(
+        "[...document.querySelectorAll('.chart')].filter((one) => !one.ariaLabel)"
+        ".map((one) => one.outerHTML.slice(0, 99))"
+    )
+    assert silent == [], "charts say in words what they show"
+    browser.evaluate("document.activeElement.blur()")
+    visited = []
+    for _ in range(14):
+        for kind in ("keyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        visited.append(browser.evaluate(
+            "[document.activeElement.textContent.slice(0, 30), getComputedStyle(document.activeElement).outlineStyle]"
+        ))  # fmt: skip
+    assert visited[0][0] == "Skip to the content" and all(style != "none" for _, style in visited)
+    assert all(one != other for one, other in itertools.pairwise([text for text, _ in visited]))
+
+
+def test_narrow_windows(browser: Page, job: bytes, tmp_path: Path) -> None:
+    """Nothing but tables and the navigation is scrolled sideways."""
+    try:
+        for width in (390, 1440):
+            browser.goto("about:blank")
+            size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+            browser.call("Emulation.setDeviceMetricsOverride", **size)
+            for page in (job, report_of("cpu-pairs/tf_stack_mem.kineto")):
+                path = tmp_path / "page.html"
+                path.write_bytes(page)
+                browser.call("Page.navigate", url=path.as_uri())
+                browser.wait_for("document.documentElement.dataset.ready")
+                assert browser.evaluate("document.documentElement.scrollWidth") <= width
+                assert browser.evaluate(OUTSIDE.replace("LIMIT", "innerWidth")) == []
+    finally:
+        browser.call("Emulation.clearDeviceMetricsOverride")
+
+
+OUTSIDE = (
+    "[...document.querySelectorAll('section *')].filter((one) => one.checkVisibility() && !one.closest('.table')"
+    " && one.getBoundingClientRect().right > LIMIT + 1).map((one) => one.outerHTML.slice(0, 120))"
+)
+
+
+def test_paper(browser: Page, job: bytes, tmp_path: Path) -> None:
+    """Printed from a dark window: light, and neither charts nor tables reach beyond the page; afterwards as before."""
+    shown(browser, job, tmp_path, "dark")
+    before = browser.evaluate("[document.documentElement.dataset.theme, document.querySelector('main').offsetWidth]")
+    assert before[0] == "dark" and before[1] > 1200
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.evaluate("document.documentElement.dataset.theme") == "light"
+    assert browser.evaluate("document.querySelector('main').offsetWidth") == 950
+    limit = "document.querySelector('main').getBoundingClientRect().right"
+    assert browser.evaluate(OUTSIDE.replace(" && !one.closest('.table')", "").replace("LIMIT", limit)) == []
+    browser.call("Emulation.setEmulatedMedia", media="")
+    browser.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert browser.evaluate("document.querySelector('main').offsetWidth") == before[1]
+    done = browser.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+    assert base64.b64decode(done["data"]).startswith(b"%PDF-")
+    assert browser.errors == []

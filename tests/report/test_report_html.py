@@ -1,0 +1,318 @@
+"""The HTML report: what stands in the file, and what a real browser makes of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from browser import Page
+from etplus.analysis.summary import analyse, json_of
+from etplus.converters.open import load as read_trace
+from etplus.report.html_page import embedded
+from etplus.report.report_html import rank_report, report_html
+from etplus.trace.kernel_names import kernel_label
+from pages import data_of, shown
+from support import ROOT, run
+from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
+
+ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
+"""SHA-256 of dist/echarts.min.js in npm's echarts 6.1.0."""
+EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
+
+
+def rows_of(browser: Page, table: str) -> list[list[str]]:
+    """Texts of a table's cells, the headings first."""
+    rows: list[list[str]] = browser.evaluate(
+        f"[...document.querySelectorAll('table[data-table=\"{table}\"] tr')]"
+        ".map((row) => [...row.children].map((cell) => cell.textContent))"
+    )
+    return rows
+
+
+def set_value(browser: Page, id: str, value: str, event: str) -> None:
+    """Type into a field, or choose."""
+    browser.evaluate(
+        f"(() => {{ const field = document.getElementById('{id}'); field.value = {orjson.dumps(value).decode()};"
+        f" field.dispatchEvent(new Event('{event}')); }})()"
+    )
+
+
+def report_of(name: str) -> bytes:
+    return report_html([rank_report(analysis_of(name))])
+
+
+def test_the_library_is_the_published_one() -> None:
+    library = gzip.decompress((ROOT / "analysis" / "html" / "echarts.min.js.gz").read_bytes())
+    assert hashlib.sha256(library).hexdigest() == ECHARTS_6_1_0
+
+
+def test_the_same_traces_give_the_same_page() -> None:
+    trace = written(GPU_SHAPED)
+    assert len({report_html([rank_report(analyse(read_trace(trace)))]) for _ in range(2)}) == 1
+
+
+def test_the_page_holds_what_analysis_tells() -> None:
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    rank = data_of(report_of(f"linked {GPU_SHAPED}"))["ranks"][0]
+    told = orjson.loads(orjson.dumps(json_of(analysis)))
+    told.pop("memory_curve")
+    assert rank["analysis"] == told
+    assert rank["tree"]["total_ns"] == int(analysis.trace.gpu.dur.sum())
+
+
+def test_long_tables_are_cut_and_say_by_how_much() -> None:
+    """Of many ranks each table keeps its first rows, and communication is in the page once."""
+    events: list[dict[str, Any]] = []
+    for number in range(210):
+        events.append(op(f"aten::op{number}", 100 * number, 90))
+        for part in range(3):
+            own, at = 3 * number + part, 100 * number + 10 * part
+            events += [launch(own + 1, at + 1), kernel(f"kernel{own}", own + 1, at + 50, 5)]
+    analysis = analyse(read_trace(kineto_of(events)))
+    whole, rank = json_of(analysis), rank_report(analysis, 1000)
+    assert "communication" not in rank
+    assert rank["left_out"] == {
+        "breakdown": 430, "operators": 10, "modules": 0, "kernels": 430, "gemms": 0, "communication": 0,
+        "sequences": 10, "memory_holders": 0,
+    }  # fmt: skip
+    for table, left in rank["left_out"].items():
+        assert rank["analysis"][table] == whole[table][:200]
+        assert len(rank["analysis"][table]) + left == len(whole[table])
+    assert len(rank["flame"]["name"]) == 200 and rank["flame"]["left_out"] == 221
+
+
+@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "gpu-kineto/mi250_minitoy", "gpu-kineto/mi300_bert"])
+def test_the_peaks_of_the_page_are_those_that_the_shares_are_of(name: str) -> None:
+    """What the roofline draws (`peaks`) times the share is the rate, for every kernel and element type."""
+    analysis = data_of(report_of(name))["ranks"][0]["analysis"]
+    rows = [row for row in analysis["kernels"] if row["flops_share"] is not None]
+    assert rows
+    for row in rows:
+        peak = analysis["devices"][str(row["device"])]["peaks"][row["dtype"]]
+        assert peak == row["peak_flops_per_second"]
+        assert peak * row["flops_share"] == pytest.approx(row["flops_per_second"], rel=1e-9)
+    drawn = {row["dtype"] for row in analysis["kernels"] if row["flops"] is not None}
+    assert set().union(*(device["peaks"] for device in analysis["devices"].values())) <= drawn
+
+
+def test_peaks_of_types_that_share_one() -> None:
+    """float8 of either kind, and tf32 on a device without: the page looks nothing up on its own."""
+    big = [([4096, 4096], "c10::Float8_e4m3fn")] * 2
+    events = [op("aten::_scaled_mm", 0, 30, big), launch(1, 5), kernel("sm90_gemm", 1, 20, 200)]
+    rank = data_of(report_html([rank_report(analyse(read_trace(kineto_of(events))))]))["ranks"][0]
+    assert rank["analysis"]["devices"]["0"]["peaks"] == {"float8_e4m3fn": 1978.9e12}
+    tf32 = [op("aten::mm", 0, 30, [([64, 64], "float")] * 2), launch(1, 5), kernel("s1688gemm_tf32", 1, 20, 200)]
+    trace = read_trace(kineto_of(tf32, device="Tesla V100-SXM2-32GB"))
+    devices = data_of(report_html([rank_report(analyse(trace))]))["ranks"][0]["analysis"]["devices"]
+    assert devices["0"]["peaks"] == {"tf32": 15.7e12}
+
+
+@pytest.mark.parametrize("text", [EVIL, "<!--", "<script", "\u2029", "\\u003c"])
+def test_no_text_ends_the_data(text: str) -> None:
+    assert not set("<>&\u2028\u2029") & set(embedded({text: [text]}).decode())
+    assert orjson.loads(embedded({text: [text]})) == {text: [text]}
+
+
+@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "linked gpu-pairs/resnet103"])
+def test_tables_hold_the_numbers(name: str, browser: Page, tmp_path: Path) -> None:
+    rank = shown(browser, report_of(name), tmp_path)["ranks"][0]
+    analysis = rank["analysis"]
+    heads, *cells = rows_of(browser, "kernels")
+    column = {re.sub(r"(ns|µs|ms|s|.FLOP/s|.B/s|%)$", "", head): at for at, head in enumerate(heads)}
+    assert len(cells) == min(100, len(analysis["kernels"]))
+    for row, of in zip(cells, analysis["kernels"], strict=False):
+        assert row[0] == kernel_label(of["kernel"])
+        assert row[column["Count"]] == f"{of['count']:,}"
+        assert_time(heads[column["Total"]], row[column["Total"]], of["total_ns"])
+        assert_time(heads[column["Mean"]], row[column["Mean"]], of["mean_ns"])
+    _, *streams = rows_of(browser, "streams")
+    assert {(row[0], row[1]) for row in streams} == {
+        (str(of["stream"]), f"{of['events']:,}") for of in analysis["streams"]
+    }
+    _, *breakdown = rows_of(browser, "breakdown")
+    assert len(breakdown) == min(100, len(analysis["breakdown"]))
+
+
+def assert_time(head: str, cell: str, ns: float) -> None:
+    """Whether a cell tells a time to three digits, in its own unit or its heading's."""
+    number, _, unit = cell.replace(",", "").partition(" ")
+    unit = unit or next(of for of in ("ns", "µs", "ms", "s") if head.endswith(of))
+    factor = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    assert float(number) * factor == pytest.approx(ns, rel=0.06 if float(number) < 0.1 else 0.006), (head, cell)
+
+
+def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
+    timeline = shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path)["ranks"][0]["timeline"]
+
+    def view() -> tuple[float, float]:
+        time.sleep(0.15)
+        start, end = browser.evaluate("document.querySelector('[data-view]').dataset.view").split()
+        return float(start), float(end)
+
+    def click(id: str) -> None:
+        browser.evaluate(f"document.getElementById('{id}').click()")
+
+    click("zoom-in")
+    start, end = view()
+    assert end - start == pytest.approx(0.4 * timeline["span"], rel=0.01)
+    click("zoom-out")
+    assert view()[1] - view()[0] == pytest.approx(timeline["span"], rel=0.01)
+    left, top, wide, tall = browser.evaluate(
+        "(() => { const frame = document.querySelector('.frame'); frame.scrollIntoView({behavior: 'instant'});"
+        " const box = frame.getBoundingClientRect(); return [box.left, box.top, box.width, box.height]; })()"
+    )
+    middle = {"x": left + wide / 2, "y": top + tall / 2, "deltaX": 0, "deltaY": -120}
+    browser.call("Input.dispatchMouseEvent", type="mouseWheel", modifiers=2, **middle)  # with Ctrl
+    start, end = view()
+    assert end - start < 0.8 * timeline["span"]
+    assert (start + end) / 2 == pytest.approx(timeline["span"] / 2, rel=0.02), "what is under the pointer stays there"
+    browser.call("Input.dispatchMouseEvent", type="mouseWheel", **middle)
+    assert view() == (start, end), "the wheel alone moves the page"
+    one = max((of for of in timeline["found"] if timeline["kinds"][of["kind"]]["gpu"]), key=lambda of: of["total"])
+    name = timeline["names"][one["name"]]
+    set_value(browser, "search", name.upper(), "input")
+    matching = [of for of in timeline["found"] if name.lower() in timeline["names"][of["name"]].lower()]
+    said = browser.evaluate("document.getElementById('search-said').textContent")
+    assert said == f"{sum(of['count'] for of in matching):,} calls of {len(matching):,} names"
+    browser.evaluate("document.querySelector('.found button').click()")
+    start, end = view()
+    assert start <= one["ts"] and one["ts"] + one["dur"] <= end and end - start < timeline["span"] / 2
+    assert browser.evaluate("document.querySelector('.picked code').textContent") == name
+    click("zoom-all")
+    assert view() == pytest.approx((0, timeline["span"]), abs=timeline["span"] * 1e-6)
+    assert browser.errors == []
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_themes(system: str, browser: Page, tmp_path: Path) -> None:
+    shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path, system)
+
+    def theme() -> str:
+        dark = browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
+        return "dark" if dark else "light"
+
+    seen = [theme()]
+    for _ in range(3):  # light, dark, and as the system has it
+        browser.evaluate("document.getElementById('theme').click()")
+        seen.append(theme())
+    assert seen == [system, "light", "dark", system] and browser.errors == []
+
+
+def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
+    events = [op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]
+    ranks = [
+        rank_report(analyse(read_trace(kineto_of([*events, kernel("ncclDevKernel_AllReduce", 2, 80, wait)],
+                                                 distributedInfo={"rank": rank, "world_size": 2}))), 2)
+        for rank, wait in ((1, 40), (0, 10))
+    ]  # fmt: skip
+    data = shown(browser, report_html(ranks), tmp_path)
+    assert [rank["label"] for rank in data["ranks"]] == ["0", "1"]
+    heads, *rows = rows_of(browser, "ranks")
+    beyond = [row[next(at for at, head in enumerate(heads) if head.startswith("Beyond"))] for row in rows]
+    assert [row[0] for row in rows] == ["rank\u00a00", "rank\u00a01"] and [float(one) for one in beyond] == [0, 30]
+    set_value(browser, "rank", "1", "change")
+    assert rows_of(browser, "communication")[1][:1] == ["allreduce"]
+    assert "40.0" in " ".join(rows_of(browser, "communication")[1]) and browser.errors == []
+
+
+def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    for number in range(40):
+        at = number * 100
+        events += [
+            op(f"## {EVIL} ##", at, 90, cat="user_annotation"), op(EVIL, at + 1, 80),
+            launch(number + 1, at + 5, 9, EVIL), kernel(f"{EVIL}{number % 3}", number + 1, at + 20, 50),
+            kernel(f"nccl{EVIL}", 1000 + number, at + 75, 20, 8),
+        ]  # fmt: skip
+    trace = kineto_of(events, device=EVIL, distributedInfo={"rank": 0})
+    ranks = [rank_report(analyse(read_trace(trace)), 2) | {"file": EVIL, "rank": None} for _ in range(2)]
+    shown(browser, report_html(ranks, title=EVIL), tmp_path)
+    set_value(browser, "search", "pwned", "input")
+    browser.evaluate("document.querySelector('.found button').click()")
+    browser.evaluate("document.querySelector('tr.go').click()")
+    for number in range(browser.evaluate("document.querySelectorAll('canvas').length")):
+        left, top, wide, tall = browser.evaluate(
+            f"(() => {{ const canvas = document.querySelectorAll('canvas')[{number}];"
+            " canvas.scrollIntoView({block: 'center', behavior: 'instant'});"
+            " const box = canvas.getBoundingClientRect(); return [box.left, box.top, box.width, box.height]; })()"
+        )
+        for part in (0.3, 0.5, 0.7):
+            browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + wide * part, y=top + tall * part)
+    assert browser.evaluate("document.querySelectorAll('.tip').length") > 0, "tooltips have been shown"
+    assert browser.evaluate("[typeof window.pwned, document.scripts.length, document.images.length]") == [
+        "undefined", 3, 0,
+    ]  # fmt: skip
+    assert browser.evaluate("document.getElementById('title').textContent") == EVIL
+    assert browser.errors == [] and len(browser.requests) == 1
+
+
+def test_a_large_trace_opens_in_seconds(browser: Page, tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    for number in range(25_000):
+        at = number * 40
+        events += [
+            op(f"aten::op{number % 50}", at, 30), op("aten::inner", at + 1, 20), launch(number + 1, at + 5, 9),
+            kernel(f"kernel{number % 300}", number + 1, at + 20, 5 + number % 30),
+        ]  # fmt: skip
+    page = report_html([rank_report(analyse(read_trace(kineto_of(events))))])
+    assert len(page) < 8_000_000
+    start = time.monotonic()
+    timeline = shown(browser, page, tmp_path)["ranks"][0]["timeline"]
+    took = time.monotonic() - start
+    assert sum(timeline["count"]) == 100_000 and len(timeline["count"]) <= 60_000
+    assert took < 10, took
+
+
+def test_every_call_can_be_reached(browser: Page, tmp_path: Path) -> None:
+    """Kernels of a long trace, at random: zoomed to, drawn one by one, and clicked on, they are those of the trace."""
+    analysis = analysis_of("gpu-pairs/resnet103.kineto")
+    trace, coarse = analysis.trace, rank_report(analysis, 60)  # as one of 60 ranks it has merged blocks
+    timeline = shown(browser, report_html([coarse]), tmp_path)["ranks"][0]["timeline"]
+    assert timeline["resolution"] > 0 and len(timeline["ts"]) < sum(timeline["count"]) / 3
+    chart = "echarts.getInstanceByDom(document.querySelector('.frame .chart'))"
+    browser.evaluate("document.querySelector('.frame').scrollIntoView({behavior: 'instant'})")
+    rng = random.Random(1)
+    for event in rng.sample(range(len(trace.gpu)), 12):
+        ts, dur = int(trace.gpu.ts[event] - trace.span.start), int(trace.gpu.dur[event])
+        browser.evaluate(
+            f"{chart}.dispatchAction({{type: 'dataZoom', startValue: {ts - 3 * dur}, endValue: {ts + 4 * dur}}})"
+        )
+        browser.wait_for("document.querySelector('[data-complete]').dataset.complete === 'yes'")
+        browser.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        item = (
+            f"{chart}.getOption().series[1].data.find((one) => one[6] > 0 && one[0] === {ts} && one[1] === {ts + dur})"
+        )
+        browser.wait_for(item)
+        x, y = browser.evaluate(
+            f"(() => {{ const item = {item}, box = document.querySelector('.frame .chart').getBoundingClientRect();"
+            f" return [box.left + {chart}.convertToPixel({{xAxisIndex: 0}}, (item[0] + item[1]) / 2),"
+            " box.top + 50 + item[2] + item[4] / 2]; })()"
+        )
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        picked = browser.evaluate(
+            "(() => { const one = document.querySelector('.picked');"
+            " return [Number(one.dataset.ts), Number(one.dataset.dur), one.querySelector('code').textContent]; })()"
+        )
+        assert picked[:2] == [ts, dur]
+        assert trace.names[trace.gpu.name[event]].startswith(picked[2].removesuffix("…")) and len(picked[2]) >= 6
+    assert browser.errors == []
+
+
+def test_a_folder_and_an_input_as_the_output_are_refused(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_bytes(kineto_of([op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]))
+    before = trace.read_bytes()
+    for output in (trace, tmp_path):
+        done = run("etplus", "report", trace, "-o", output)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+    assert trace.read_bytes() == before and list(tmp_path.iterdir()) == [trace]
+    done = run("etplus", "report", trace, "-o", tmp_path / "page.html")
+    assert done.returncode == 0 and (tmp_path / "page.html").read_bytes().startswith(b"<!DOCTYPE html>")

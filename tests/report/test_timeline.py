@@ -1,0 +1,169 @@
+"""Lanes, nesting and merging of the report's timeline, held against plain counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.analysis.communication import CommunicationRow
+from etplus.analysis.gaps import longest_gaps
+from etplus.analysis.roofline import work_of_events
+from etplus.converters.open import load as read_trace
+from etplus.report import tiles
+from etplus.report.time_tree import Branch, time_tree
+from etplus.report.timeline import Blocks, condense, nest
+from etplus.report.timeline_lanes import timeline_of
+from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import unpacked
+from support import examples
+from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, trace_of
+
+CALLS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 60)), max_size=60)
+
+
+@examples(150)
+@given(CALLS)
+def test_calls_of_a_row_do_not_overlap_and_nested_ones_stand_below(calls: list[tuple[int, int, int]]) -> None:
+    lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
+    depth = nest(lane, ts, ts + dur)
+    assert_free_of_overlap(lane, depth, ts, ts + dur)
+    for inner in range(len(ts)):
+        around = (lane == lane[inner]) & (ts < ts[inner]) & (ts + dur >= ts[inner] + dur[inner]) & (dur[inner] > 0)
+        assert not around.any() or depth[inner] > depth[around].min()
+
+
+@examples(150)
+@given(CALLS, st.integers(1, 40))
+def test_merging_keeps_every_call_and_its_time(calls: list[tuple[int, int, int]], budget: int) -> None:
+    lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
+    depth = nest(lane, ts, ts + dur)
+    blocks = condense(lane, depth, ts, dur, budget)
+    assert blocks.count.sum() == len(ts) and blocks.busy.sum() == dur.sum()
+    assert_free_of_overlap(blocks.lane, blocks.depth, blocks.ts, blocks.ts + blocks.dur)
+    for block in range(len(blocks)):
+        assert_is_a_run(blocks, block, lane, depth, ts, dur)
+    if len(ts) <= budget:
+        assert blocks.resolution == 0 and len(blocks) == len(ts)
+
+
+def assert_is_a_run(
+    blocks: Blocks, block: int, lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, dur: np.ndarray
+) -> None:  # type: ignore[type-arg]
+    start, end = blocks.ts[block], blocks.ts[block] + blocks.dur[block]
+    inside = (lane == blocks.lane[block]) & (depth == blocks.depth[block]) & (ts >= start) & (ts + dur <= end)
+    first = blocks.first[block]
+    assert inside[first] and inside.sum() >= blocks.count[block]
+    assert blocks.count[block] == 1 or dur[first] < blocks.resolution
+
+
+def assert_free_of_overlap(lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, end: np.ndarray) -> None:  # type: ignore[type-arg]
+    order = np.lexsort((end, ts, depth, lane))
+    same = (np.diff(lane[order]) == 0) & (np.diff(depth[order]) == 0)
+    assert np.all((ts[order][1:] >= end[order][:-1])[same])
+
+
+def test_many_calls_are_merged_to_the_budget() -> None:
+    ts = np.arange(100_000, dtype=np.int64) * 100
+    zero, dur = np.zeros(100_000, np.int64), np.full(100_000, 90, np.int64)
+    blocks = condense(zero, zero, ts, dur, 5000)
+    assert 1000 < len(blocks) <= 5000 and blocks.resolution > 90
+
+
+def test_a_timeline_holds_what_the_trace_holds() -> None:
+    trace = trace_of(f"linked {GPU_SHAPED}")
+    timeline = timeline_of(trace, work_of_events(trace), 10**6)
+    assert sum(timeline["count"]) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
+    streams = np.unique(np.stack([trace.gpu.device, trace.gpu.stream]), axis=1).shape[1]
+    assert [lane["gpu"] for lane in timeline["lanes"]].count(True) == streams
+    found = {(timeline["names"][one["name"]], timeline["kinds"][one["kind"]]["gpu"]): one for one in timeline["found"]}
+    for row in analysis_of(f"linked {GPU_SHAPED}").kernels[:5]:
+        one = found[row.kernel, True]
+        assert (one["count"], one["total"]) == (row.count, row.total_ns)
+
+
+@examples(60)
+@given(CALLS, st.integers(1, 7))
+def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> None:
+    lane, ts, dur = (np.array(column, np.int64) for column in (zip(*calls, strict=True) if calls else ([], [], [])))
+    ts, dur = ts * 10**10 - 5, dur * 10**9
+    depth, number = nest(lane, ts, ts + dur), np.arange(len(ts))
+    columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number * 70 - 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "_TILE", size)
+        layout = tiles.Layout.of(lane, depth, ts)
+        found = tiles.tiles_of(layout, columns)
+    held = []
+    for k, text in enumerate(found["data"]):
+        count = int(found["count"][k])
+        values = unpacked(text, found["fields"], count)
+        assert count <= size
+        assert found["from"][k] == min(values["ts"])
+        assert found["to"][k] == max(map(sum, zip(values["ts"], values["dur"], strict=True)))
+        held += [(int(found["lane"][k]), int(found["depth"][k]), *row) for row in zip(*values.values(), strict=True)]
+    given = list(zip(lane.tolist(), depth.tolist(), *(c.tolist() for c in columns.values()), strict=True))
+    assert sorted(held) == sorted(given)
+    assert [given[event] for event in layout.order.tolist()] == held
+    assert [held[at] for at in layout.number.tolist()] == given
+
+
+def test_lanes_without_room_are_counted() -> None:
+    events = [kernel("k", stream, stream * 10, 5, stream=stream) for stream in range(1, 51)]
+    trace = read_trace(kineto_of(events))
+    timeline = timeline_of(trace, work_of_events(trace), 1000)
+    assert len(timeline["lanes"]) == 40 and timeline["hidden"] == 10
+
+
+@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "linked gpu-pairs/dlrm.rank0", f"linked {GPU_SHAPED}"])
+def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
+    rows = analysis_of(name).breakdown
+    tree = time_tree(rows, frozenset())
+    assert tree.total_ns == sum(row.total_ns for row in rows) and tree.count == sum(row.count for row in rows)
+    open_branches = [tree]
+    while open_branches:
+        branch = open_branches.pop()
+        kids: list[Branch] = list(branch.children.values())
+        if kids:
+            assert sum(kid.total_ns for kid in kids) == branch.total_ns
+            assert sum(kid.count for kid in kids) == branch.count
+        open_branches += kids
+
+
+def test_gaps_are_told_with_their_cause() -> None:
+    events = [
+        op("aten::a", 0, 50), launch(1, 10), launch(2, 12), op("aten::b", 60, 50), launch(3, 70),
+        kernel("first", 1, 20, 10), kernel("second", 2, 40, 5, stream=8), kernel("third", 3, 80, 5),
+    ]  # fmt: skip
+    found = longest_gaps(read_trace(kineto_of(events)))
+    told = [(gap.start, gap.idle_ns, gap.before, gap.after, gap.launched_by, gap.launch_ns) for gap in found]
+    assert told == [
+        (45_000, 35_000, "second", "third", "aten::b", 25_000),
+        (30_000, 10_000, "first", "second", "aten::a", -18_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("collective", "ranks", "factor"),
+    [("allreduce", 4, 1.5), ("allgather", 4, 0.75), ("reduce_scatter", 8, 0.875), ("all_to_allv", 2, 0.5),
+     ("broadcast", None, 1.0), ("reduce", 4, 1.0), ("allreduce", None, None), ("", 4, None)],
+)  # fmt: skip
+def test_bus_bandwidth(collective: str, ranks: int | None, factor: float | None) -> None:
+    row = CommunicationRow(collective, "float", "0", ranks, 1_000_000, 2, 4_000_000, 1_000_000)
+    assert row.algorithm_bandwidth == 1_000_000 / 2e-3
+    assert row.bus_bandwidth == (None if factor is None else pytest.approx(factor * 5e8))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>", "Matrix product"),
+     ("pytorch_flash::flash_fwd_kernel<cutlass::bfloat16_t>", "Attention"),
+     ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "Normalization"),
+     ("void at::native::vectorized_elementwise_kernel<4>", "Elementwise"),
+     ("void at::native::reduce_kernel<512, 1>", "Reduction and softmax"),
+     ("sm80_xmma_fprop_implicit_gemm_tf32f32", "Convolution"),
+     ("cudnn_infer_ampere_scudnn_128x64_relu_xregs_large_nn_v1", "Convolution"), ("mystery", "Other kernel")],
+)  # fmt: skip
+def test_kinds_of_kernels(name: str, kind: str) -> None:
+    assert GPU_KINDS[gpu_kind(name, "kernel", False)] == kind
+    assert GPU_KINDS[gpu_kind(name, "kernel", True)] == "Communication"
+    assert GPU_KINDS[gpu_kind(name, "gpu_memcpy", False)] == "Copy and fill"

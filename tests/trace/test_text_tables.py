@@ -1,0 +1,68 @@
+"""Tables fit the terminal, however narrow, and nothing of them but the middle of long names is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from etplus.trace.text_tables import render
+from hypothesis import given
+from hypothesis import strategies as st
+from support import ROOT, call, plain
+
+PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
+
+CELL = st.none() | st.integers(-(10**6), 10**6) | st.text("abcxyz", max_size=12)
+TABLES = st.integers(1, 9).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.text("HEAD", min_size=1, max_size=9), min_size=n, max_size=n),
+        st.lists(st.lists(CELL, min_size=n, max_size=n), max_size=5),
+    )
+)
+
+
+@given(TABLES, st.integers(40, 120))
+def test_every_cell_is_shown_within_the_width(
+    table: tuple[list[str], list[list[str | int | None]]], width: int
+) -> None:
+    heads, rows = table
+    text = render("a title of several words", ["name", *heads], [["a row", *row] for row in rows], width)
+    assert max(map(len, text.splitlines())) <= width
+    shown = [word for line in text.splitlines()[1:] for word in line.split()]
+    wanted = ["name", *heads]
+    for row in rows:
+        cells = [f"{cell:,}" if isinstance(cell, int) else cell for cell in row]
+        wanted += ["a", "row", *(cell for cell in cells if cell)]
+    assert shown == wanted
+
+
+def test_columns_are_side_by_side_where_there_is_room() -> None:
+    rows = [["gemm", 12, "3.40"], ["a_long_name", None, "1.00"]]
+    assert render("t", ["name", "count", "mean µs"], rows, 80).splitlines() == [
+        "t", "name         count  mean µs", "gemm            12     3.40", "a_long_name            1.00",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", ["analyze p.json", "analyze p.json --by-shape", "diff p.json p.json", "replay p.json",
+              "replay p.json --what-if kernel*0.5 --force", "replay p.json --steps all", "fit p.json -o m.json",
+              "predict p.json --model model.json", "check p"]
+)  # fmt: skip
+def test_no_command_prints_wider_than_the_terminal(linked: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    width = 50
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = call(*words.split(), cwd=linked)
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode in (0, 1) and lines
+    assert [line for line in lines if len(line) > width] == []
+    assert " us" not in done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """p.json, p.0.et and model.json."""
+    folder = tmp_path_factory.mktemp("linked")
+    assert call("convert", PLUS, "-o", folder / "p.0.et").returncode == 0
+    assert call("fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
+    (folder / "p.json").write_bytes(plain(PLUS))
+    return folder

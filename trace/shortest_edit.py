@@ -1,0 +1,94 @@
+"""A shortest edit script between two sequences: what they have in common, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .columns import IntColumn
+
+__all__ = ["Calls", "shortest_edit"]
+
+_MAX_DIFFERENCES = 500
+"""A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A thread's calls in call order: name codes and sequence numbers, int64 arrays of one length."""
+
+    name: IntColumn
+    seq: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def without_numbers(self) -> Calls:
+        """The same names, to be compared by name alone."""
+        return Calls(self.name, np.full(len(self), -1, np.int64))
+
+    def slice(self, begin: int, end: int, step: int = 1) -> Calls:
+        """The calls from begin to end, backwards with step −1 (both ends counted from the front)."""
+        part = slice(begin, end)
+        return Calls(self.name[part][::step], self.seq[part][::step])
+
+
+def shortest_edit(
+    pattern: Calls, text: Calls, *, whole: bool = False, most: int = _MAX_DIFFERENCES
+) -> tuple[IntColumn, IntColumn]:
+    """Matched pairs of a shortest edit script from the start of both (Myers 1986, greedy), O(length · differences).
+
+    Args:
+        whole: both sides must be used up; otherwise the script ends when either side does.
+        most: insertions and deletions that are allowed.
+
+    Returns:
+        Positions on both sides; what lies beyond the allowed number of differences is left out.
+    """
+    n, m = len(pattern), len(text)
+    a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
+    furthest = {1: 0}
+    trail: list[dict[int, int]] = []
+    best, done = (0, 0, 0), None
+    for d in range(min(n + m, most) + 1):
+        trail.append(dict(furthest))
+        for k in range(-d, d + 1, 2):
+            down = k == -d or (k != d and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
+            x = furthest.get(k + 1, 0) if down else furthest.get(k - 1, 0) + 1
+            y = x - k
+            while x < n and y < m and a[x] == b[y] and (sa[x] == sb[y] or sa[x] < 0 or sb[y] < 0):
+                x, y = x + 1, y + 1
+            furthest[k] = x
+            if x > n or y > m:
+                continue
+            if x + y > best[0] + best[1]:
+                best = (x, y, d)
+            if (x >= n and y >= m) if whole else (x >= n or y >= m):
+                done = (x, y, d)
+                break
+        if done:
+            break
+    return _walk_back(trail, *(done or best))
+
+
+def _walk_back(trail: list[dict[int, int]], x: int, y: int, d: int) -> tuple[IntColumn, IntColumn]:
+    left: list[int] = []
+    right: list[int] = []
+    for step in range(d, -1, -1):
+        furthest, k = trail[step], x - y
+        down = k == -step or (k != step and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
+        before_k = k + 1 if down else k - 1
+        before_x = furthest.get(before_k, 0)
+        before_y = before_x - before_k
+        start_x = before_x if down else before_x + 1
+        while step and x > start_x:
+            x, y = x - 1, y - 1
+            left.append(x)
+            right.append(y)
+        if step == 0:
+            left += range(x - 1, -1, -1)
+            right += range(y - 1, y - 1 - x, -1)
+            break
+        x, y = before_x, before_y
+    return np.array(left[::-1], np.int64), np.array(right[::-1], np.int64)

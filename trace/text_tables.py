@@ -1,0 +1,108 @@
+"""Tables for the terminal: as wide as it is, names shortened to fit, nothing in them that could steer it."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from .printable import printable
+
+__all__ = ["Cell", "number", "render", "rewrap", "share", "shorten", "terminal_width", "titled"]
+
+Cell = str | int | float | None
+_LEAST_NAME = 12
+_USUAL, _NARROWEST = 80, 40
+_WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
+
+
+def terminal_width() -> int:
+    """Columns to fill: those of the terminal (or of the variable COLUMNS), at least 40; 80 where there is none."""
+    return max(shutil.get_terminal_size((_USUAL, 24)).columns, _NARROWEST)
+
+
+def render(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[Cell]], width: int, above: Sequence[str] | None = None
+) -> str:
+    """A table: the first column holds names and takes the room that is left, the others are set to the right.
+
+    Where they do not fit side by side, a row and the heads take several lines, with as many columns in each.
+
+    Args:
+        rows: as many cells as there are heads; None is left empty.
+        width: in columns.
+        above: a line for each row, shown above it.
+
+    Example:
+        >>> print(render("kernels", ["name", "count", "mean µs"], [["gemm", 12, "3.40"]], 80))
+        kernels
+        name  count  mean µs
+        gemm     12     3.40
+    """
+    texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
+    names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
+    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # narrow tables have several lines a row, so room
+    slots = _slots(widths, width - min(names, least))
+    names = min(names, max(width - sum(slots) - 2 * len(slots), _LEAST_NAME))
+    lines = textwrap.wrap(title, width)
+    for at, (name, *cells) in enumerate([list(heads), *texts]):
+        if above is not None and at:
+            lines.append(shorten(above[at - 1], width))
+        for first in range(0, max(len(cells), 1), max(len(slots), 1)):
+            right = (cell.rjust(room) for cell, room in zip(cells[first:], slots, strict=False))
+            line = "  ".join([shorten("" if first else name, names).ljust(names), *right]).rstrip()
+            lines += [line] if line or not first else []
+    return "\n".join(lines)
+
+
+def _slots(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of the columns of one line when columns are dealt to as few lines as fit, two spaces before each."""
+    slots = list(widths)
+    for lines in range(2, len(widths) + 1):
+        if sum(slots) + 2 * len(slots) <= room:
+            break
+        count = -(-len(widths) // lines)
+        slots = [max(widths[place::count]) for place in range(count)]
+    return slots
+
+
+def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
+    """Lines of text, those that are longer than `width` continued after an indent."""
+    return [
+        part
+        for line in lines
+        for part in ([line] if len(line) <= width else textwrap.wrap(line, width, subsequent_indent=indent))
+    ]
+
+
+def shorten(name: str, room: int) -> str:
+    """A name of at most `room` characters, made printable; where it is longer the middle is left out.
+
+    What every operator of the backward pass begins with is abbreviated to "autograd: ".
+    """
+    name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT), "?")
+    if len(name) <= room:
+        return name
+    tail = min(room // 3, 16)
+    return f"{name[: room - tail - 1]}…{name[len(name) - tail :]}"
+
+
+def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
+    """A number in a unit, 1e6 for ms of ns, with a fixed count of decimals; None for none."""
+    return None if value is None else f"{value / unit:,.{digits}f}"
+
+
+def share(value: float | None) -> str | None:
+    """A share as percent, None for none."""
+    return None if value is None else f"{100 * value:.1f}%"
+
+
+def titled(title: str, count: int, top: int) -> str:
+    """The title of a table of at most `top` of so many rows."""
+    return f"{title} (the first {top} of {count})" if count > top else title
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
