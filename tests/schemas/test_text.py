@@ -105,7 +105,8 @@ def test_a_gzip_file_is_read_in_pieces_like_a_plain_one(tmp_path: Path) -> None:
     assert isinstance(read_execution_trace(packed[0]).texts._text, FileText)
     with packed[0].open("rb") as et:
         assert nameless(link(et, packed[1], jobs=2).to_dict()) == whole
-    code = "import sys; from etplus.schemas.text import files; from etplus.schemas.kineto import read_kineto as kineto; files._KEPT_IN_MEMORY = 0\n"
+    code = "import sys; from etplus.schemas.text import files\n"
+    code += "from etplus.schemas.kineto import read_kineto as kineto; files._KEPT_IN_MEMORY = 0\n"
     code += "from etplus.schemas.text.text import FileText; t = kineto.read_kineto('-').events._texts\n"
     code += "assert isinstance(t._text, FileText); print(len(t))"
     for path in (paths[1], packed[1]):
