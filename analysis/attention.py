@@ -13,8 +13,6 @@ from typing import Literal
 
 from ..trace.tensors import Signature
 
-__all__ = ["ATTENTION", "Attention", "visible_pairs"]
-
 Shape = tuple[int, ...]
 Corner = Literal["upper left", "lower right"]
 

@@ -14,8 +14,6 @@ from ..trace.intervals import step_function, union
 from ..trace.trace import Trace
 from .totals import per_second
 
-__all__ = ["BandwidthRow", "BandwidthSeries", "bandwidth_series", "copy_bandwidth"]
-
 _KIND = re.compile(r"Memcpy\s+(\w+)|(Memset)|(Memcpy)")
 
 

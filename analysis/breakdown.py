@@ -18,11 +18,6 @@ from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
 from .totals import Totals
 
-__all__ = [
-    "BreakdownRow", "DeviceUse", "HostUse", "Iteration", "StreamUse", "breakdown", "device_use", "host_use",
-    "iteration_at", "iterations", "launched_in", "shape_labels", "stream_use",
-]  # fmt: skip
-
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
 

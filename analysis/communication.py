@@ -10,8 +10,6 @@ from ..trace.comm_kernels import Comm, collective_of
 from ..trace.trace import Trace
 from .totals import Totals, per_second
 
-__all__ = ["CommunicationRow", "communication"]
-
 _NO_COMM = Comm()
 
 

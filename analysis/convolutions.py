@@ -8,8 +8,6 @@ from typing import Any
 
 from ..trace.tensors import Signature
 
-__all__ = ["CONVOLUTIONS", "GRADIENTS", "Convolution", "Gradient"]
-
 Shape = tuple[int, ...]
 
 

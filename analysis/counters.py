@@ -14,8 +14,6 @@ from .bandwidth import bandwidth_series
 from .launches import queue_lengths
 from .memory import DeviceMemory, device_memory, thinned
 
-__all__ = ["Counter", "counters", "drawn"]
-
 _SCALES = {"MB": 1e6, "GB/s": 1e9}
 
 

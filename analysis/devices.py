@@ -17,8 +17,6 @@ from msgspec import structs
 from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 
-__all__ = ["Device", "find_device", "known_devices", "read_devices", "why_unknown"]
-
 _GB = 1e9
 _NO_NAMES = frozenset(
     {"", "AMD Radeon Graphics", "AMD Radeon(TM) Graphics", "Graphics Device", "NVIDIA Graphics Device"}

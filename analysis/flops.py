@@ -14,8 +14,10 @@ from functools import partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
+from ..trace.dtypes import itemsize
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
-from . import indexing, serving
+from . import flops as indexing
+from . import flops as serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
 from .outputs import (
@@ -33,8 +35,6 @@ from .outputs import (
     plain_name,
 )
 from .triton import IS_TRITON, moved_by_triton
-
-__all__ = ["Operator", "Product", "bytes_moved", "flops", "operator", "product", "register"]
 
 _T = TypeVar("_T")
 _MAX = 2**62
@@ -287,3 +287,167 @@ register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=ser
 register("sglang::store_cache", Operator(moved=serving.moved_cache))
 register(serving.FUSED_EXPERTS, Operator(serving.experts_flops, moved=lambda signature: None))
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
+
+
+OUT_FIRST = (
+    "_C::silu_and_mul _C::gelu_and_mul _C::gelu_tanh_and_mul _C::rms_norm sgl_kernel::silu_and_mul"
+    " sgl_kernel::gelu_and_mul sgl_kernel::gelu_tanh_and_mul sgl_kernel::rmsnorm aiter::rmsnorm aiter::add_rmsnorm"
+    " aiter::rmsnorm2d_fwd_with_add_ck aiter::silu_and_mul"
+)
+"""Operators whose outputs are among their arguments, and of which every argument is read or written once."""
+IN_PLACE = "_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm"
+"""`(input, residual, weight, …)`: the first two are read and written."""
+NORM_WITH_ADD = "vllm::rocm_aiter_rmsnorm2d_fwd_with_add"
+"""`(input, residual, weight, …)` that returns the normalised sum and the sum."""
+FUSED_EXPERTS = (
+    "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts"
+    " sglang::outplace_fused_experts vllm::rocm_aiter_fused_moe aiter::fused_moe_"
+)
+"""`(hidden states, weights w1, weights w2, weights of the experts, experts of each token, …)`."""
+DEPENDS_ON_DATA = (
+    "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
+    " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"
+    " aiter::paged_attention_rocm aiter::paged_attention_v1 aiter::paged_attention_ragged"
+    " _C_cache_ops::reshape_and_cache _C_cache_ops::reshape_and_cache_flash _vllm_fa2_C::varlen_fwd _vllm_fa3_C::fwd"
+    " sgl_kernel::fwd"
+)
+"""Paged attention, writes to a cache that skip padded tokens, and experts whose weights are not among the arguments."""
+
+
+def experts_flops(signature: Signature) -> int | None:
+    """2·tokens·k·(|w1| + |w2|) / experts: every token meets the whole weights of its k experts.
+
+    w1 is (experts, intermediate or twice as many where gated, hidden), w2 (experts, hidden, intermediate). None for
+    packed weights (of other extents), and where a map of experts (a tensor of integers behind) leaves some to others.
+    """
+    hidden, first, second, scores, chosen = (signature.shape(at) for at in range(5))
+    if hidden is None or first is None or second is None or scores is None or chosen is None:
+        return None
+    inner = second[-1]
+    if len(first) != 3 or len(second) != 3 or first[0] != second[0] or len(chosen) != 2 or scores != chosen:
+        return None
+    if first[2] != hidden[-1] or second[1] != hidden[-1] or first[1] not in (inner, 2 * inner):
+        return None
+    others = [tensor.dtype for argument in signature.inputs[5:] for tensor in argument.tensors]
+    if prod(hidden[:-1]) != chosen[0] or any("int" in dtype or not dtype for dtype in others):
+        return None
+    return 2 * prod(chosen) * (first[1] * first[2] + second[1] * second[2])
+
+
+def norm_with_add(signature: Signature) -> list[tuple[int, ...] | Tensor] | None:
+    """Two tensors of the input's shape."""
+    shape = signature.shape(0)
+    return None if shape is None else [shape, shape]
+
+
+def moved_in_place(signature: Signature) -> int | None:
+    """Bytes of `IN_PLACE`: twice the first two tensors, once the others."""
+    return total_bytes((*signature.tensors, *signature.tensors[:2]))
+
+
+def moved_rotary(signature: Signature) -> int | None:
+    """Bytes of `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
+
+    Of query and key what is rotated is read and written, of the table of cosines a row for every position.
+    """
+    positions, table = signature.inputs[0].tensors[0], signature.inputs[4].tensors[0]
+    head_size, rotated = signature.inputs[3].value, table.shape[-1]
+    heads = [tensor for argument in signature.inputs[1:3] for tensor in argument.tensors]
+    if type(head_size) is not int:
+        return None
+    touched = [Tensor((tensor.numel // head_size, rotated), tensor.dtype) for tensor in heads]
+    return total_bytes((positions, Tensor((positions.numel, rotated), table.dtype), *touched, *touched))
+
+
+def moved_cache(signature: Signature) -> int | None:
+    """Bytes of `store_cache(key, value, key cache, value cache, indices, …)`: a row of the caches for every index."""
+    key, value, keys, values, indices = (signature.inputs[at].tensors[0] for at in range(5))
+    written = (Tensor(key.shape, keys.dtype), Tensor(value.shape, values.dtype))
+    return total_bytes((key, value, *written, indices))
+
+
+def _selected(signature: Signature) -> int | None:
+    """`index_select(self, dim, index)`: rows of the table are read and written."""
+    table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
+    if table is None or indices is None or axis not in (0, "0"):
+        return _read(signature, None)
+    return _read(signature, indices + table[1:])
+
+
+def _gathered(signature: Signature) -> int | None:
+    """`gather(self, dim, index)`: as many elements as there are indices."""
+    return _read(signature, signature.shape(2))
+
+
+def _taken(signature: Signature) -> int | None:
+    """`take(self, index)`: as many elements as there are indices."""
+    return _read(signature, signature.shape(1))
+
+
+def _indexed(signature: Signature) -> int | None:
+    """`index(self, indices)`: what is returned, which a list of indices does not tell."""
+    return _read(signature, None)
+
+
+def _looked_up(signature: Signature) -> int | None:
+    """`embedding(weight, indices)`: a row for every index."""
+    weight, indices = signature.shape(0), signature.shape(1)
+    return _read(signature, None if weight is None or indices is None else indices + weight[1:])
+
+
+def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
+    """The indices, what is chosen (all of the first tensor at most, repeated elements are cached), and the result.
+
+    Args:
+        shape: of the result where it is not recorded.
+    """
+    table = signature.inputs[0].tensors[0]
+    outputs = signature.outputs or (None if shape is None else (Tensor(shape, table.dtype),))
+    written = None if outputs is None else total_bytes(outputs)
+    indices, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
+    return None if written is None or indices is None or whole is None else min(written, whole) + indices + written
+
+
+def _put(source: int, signature: Signature) -> int | None:
+    """Of the first tensor what is written there; the source, at a position behind the indices, is read."""
+    read, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
+    written = total_bytes(signature.inputs[source].tensors)
+    return None if read is None or written is None or whole is None else read + min(written, whole)
+
+
+def _scattered(signature: Signature) -> int | None:
+    """`scatter_(self, dim, index, src)`: of source and result as many elements as there are indices."""
+    indices, size = signature.inputs[2].tensors[0], itemsize(signature.inputs[0].tensors[0].dtype)
+    sources = 1 + bool(len(signature.inputs) > 3 and signature.inputs[3].tensors)
+    index = read_bytes(signature.inputs[2:3])
+    return None if size is None or index is None else index + sources * indices.numel * size
+
+
+def _of_targets(signature: Signature) -> int | None:
+    """`nll_loss_forward(self, target, …)` and the kernel of its backward: one element of each row, of the class."""
+    target = next((one for one in signature.tensors if one.dtype.startswith(("int", "uint"))), None)
+    size = itemsize(signature.dtype)
+    return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
+
+
+def _gradient_of_lookup(signature: Signature) -> int | None:
+    """`embedding_dense_backward(gradient, indices, …)`: what is read; the indices decide how many rows it makes."""
+    return read_bytes(signature.inputs)
+
+
+MOVED: dict[str, Callable[[Signature], int | None]] = {
+    "index_select": _selected,
+    "gather": _gathered,
+    "take": _taken,
+    "index": _indexed,
+    "embedding": _looked_up,
+    "index_put _index_put_impl": partial(_put, 2),
+    "index_add index_copy": partial(_put, 3),
+    "scatter scatter_add scatter_reduce": _scattered,
+    "nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward": (
+        _of_targets
+    ),
+    "embedding_dense_backward": _gradient_of_lookup,
+    "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
+}
+"""Names, separated by spaces, to the bytes of a call."""

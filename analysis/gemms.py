@@ -16,8 +16,6 @@ from .flops import Product, product
 from .roofline import Work, against_peaks, find_devices, from_memory, work_of_events
 from .totals import Totals, per_second
 
-__all__ = ["GemmRow", "gemm_table"]
-
 
 @dataclass(frozen=True)
 class GemmRow(Totals):

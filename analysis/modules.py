@@ -17,8 +17,6 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .totals import Totals
 
-__all__ = ["ModuleRow", "module_class", "module_table"]
-
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 
 

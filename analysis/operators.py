@@ -16,8 +16,6 @@ from ..trace.trace import Trace
 from .breakdown import shape_labels
 from .totals import Totals
 
-__all__ = ["OperatorRow", "operator_table"]
-
 
 @dataclass(frozen=True)
 class OperatorRow(Totals):

@@ -8,11 +8,6 @@ from typing import Literal
 
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
-__all__ = [
-    "COMPARISONS", "NORMALISATIONS", "POINTWISE", "REDUCTIONS", "SEVERAL_GRADIENTS", "WRITES_ONLY", "Gradients",
-    "Reduction", "Returned", "broadcast", "concatenated", "functional", "matmul_shape", "plain_name",
-]  # fmt: skip
-
 Shape = tuple[int, ...]
 Returned = Sequence[Shape | Tensor]
 """What a call returned: shapes of tensors of the call's own element type (`Signature.dtype`), or whole tensors."""

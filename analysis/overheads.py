@@ -29,11 +29,6 @@ from ..trace.columns import IntColumn, StringTable, begins, grouped
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-__all__ = [
-    "DEFAULT_EVENT_NS", "OverheadRows", "Overheads", "Statistic", "overhead_rows", "pool", "read_overheads",
-    "summarise",
-]  # fmt: skip
-
 DEFAULT_EVENT_NS = 2000
 """The host's cost of one profiler event."""
 

@@ -13,8 +13,6 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-__all__ = ["RELATIONS", "Relations", "backward_of", "event_of_rows", "relations_of"]
-
 RELATIONS = (*EDGE_KINDS, "caller", "operator", "forward")
 """Kinds of relations: those of the ET+'s edges; the call around a call or runtime call; the innermost call that
 launched a device event; the operator whose backward pass an operator is."""

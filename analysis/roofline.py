@@ -20,8 +20,6 @@ from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
 from .totals import Totals, per_second
 
-__all__ = ["KernelRow", "Work", "against_peaks", "find_devices", "from_memory", "kernel_table", "work_of_events"]
-
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
 Mask = npt.NDArray[np.bool_]

@@ -10,8 +10,6 @@ import numpy as np
 from ..trace.brief import brief
 from ..trace.trace import Trace
 
-__all__ = ["KernelSequence", "kernel_sequences"]
-
 
 @dataclass(frozen=True)
 class KernelSequence:

@@ -15,8 +15,6 @@ from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-__all__ = ["Storages", "storages_of"]
-
 _RESIZES = re.compile(r"aten::_?resize\w*_")
 _ROUNDED = 512
 """PyTorch's allocators of devices other than the CPU give multiples of so many bytes

@@ -42,8 +42,6 @@ from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_event
 from .sequences import kernel_sequences
 from .totals import Totals, per_second
 
-__all__ = ["Analysis", "HostOp", "analyse", "host_ops", "json_of", "plain_rows", "tables_of"]
-
 _T = TypeVar("_T")
 
 _UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Totals", "per_second"]
-
 
 class Totals:
     """Base of rows that sum up events.

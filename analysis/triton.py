@@ -13,8 +13,6 @@ from typing import Final
 
 from ..trace.tensors import Signature, Tensor, total_bytes
 
-__all__ = ["IS_TRITON", "moved_by_triton"]
-
 IS_TRITON: Final = "triton_"
 """How names of such kernels begin."""
 _POINTWISE = "triton_poi_"

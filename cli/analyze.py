@@ -31,8 +31,6 @@ from .options import add_annotation, add_batch_size, add_device_spec, add_part, 
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz

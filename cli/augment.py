@@ -14,8 +14,6 @@ from .options import add_device_spec
 from .outputs import add_json, write_json
 from .terminal import say
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = """\
 examples:
   etplus augment kineto.json.gz -o augmented.json     # open it in Perfetto or chrome://tracing

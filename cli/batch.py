@@ -20,8 +20,6 @@ from .link import LINK_OPTIONS, add_link_options, share
 from .outputs import add_json, write_json
 from .terminal import say
 
-__all__ = ["prepare_parser", "run"]
-
 _SOME_FAILED = 3
 
 _DESCRIPTION = """\

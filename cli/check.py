@@ -15,8 +15,6 @@ from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width
 from .outputs import add_tables_and_switch, write_tables
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim

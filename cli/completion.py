@@ -6,8 +6,6 @@ import argparse
 
 from ..trace.errors import UsageError
 
-__all__ = ["prepare_parser", "run"]
-
 _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
 _EPILOG = """\

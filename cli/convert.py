@@ -21,8 +21,6 @@ from .terminal import say
 if TYPE_CHECKING:
     from ..converters.preflight_findings import PreflightReport, Profile
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = """\
 formats (--to), and the extensions that stand for them:
 {formats}

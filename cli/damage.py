@@ -8,8 +8,6 @@ from typing import Protocol
 
 from ..trace.printable import printable
 
-__all__ = ["all_damage", "print_warnings", "warn_of_damage"]
-
 
 class _Damaged(Protocol):
     """A trace, a document, or a result that was made of one."""

@@ -14,8 +14,6 @@ from ..trace.printable import shortened
 from ..trace.views import DeviceEvent, Op
 from .link import report_text
 
-__all__ = ["kernel_tree", "prepare_parser", "run"]
-
 _PAIR = "gpu_shaped_from_cpu"
 _RANK = 0
 """The pair is of one rank of two, and its file names do not say which."""

@@ -7,7 +7,7 @@ import argparse
 from ..analysis.devices import read_devices
 from ..analysis.diff import diff_text, difference, json_of_difference
 from ..analysis.summary import analyse
-from ..report.diff_html import diff_html
+from ..report.report_html import diff_html
 from ..schemas.text.files import open_output
 from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
@@ -17,8 +17,6 @@ from .options import add_annotation, add_device_spec, add_steps, add_top
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
 from .terminal import say
-
-__all__ = ["prepare_parser", "run"]
 
 _EPILOG = """\
 examples:

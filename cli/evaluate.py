@@ -17,8 +17,6 @@ from ..trace.text_tables import number, render, share, terminal_width
 from .outputs import add_tables, write_tables
 from .train import MISSING
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = """\
 example:
   etplus evaluate dataset --model gru.safetensors --model sage.safetensors

@@ -23,8 +23,6 @@ from .damage import all_damage
 from .inputs import find_inputs, read_all
 from .outputs import one_or_all, write_tables
 
-__all__ = ["add_execution", "execution_options", "missing_table", "run_execution"]
-
 _ROWS = 15
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -14,8 +14,8 @@ from ..analysis.devices import read_devices
 from ..measure.measured import read_measured
 from ..predict.calibration import calibrated
 from ..predict.costs.crossval import CrossValidation, cross_validate
-from ..predict.costs.explain import explain
 from ..predict.costs.kernel_model import KernelModel
+from ..predict.costs.registry import explain
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
 from ..replay.outliers import outlier_lines
@@ -25,8 +25,6 @@ from .inputs import add_inputs, find_inputs, read_all
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import print_text, say
-
-__all__ = ["crossval_lines", "prepare_parser", "run"]
 
 _KINDS = 12
 _CLOSE = 0.25

@@ -11,8 +11,6 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..linker.captures import Capture
 
-__all__ = ["add_graph_captures", "captures_of", "with_captures"]
-
 
 def add_graph_captures(parser: argparse.ArgumentParser) -> None:
     """Add the option."""

@@ -21,11 +21,6 @@ from .damage import print_warnings, warn_of_damage
 if TYPE_CHECKING:
     from ..schemas.text.storage import Folder
 
-__all__ = [
-    "Pair", "TraceInput", "add_inputs", "add_nsys_ranks", "chosen_rank", "find_inputs", "input_files", "read_all",
-    "read_input", "read_inputs",
-]  # fmt: skip
-
 _STDIN = "-"
 _JOB_REPORT = "job_report.json"
 _ETPLUS = re.compile(r"(?:\.etplus|_plus)\.json(?:\.gz)?$")

@@ -8,8 +8,6 @@ import re
 from ..analysis.launches import KERNEL_DELAY_NS
 from ..trace.conventions import MAX_NS, NS_PER_UNIT
 
-__all__ = ["add_kernel_delay"]
-
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 
 

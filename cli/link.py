@@ -19,8 +19,6 @@ from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say
 
-__all__ = ["LINK_OPTIONS", "add_link_options", "prepare_parser", "report_text", "run", "share"]
-
 LINK_OPTIONS = (
     "annotation",
     "match",

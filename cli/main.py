@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from logging import LogRecord
     from types import FrameType
 
-__all__ = ["main", "trace_link"]
-
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _SIGPIPE = 128 + 13  # by number: Windows has no such signal

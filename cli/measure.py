@@ -22,8 +22,6 @@ from .execution import add_execution, execution_options, missing_table
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .terminal import print_text
 
-__all__ = ["prepare_parser", "run"]
-
 _ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
 _EPILOG = """\
 examples:

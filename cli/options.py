@@ -6,8 +6,6 @@ import argparse
 
 from .parser import hidden_alias
 
-__all__ = ["add_annotation", "add_batch_size", "add_device_spec", "add_part", "add_steps", "add_top", "at_least_one"]
-
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     """Add --annotation to a command that looks at iterations."""

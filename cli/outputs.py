@@ -13,8 +13,6 @@ from ..schemas.text.files import open_output
 from ..trace.printable import escaped
 from .terminal import print_text
 
-__all__ = ["add_json", "add_tables", "add_tables_and_switch", "is_page", "one_or_all", "write_json", "write_tables"]
-
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
 

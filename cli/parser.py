@@ -16,8 +16,6 @@ from .. import __version__
 from ..trace.printable import printable
 from .terminal import red
 
-__all__ = ["COMMANDS", "command_module", "etplus_parser", "hidden_alias", "parse", "parse_link"]
-
 COMMANDS = {
     "link": "join an Execution Trace with a Kineto trace into ET+",
     "batch": "link all ranks of a job, and report on them together",

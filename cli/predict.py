@@ -22,8 +22,6 @@ from .inputs import add_inputs, find_inputs, read_all, read_input
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 
-__all__ = ["prepare_parser", "run"]
-
 _ROWS = 15
 _LEAST_UNLIKE = 0.005
 _EPILOG = """\

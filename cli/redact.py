@@ -12,8 +12,6 @@ from ..trace.text_tables import render, terminal_width
 from .outputs import add_json, write_json
 from .terminal import print_text, say
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = f"""\
 examples:
   etplus redact kineto.json.gz -o shared.json.gz

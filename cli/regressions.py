@@ -8,8 +8,6 @@ import sys
 from ..analysis.diff import Difference, regressions
 from ..trace.printable import printable
 
-__all__ = ["add_limit", "report_regressions"]
-
 _SLOWER = 4
 
 

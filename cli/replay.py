@@ -17,15 +17,7 @@ from ..replay.iterations import HeldOut, find_iterations, predict_iteration
 from ..replay.network import on_network, parse_network
 from ..replay.outliers import Outlier, outlier_lines
 from ..replay.rank_coupling import couple
-from ..replay.replay import (  # fmt: skip
-    Replay,
-    ReplayGraph,
-    build_graph,
-    fit_constants,
-    predicted_documents,
-    relative_error,
-    replay,
-)
+from ..replay.replay import Replay, ReplayGraph, build_graph, fit_constants, predicted_documents, relative_error, replay
 from ..replay.replay_summary import summarize
 from ..replay.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
@@ -39,8 +31,6 @@ from .inputs import add_inputs, find_inputs, read_inputs
 from .options import add_steps
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
-
-__all__ = ["prepare_parser", "run"]
 
 _DESCRIPTION = """\
 Replay the dependency graph of ET+ files: when every call and kernel starts and

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..analysis.devices import read_devices
 from ..analysis.summary import analyse
-from ..jobs.same_job import check_job, job_trace
+from ..jobs.job_ranks import check_job, job_trace
 from ..replay.critical_chain import critical_chain
 from ..report.html_page import check_page_name
 from ..report.report_html import rank_report, report_html
@@ -21,8 +21,6 @@ from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
 from .kernel_delay import add_kernel_delay
 from .options import add_annotation, add_batch_size, add_device_spec, add_part
 from .terminal import say
-
-__all__ = ["prepare_parser", "run"]
 
 _EPILOG = """\
 examples:

@@ -21,8 +21,6 @@ from .execution import add_execution, execution_options
 from .inputs import add_inputs, find_inputs, read_all
 from .terminal import say
 
-__all__ = ["prepare_parser", "run"]
-
 _EPILOG = """\
 examples:
   etplus repro et_plus.json --op aten::addmm -o repro.py

@@ -26,8 +26,6 @@ from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import write_json
 from .terminal import print_text, say
 
-__all__ = ["prepare_parser", "run"]
-
 _REPORT = "reshard.json"
 _MOST = 64
 """So many ranks are written unless --ranks or --representative says which."""

@@ -8,8 +8,6 @@ from typing import TextIO
 
 from ..trace.printable import escaped
 
-__all__ = ["bold", "print_text", "red", "say", "yellow"]
-
 _RESET = "\033[0m"
 
 

@@ -14,8 +14,6 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from .outputs import add_json, write_json
 
-__all__ = ["MISSING", "prepare_parser", "run"]
-
 MISSING = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 _EPILOG = """\
 example:

@@ -34,8 +34,6 @@ from .chakra_attributes import encoded, numbers, shared
 from .collectives import Communication
 from .work import roofline_work, work_columns
 
-__all__ = ["DELAY", "START", "SimNode", "after_start", "write_nodes"]
-
 DELAY = -1
 """`SimNode.row` of a delay: time in which the host kept the GPU waiting."""
 START = -2

@@ -22,8 +22,6 @@ from .astra_nodes import after_start, write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms
 
-__all__ = ["SUBSTITUTES", "Substitute", "check_host", "for_simulator", "write_astra_sim", "write_groups"]
-
 _HOSTS = ("fold",)
 
 _LEAST_BYTES = 4

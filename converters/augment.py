@@ -29,8 +29,6 @@ from ..trace.trace import Trace
 from .chrome import counter_events, program_of
 from .open import parse_trace
 
-__all__ = ["ARGUMENTS", "Augmented", "augment"]
-
 ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
 """What is written into the `args` of GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks."""
 

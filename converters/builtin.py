@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .collectives import Agreement, RankComms
     from .job_times import RankTimes
 
-__all__ = ["BUILT_IN", "AstraSimOptions", "ChakraOptions", "EtPlusOptions", "GraphOptions", "NpzOptions"]
-
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"

@@ -14,8 +14,6 @@ from ..schemas.chakra.encode import Cells, attribute_cells
 from ..schemas.chakra.et_def_pb2 import AttributeProto, Int32List, Int64List, Node
 from ..trace.columns import IntColumn
 
-__all__ = ["OWN_MEMBERS", "encoded", "make", "numbers", "shared", "values_of"]
-
 OWN_MEMBERS = {
     "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
     "inclusive_ns": "int64_val",  # as measured; absent if it equals duration_ns

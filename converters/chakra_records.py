@@ -13,11 +13,6 @@ from ..trace.errors import UNREADABLE
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record
 
-__all__ = [
-    "ABSENT", "ET_ATTRIBUTES", "EVENT_NUMBERS", "FLAT_TENSORS", "FURTHER_ATTRIBUTES", "TENSOR_KEYS", "FlatNode", "Node",
-    "RuntimeCall", "Tensors", "form_of", "read_records",
-]  # fmt: skip
-
 ET_ATTRIBUTES = {
     "rf_id": ("uint64", 0),
     "fw_parent": ("uint64", 0),

@@ -15,8 +15,6 @@ from ..schemas.communications import find_communications
 from ..trace.columns import places
 from ..trace.trace import Trace
 
-__all__ = ["ALL_RANKS", "Agreement", "Communication", "RankComms", "agree", "survey"]
-
 ALL_RANKS = 0
 """Number of the group of all ranks."""
 

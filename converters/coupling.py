@@ -13,8 +13,6 @@ from ..trace.columns import marked
 from ..trace.trace import Trace
 from .collectives import Communication
 
-__all__ = ["Coupling", "coupling", "coupling_of"]
-
 _FEW = 0.5
 """With a smaller share of collectives that computation waits for, a graph says little about another network."""
 

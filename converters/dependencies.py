@@ -16,8 +16,6 @@ from ..trace.trace import Trace
 from .host import host_rows
 from .ordering import find_cycle, issue_order
 
-__all__ = ["KIND_BITS", "ORDER", "Dependencies", "dependencies"]
-
 ORDER = 1 << 8
 """Bit of a dependency that is not in ET+ `edges`."""
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)

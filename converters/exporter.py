@@ -9,8 +9,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ..trace.brief import brief
 from .traces import Traces
 
-__all__ = ["PICTURES", "Conversion", "Exporter", "Inputs", "NoOptions", "with_gz"]
-
 Inputs = Literal["one", "ranks", "traces"]
 """What an exporter takes: one trace, one or several ranks of a job, or any traces."""
 PICTURES = (".svg", ".pdf", ".png")

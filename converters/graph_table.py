@@ -13,8 +13,6 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
-__all__ = ["CALL", "Graph", "graph_of"]
-
 CALL = "call"
 """Kind of an edge from a caller to what it calls; other edges are of EDGE_KINDS."""
 

@@ -14,10 +14,6 @@ from ..trace.intervals import union
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
-__all__ = [
-    "Coverage", "Stretches", "calls_collectives", "collective_times", "host_rows", "host_work", "stretches", "waits",
-]  # fmt: skip
-
 _FOREVER = 2**63 - 1
 
 

@@ -16,8 +16,6 @@ from ..jobs.rank_communications import Communications, communications
 from ..jobs.transfers import transfers
 from ..trace.trace import Trace
 
-__all__ = ["JobTimes", "RankTimes", "rank_times"]
-
 
 @dataclass(frozen=True)
 class RankTimes:

@@ -12,8 +12,6 @@ import orjson
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.text.files import open_output
 
-__all__ = ["write_json"]
-
 _SIDES = ("inputs", "outputs")
 _IO_FIELDS = ("values", "shapes", "types")
 

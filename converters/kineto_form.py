@@ -17,8 +17,6 @@ from ..trace.index import Row
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Record, Trace
 
-__all__ = ["arguments", "category", "header"]
-
 _DRIVER = re.compile(r"cu[A-Z]")
 _XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")

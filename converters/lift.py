@@ -11,8 +11,6 @@ from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, 
 from .chakra_attributes import make
 from .chakra_records import FLAT_TENSORS, TENSOR_KEYS
 
-__all__ = ["LAYOUT_1_1_1", "lifted"]
-
 LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
 """What the header of an ET of schema 1.1.1 says."""
 

@@ -13,8 +13,6 @@ from ..jobs.rank_communications import COLUMNS, Communications
 from ..trace.errors import ConvertError
 from .collectives import RankComms
 
-__all__ = ["Recorded", "matched"]
-
 _MOST_RANKS = 8
 _REMEDY = (
     "a simulator would wait for ever: link that rank again with its Kineto trace, or keep what does not match as "

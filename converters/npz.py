@@ -32,8 +32,6 @@ from ..trace.kinds import CPU, GPU
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
 
-__all__ = ["CONFIG_NAMES", "NODE_NAMES", "Split", "graph_arrays", "split_of", "write_dataset"]
-
 Split = Literal["model", "graph"]
 
 _TENSORS, _DIMS = 6, 6

@@ -17,8 +17,6 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-__all__ = ["load", "open_document", "parse_trace"]
-
 _ET = re.compile(r"\.et(?:\.gz)?$")
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ..trace.columns import marked
 
-__all__ = ["IndexArray", "IntArray", "find_cycle", "issue_order"]
-
 IntArray = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 

@@ -22,8 +22,6 @@ from ..trace.trace import Trace
 from .chrome import Process, timed_documents
 from .kineto_form import arguments, category
 
-__all__ = ["PerfettoTrace", "write_pftrace"]
-
 _CLEARED, _NEEDED = 1, 2
 """TracePacket.SequenceFlags: this packet begins a sequence anew; it needs what the ones before it have interned."""
 _REALTIME, _BOOTTIME = 1, 6

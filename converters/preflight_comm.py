@@ -17,8 +17,6 @@ from .ordering import IntArray, find_cycle, issue_order
 from .preflight_findings import Findings
 from .preflight_rank import UNKNOWN_RANK, CommTable, RankScan
 
-__all__ = ["ALL_RANKS", "Groups", "check_groups", "compare_ranks"]
-
 Groups = Mapping[int, Sequence[int]]
 """Number of a process group to its ranks."""
 

@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["KINDS", "Findings", "Kind", "Level", "PreflightReport", "Problem", "Profile", "level_of"]
-
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")

@@ -19,8 +19,6 @@ from ..trace.errors import TraceFormatError
 from .ordering import IntArray, find_cycle, issue_order
 from .preflight_findings import Findings
 
-__all__ = ["UNKNOWN_RANK", "CommTable", "Graph", "RankFile", "RankScan", "scan"]
-
 UNKNOWN_RANK = -1
 _SHOWN_OF_A_CYCLE = 8
 _NEEDED: dict[int, tuple[str, ...]] = {

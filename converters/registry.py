@@ -20,8 +20,6 @@ from .traces import Traces
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUP", "exporter_for", "exporters", "format_of", "names_a_file", "option_names", "options_for", "suffixes"]
-
 GROUP = "etplus.exporters"
 """Group of the entry points: the name is the format's, the value an `Exporter` or a class of one without arguments."""
 

@@ -13,8 +13,6 @@ from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UsageError
 from .collectives import Communication, RankComms
 
-__all__ = ["SimulatedRanks", "renumbered", "replicated", "simulated_ranks"]
-
 _MESSAGES = "messages of a replicated trace, kept as computations of their measured duration"
 
 

@@ -14,8 +14,6 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .open import open_document
 
-__all__ = ["Source", "Traces"]
-
 Source = str | os.PathLike[str] | Trace
 
 _NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)

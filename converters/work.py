@@ -8,8 +8,6 @@ from ..analysis.roofline import work_of_events
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 
-__all__ = ["roofline_work", "work_columns"]
-
 _MAX_BYTES = 2.0**62
 
 

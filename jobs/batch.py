@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from .. import __version__
 from ..linker.pipeline import LinkOptions
 from ..schemas.text.files import progress_bar
+from ..schemas.text.parallel import local_pool
 from ..schemas.text.storage import Folder, is_url, open_folder
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
 from .clocks import clock_offsets, stragglers, synchronising
-from .engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from .job_ranks import ONE_RANK, RankFacts, foreign_traces
 from .job_report import ClockOffset, JobReport, RankResult
 from .job_text import report_text
 from .matching import match_collectives, match_messages
 from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
 from .rank_link import RankState, RankTask, link_rank, set_clock_offset, write_bytes
-
-__all__ = ["ENGINES", "Batch", "find_job", "link_many"]
 
 _LOG = logging.getLogger("etplus")
 
@@ -339,3 +340,114 @@ def _more_notes(
     references = sorted({one.reference for one in offsets})
     if len(references) > 1:
         yield f"no collective joins all ranks: clock offsets are relative to ranks {', '.join(map(str, references))}"
+
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
+"""What a task ends with when its process is killed or terminated."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where tasks run.
+
+    Attributes:
+        open: makes an executor for so many tasks at once; its block ends when all have ended.
+        window: how many tasks to hand over at a time, None for all.
+        reopen: whether a new executor can be made in place of a broken one.
+    """
+
+    open: Callable[[int], AbstractContextManager[Executor]]
+    window: int | None = None
+    reopen: bool = False
+
+
+def local_processes(count: int) -> Engine:
+    """Processes of this machine; see `local_pool`."""
+    return Engine(local_pool, window=count, reopen=True)
+
+
+def given_executor(executor: Executor) -> Engine:
+    """Any `concurrent.futures.Executor`; it is left open."""
+    return Engine(lambda _: nullcontext(executor))
+
+
+def dask_cluster(scheduler: str) -> Engine:
+    """A Dask cluster that runs already; Dask itself gives the tasks of a worker that died to others.
+
+    Args:
+        scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
+
+    Raises:
+        UsageError: `distributed` is not installed, or there is no such file. (On opening: nothing answers.)
+    """
+    try:
+        client_of: Any = importlib.import_module("distributed").Client
+    except ImportError:
+        raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
+
+    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for it
+        raise UsageError(f"{scheduler}: no such file; start a scheduler: dask scheduler --scheduler-file {scheduler}")
+
+    @contextmanager
+    def connect(_: int) -> Iterator[Executor]:
+        try:
+            client = client_of(scheduler) if "://" in scheduler else client_of(scheduler_file=scheduler)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UsageError(f"no Dask scheduler answers at {scheduler} ({error}); start one: dask scheduler") from None
+        with client:
+            yield client.get_executor(pure=False)
+
+    return Engine(connect)
+
+
+def run_all(
+    engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> Iterator[tuple[Task, Result | BaseException]]:
+    """Run the function on each task; gives tasks and results, or what was raised, as they come.
+
+    When a process dies, all that ran at that moment are suspected: each runs again, alone, after all others. One that
+    dies then, too, is given with its `BrokenExecutor`.
+    """
+    waiting, suspects = deque(tasks), deque[Task]()
+    while waiting:
+        with engine.open(min(engine.window or len(waiting), len(waiting))) as executor:
+            for task, result in _run(engine, executor, function, waiting):
+                if isinstance(result, _STOPPED) and engine.reopen:
+                    suspects.append(task)
+                else:
+                    yield task, result
+    for task in suspects:
+        with engine.open(1) as executor:
+            yield from _run(engine, executor, function, deque([task]))
+
+
+def _run(
+    engine: Engine, executor: Executor, function: Callable[[Task], Result], waiting: deque[Task]
+) -> Iterator[tuple[Task, Result | BaseException]]:
+    """Run one task at least, then all until the executor breaks; what did not begin is waiting then."""
+    running: dict[Future[Result], Task] = {}
+    broken = False
+    while running or (waiting and not broken):
+        while waiting and not broken and (engine.window is None or len(running) < engine.window):
+            try:
+                running[executor.submit(function, waiting[0])] = waiting[0]
+                waiting.popleft()
+            except BrokenExecutor as error:
+                broken = True
+                if not running:
+                    yield waiting.popleft(), error
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            task, raised = running.pop(future), _raised(future)
+            broken = broken or isinstance(raised, BrokenExecutor)
+            yield task, future.result() if raised is None else raised
+
+
+def _raised(future: Future[Result]) -> BaseException | None:
+    try:
+        return future.exception()
+    except BaseException as error:  # cancelled, as when the scheduler is gone
+        return error

@@ -23,8 +23,6 @@ from .job_report import ClockOffset, Lateness, Wait
 from .matching import Matched
 from .rank_communications import kind_name
 
-__all__ = ["arrivals", "clock_offsets", "stragglers", "synchronises", "synchronising"]
-
 _SYNCHRONISING = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
     CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK, CollectiveCommType.BARRIER,

@@ -10,11 +10,6 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 from ..trace.errors import TraceFormatError
 
-__all__ = [
-    "VERSION", "ClockOffset", "GroupCounts", "JobReport", "Lateness", "Mismatch", "Pair", "RankResult", "Wait",
-    "read_job_report",
-]  # fmt: skip
-
 VERSION = "1.0"
 """Version of the report's format."""
 

@@ -9,8 +9,6 @@ from ..trace.printable import printable
 from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, Wait
 from .pairing import ranges
 
-__all__ = ["report_text"]
-
 _WIDTH = 79
 _LISTED = 20
 _WAITS = 3

@@ -19,8 +19,6 @@ from ..schemas.text.storage import Folder, at
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ..trace.printable import csv_cell, text_of_cell
 
-__all__ = ["Pairing", "RankFiles", "find_pairs", "from_manifest", "proved_by_all", "ranges", "to_manifest"]
-
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6

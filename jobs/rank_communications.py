@@ -14,8 +14,6 @@ from ..trace.columns import IntColumn
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
-__all__ = ["COLUMNS", "UNKNOWN", "Communications", "communications", "kind_name"]
-
 COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 UNKNOWN: Final = 1000
 """In place of a CollectiveCommType: a collective of an unknown kind."""

@@ -30,8 +30,6 @@ from ..trace.trace import Trace
 from .job_report import RankResult
 from .rank_communications import COLUMNS, Communications, communications
 
-__all__ = ["RankState", "RankTask", "link_rank", "set_clock_offset", "write_bytes"]
-
 _LOG = logging.getLogger("etplus")
 _STATE_FOLDER = ".etplus-batch"
 

@@ -17,8 +17,6 @@ from ..trace.columns import IntColumn
 from .clocks import synchronises
 from .matching import Matched
 
-__all__ = ["Transfers", "transfers"]
-
 
 @dataclass(frozen=True)
 class Transfers:

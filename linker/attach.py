@@ -14,8 +14,6 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import UNATTACHED_REASONS
 from .calls import CpuCalls
 
-__all__ = ["ATTACH_METHODS", "Attachment", "attach_gpu_events"]
-
 ATTACH_METHODS = LAUNCH_METHODS
 
 

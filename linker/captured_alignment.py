@@ -16,8 +16,6 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, lists_by
 from ..trace.shortest_edit import Calls, shortest_edit
 
-__all__ = ["Aligned", "align", "align_streams", "could_align", "could_follow", "fits_by_count"]
-
 _SPARE = 2
 """So many kernels of a replay, or an eighth of them, may lack a launch; and more than half must have one."""
 _ROUNDS = 8

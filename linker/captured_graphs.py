@@ -22,8 +22,6 @@ from .captured_alignment import Aligned, align, align_streams, could_align, coul
 from .captures import Capture, with_callers
 from .graph_launches import GraphLaunch, graph_launches
 
-__all__ = ["link_captured_graphs"]
-
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
 _ALL = slice(None)
 _OTHER_RANK = "the captures are of another rank than the trace: no link to them is certain"

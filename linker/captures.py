@@ -37,11 +37,6 @@ from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
 from .pipeline import link
 
-__all__ = [
-    "COPY", "FILL", "Capture", "CaptureSource", "batch_size_in", "capture_files", "kernel_key", "read_captures",
-    "with_callers",
-]  # fmt: skip
-
 CaptureSource = Source | tuple[Source, Source]
 """A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
 

@@ -20,8 +20,6 @@ from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
-__all__ = ["RECORD_PARAM_COMMS", "WAIT", "CommRecord", "comm_of_kernels", "comm_of_node", "comm_records"]
-
 RECORD_PARAM_COMMS = "record_param_comms"
 """The node that PyTorch records around every collective."""
 WAIT = "wait"

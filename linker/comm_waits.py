@@ -30,8 +30,6 @@ from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
 from .linked import LinkedTrace
 
-__all__ = ["find_comm_waits"]
-
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
 """Operators around the launch of a collective. (`nccl:` has one colon, the others have two.)"""
 

@@ -18,8 +18,6 @@ from ..trace.columns import IntColumn, distinct, marked, matching, places, sprea
 from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import CpuCalls, EtCalls
 
-__all__ = ["data_edges", "recorded_data"]
-
 _Flags = npt.NDArray[np.bool_]
 
 _IDLE = re.compile(

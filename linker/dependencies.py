@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, begins, marked, positions, spread
+from ..schemas.comm_types import HOST_COLLECTIVE
+from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
+from ..schemas.kineto.thread_activity import BusyTime, recently_finished, running_max
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, begins, marked, matching, places, positions, spread
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
+from .calls import CpuCalls
 from .gpu_order import GpuOrder
 from .gpu_waits import Waits, find_waits
 from .graph_order import GraphOrder, find_graph_order
-from .host_comm import find_host_readers
 from .linked import LinkedTrace
-from .thread_order import find_handoffs, top_level_ops
-
-__all__ = ["Dependencies", "find_dependencies"]
 
 _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
@@ -240,3 +241,82 @@ def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:
     back = start[target] < start[source]
     if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
         raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")
+
+
+_IDLE_NS = 200_000
+"""A shorter pause of a thread is host work between two ops, not waiting for another thread."""
+_BUSY = 0.5
+"""Share of a pause for which the other thread must be busy."""
+
+
+def top_level_ops(linked: LinkedTrace) -> IntColumn:
+    """Positions in `CpuCalls` of linked ops below no other linked op, by thread and start.
+
+    Annotations are not ops: those below a ProfilerStep are top-level.
+    """
+    events, calls = linked.kineto.events, linked.calls
+    ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
+    above = np.where(calls.parent >= 0, nearest(calls.parent, calls.parent, ops), -1)
+    return np.flatnonzero(ops & (above < 0))
+
+
+def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Pairs (positions in `top`): the last op of a busy thread → the first op of one that paused meanwhile.
+
+    The other thread is busy for more than half of the pause, and of several the busiest one (of those that finished an
+    op last: `recently_finished`); its op ends within the pause. A thread that has made no call yet has paused from the
+    first op of the trace on. Sorting and one sweep: n log n in the number of ops, however many threads there are.
+    """
+    thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
+    first = begins(thread)
+    if np.count_nonzero(first) < 2:
+        return top[:0], top[:0]
+    before = np.concatenate((end[:1], running_max(end, first)[:-1]))
+    target = np.flatnonzero(ts - np.where(first, ts.min(), before) > _IDLE_NS)
+    begin, stop = np.where(first, ts.min(), before)[target], ts[target]
+    pause, source = recently_finished(end, thread, since=begin + 1, until=stop, of=thread[target])
+    busy = BusyTime.of(thread, ts, end)
+    worked = busy.before(stop[pause], thread[source]) - busy.before(begin[pause], thread[source])
+    enough = worked > _BUSY * (stop - begin)[pause]
+    pause, source, worked = pause[enough], source[enough], worked[enough]
+    busiest = np.lexsort((source, -worked, pause))
+    found, best = np.unique(pause[busiest], return_index=True)
+    return source[busiest][best], target[found]
+
+
+def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
+    """Pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread.
+
+    A reader that starts while the collective runs is part of it: the backend copies its buffers.
+    """
+    if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    start, end = linked.node_times
+    runs, issued = _issued(linked, start).T
+    if not len(runs):
+        return runs, issued
+    thread, of_issue = linked.of_nodes(linked.calls.thread), places(len(linked.nodes), issued)
+    caller = nearest(np.arange(len(linked.nodes)), linked.nodes.parent, of_issue >= 0)
+    part_of = np.where(caller >= 0, of_issue[caller], -1)
+    part_of[runs] = np.arange(len(runs))
+    writer, reader = (side[start[linked.data_edges[1]] >= 0] for side in linked.data_edges)
+    k = part_of[writer]
+    inside = (k >= 0) & (part_of[reader] < 0) & (start[reader] >= start[runs[k]]) & (start[reader] < end[runs[k]])
+    part_of[reader[inside]] = k[inside]
+    k = part_of[writer]
+    outside = (k >= 0) & (part_of[reader] != k)
+    k, reader = k[outside], reader[outside]
+    order = np.lexsort((reader, start[reader], thread[reader], k))
+    k, reader = k[order], reader[order]
+    first = begins(k, thread[reader])
+    return runs[k[first]], reader[first]
+
+
+def _issued(linked: LinkedTrace, start: IntColumn) -> IntColumn:
+    """Linked collectives on the host, and of each the call that issued it, int64 (n, 2)."""
+    et, nodes = linked.et, linked.nodes
+    codes = et.name[nodes.node]
+    runs = np.flatnonzero(matching(codes, et.names, HOST_COLLECTIVE.fullmatch) & (start >= 0))
+    issuing = outermost_calls(nodes.parent, codes, et.names, start >= 0)
+    names = [[et.names[code] for code in codes[some].tolist()] for some in (runs, issuing)]
+    return pair_with_calls(runs.tolist(), names[0], issuing.tolist(), names[1])

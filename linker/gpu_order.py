@@ -9,8 +9,6 @@ import numpy as np
 from ..trace.columns import IntColumn, begins
 from .linked import LinkedTrace
 
-__all__ = ["GpuOrder", "Submissions"]
-
 
 @dataclass(frozen=True)
 class GpuOrder:

@@ -32,8 +32,6 @@ from .comm_waits import find_comm_waits
 from .gpu_order import GpuOrder, Submissions
 from .linked import LinkedTrace
 
-__all__ = ["Waits", "find_waits"]
-
 _LATE_NS = 5_000
 """A kernel that starts so much later than its launch and its stream allow has waited for something."""
 _JUST_ENDED_NS = 30_000

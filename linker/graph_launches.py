@@ -17,8 +17,6 @@ from ..trace.launch_args import LaunchArgs
 from ..trace.trace import Trace
 from .captures import batch_size_in, kernel_key
 
-__all__ = ["GraphLaunch", "graph_launches"]
-
 _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 
 

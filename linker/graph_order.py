@@ -20,8 +20,6 @@ from ..trace.host_waits import ROUNDING_NS, named
 from .gpu_order import GpuOrder
 from .linked import LinkedTrace
 
-__all__ = ["GraphOrder", "find_graph_order"]
-
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 """Events and callbacks, which are not work of the device: what waits for them waits for what they waited for."""
 _GRAPH_LAUNCH = re.compile("GraphLaunch")

@@ -25,8 +25,6 @@ from .calls import TracePair
 from .ranks import Claim, file_rank, rank_of_et, rank_of_kineto
 from .time_zones import OFFSETS_S, offset_name, offsets_of
 
-__all__ = ["Claims", "Evidence", "Word", "identify", "linked_pids", "modified", "read_claims", "said_rank"]
-
 Kind = Literal["run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls"]
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 

@@ -28,8 +28,6 @@ from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
 from .match.result import Match
 
-__all__ = ["HostSide", "adopt_rest", "host_side"]
-
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['

@@ -12,8 +12,6 @@ from ..trace.columns import IntColumn, spread
 from .calls import TracePair
 from .data_dependencies import data_edges
 
-__all__ = ["LinkedTrace"]
-
 
 @dataclass(frozen=True)
 class LinkedTrace(TracePair):

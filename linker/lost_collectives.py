@@ -30,8 +30,6 @@ from ..trace.kinds import CERTAIN, EQUIVALENT
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-__all__ = ["MADE_OF", "with_lost_collectives"]
-
 MADE_OF = "made_of"
 """Name of the attribute that a node made here has; its value says of what."""
 _CALL = "c10d::"

@@ -24,8 +24,6 @@ from ..schemas.text.storage import Folder, is_url
 from ..trace.errors import UNREADABLE, EtplusError
 from .ranks import INIT, RANK, Claim, group_ranks
 
-__all__ = ["ET", "KINETO", "Kind", "TraceFile", "begins_with", "kind_inside", "look_at"]
-
 Kind = Literal["ET", "Kineto trace", ""]
 ET: Final[Kind] = "ET"
 KINETO: Final[Kind] = "Kineto trace"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-__all__ = ["INIT", "RANK", "Claim", "file_rank", "group_ranks", "rank_of_et", "rank_of_kineto", "run_annotation"]
-
 INIT = "## process_group:init ##"
 """Name of the ET node with the process groups."""
 RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")

@@ -20,8 +20,6 @@ from ..trace.trace import Trace
 from .pipeline import link as link_traces
 from .ranks import run_annotation
 
-__all__ = ["Recording", "record"]
-
 _COPY_BLOCK = 1 << 20
 
 

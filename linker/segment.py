@@ -13,8 +13,6 @@ from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks
 from .calls import CpuCalls
 
-__all__ = ["DEFAULT_ANNOTATION", "Iterations", "find_iterations"]
-
 DEFAULT_ANNOTATION = DATA_LOADER
 """What the original trace_link.py looks for by default."""
 _MAX_NAMES = 8

@@ -7,8 +7,6 @@ from datetime import datetime, timedelta, timezone
 
 from ..trace.errors import UsageError
 
-__all__ = ["OFFSETS_S", "offset_name", "offsets_of"]
-
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
 OFFSETS_S = tuple(

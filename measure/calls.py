@@ -17,8 +17,6 @@ from ..trace.index import CallIndex
 from .fills import Given, fill_of
 from .schema import OpSchema
 
-__all__ = ["RecordedCall", "TensorArg", "bytes_of"]
-
 
 class TensorArg(NamedTuple):
     """A tensor as a node names it.

@@ -9,8 +9,6 @@ import msgspec
 
 from .measured import Conditions
 
-__all__ = ["Checkpoint", "Timed"]
-
 Timed = tuple[float, float, int]
 """Median and interquartile range in ns, and the number of runs."""
 

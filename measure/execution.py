@@ -25,8 +25,6 @@ from .program import Plan, outermost, program_of
 from .reader import recorded_calls
 from .timing import Options, covered
 
-__all__ = ["Communications", "Execution", "OpTime", "execute"]
-
 _ROUNDS = 8
 _REPEAT = 3
 

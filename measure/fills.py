@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Given", "fill_of"]
-
 Fill = dict[str, Any]
 """`kind` and its numbers; `standalone.filled` makes the values.
 

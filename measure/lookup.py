@@ -10,8 +10,6 @@ from .calls import RecordedCall
 from .measured import Measured
 from .reader import recorded_calls
 
-__all__ = ["EXECUTED", "RECORDED", "own_times", "shares_of_sources"]
-
 EXECUTED = "executed"
 """How a time was found that was measured on this machine."""
 RECORDED = "recorded"

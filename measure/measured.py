@@ -16,8 +16,6 @@ from ..trace.brief import brief
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 
-__all__ = ["VERSION", "Conditions", "Measured", "NotExecuted", "Recorder", "Timing", "read_measured", "write_measured"]
-
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
 _LONG_NS = 50_000

@@ -20,8 +20,6 @@ from typing import Any
 
 from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["MAX_BYTES", "ExecutionError", "Process", "check_device"]
-
 MAX_BYTES = 4 << 30
 """Default of how much memory an operator's tensors may take, bytes."""
 _WORKER = f"{__package__}.worker"

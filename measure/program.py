@@ -13,8 +13,6 @@ from ..trace.trace import Trace
 from .calls import RecordedCall, TensorArg
 from .fills import Fill
 
-__all__ = ["Plan", "outermost", "program_of"]
-
 _PLAIN = ("uniform", "index")
 
 

@@ -19,8 +19,6 @@ from .calls import RecordedCall, TensorArg
 from .resize import dense, resized
 from .schema import OpSchema, parse_schema, refused
 
-__all__ = ["NOT_RECORDED", "recorded_calls", "schema_text"]
-
 NOT_RECORDED = "no operator schema (recorded without an Execution Trace)"
 _OPERATOR = re.compile(r"(?!autograd::|torch::)[A-Za-z_]\w*::\w", re.ASCII)
 _MOST_TENSORS = 1 << 14

@@ -8,8 +8,6 @@ from typing import Any
 
 from .calls import RecordedCall, TensorArg
 
-__all__ = ["dense", "resized"]
-
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
 """Arguments that have the shape of a result."""
 _STRIDED = {"as_strided", "_reshape_alias", "empty_strided", "new_empty_strided"}

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from ..trace.brief import brief
 
-__all__ = ["NAMESPACES", "OpSchema", "SchemaArgument", "parse_schema", "refused"]
-
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
 """Of `torch.ops`: torch's own operators that compute. Those of other libraries are not loaded, and never imported."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from .calls import RecordedCall
 from .program import Plan
 
-__all__ = ["op_script", "sequence_script"]
-
 _HEAD = '''"""{title}
 
 Written by `etplus repro` from {source}. Run it with Python and PyTorch:

@@ -21,8 +21,6 @@ from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
 from .process import MAX_BYTES, ExecutionError, Process
 from .reader import recorded_calls
 
-__all__ = ["Coverage", "Options", "covered", "measure"]
-
 _ROUND_S = 0.004
 _LONG_S = 0.2
 """A call that takes this time in one round is in no other one."""

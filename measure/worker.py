@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["main"]
-
 _BASE_BYTES = 1 << 30
 _MOST_TEXT = 160
 

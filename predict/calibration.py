@@ -16,8 +16,6 @@ from .end_to_end import ENGINES, totals
 from .fitting import fit_parts, prepare
 from .model_file import EndToEndError, FittedModel
 
-__all__ = ["calibrated"]
-
 _FOLDS = 6
 """Into how many parts traces are dealt to be held out."""
 

@@ -27,8 +27,6 @@ from .costs.measured import Measured, cpu_tasks, gpu_tasks, medians, pooled
 from .costs.task import Task
 from .model_file import VERSION, FittedModel
 
-__all__ = ["Part", "fit", "fit_parts", "measured_ns", "measured_steps", "prepare", "self_time"]
-
 _LEAST_STEPS = 3
 
 

@@ -18,8 +18,6 @@ from .costs.kernel_model import KernelModel
 from .costs.measured import Measured
 from .costs.registry import ORDER, Costs
 
-__all__ = ["VERSION", "EndToEndError", "FittedModel", "read_model", "write_model"]
-
 VERSION = 1
 _LITTLE, _MUCH = 0.1, 2.0
 """A held-out trace counts as known as well as one with an unknown share u if its own is up to 10%, or up to 2 u."""

@@ -19,8 +19,6 @@ from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .model_file import FittedModel
 
-__all__ = ["OverheadPrediction", "overhead_model", "overhead_model_of_ranks", "own_overheads", "scaled", "with_work_of"]
-
 _BETWEEN_KERNELS_NS = 1000.0
 
 

@@ -28,8 +28,6 @@ from .costs.task import Estimate
 from .fitting import self_time
 from .pricing import UNKNOWN, Pricing
 
-__all__ = ["HostSpeed", "PricedEdges", "host_speed", "host_work", "price_edges"]
-
 _SAME_PLACE, _EQUAL = "same place", "measured"
 _LEAST_ALIKE = 8
 """So many distinct equal calls tell the speed of one machine from that of another; fewer may have been disturbed."""

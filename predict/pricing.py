@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from math import exp, hypot, log, sqrt
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from ..trace.brief import brief
+from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .costs.bound import bound_of
@@ -20,11 +25,9 @@ from .costs.measured import Measured, gpu_tasks
 from .costs.retyped import retyped, time_ratio
 from .costs.similar import MeasuredTable
 from .costs.task import Estimate, Task
-from .costs.utilisation import Utilisation
+from .costs.utilisation import Utilisation, kernel_family
 from .costs.utilisation_fit import fit_utilisation
-from .model_file import FittedModel
-
-__all__ = ["UNKNOWN", "Price", "Pricing"]
+from .model_file import EndToEndError, FittedModel
 
 UNKNOWN = "unknown"
 """How a time was found where no model serves the work."""
@@ -192,3 +195,119 @@ def _by_type(measured: Sequence[Measured]) -> dict[Hashable, list[float]]:
     for one in measured:
         found[_typed_key(one.task, one.task.device)].append(one.ns)
     return found
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """Equal GPU events: of one kernel, operator, shapes, types and device.
+
+    Attributes:
+        name: of the kernel or copy. op: of the operator, "" where none is known. shapes: of its inputs, as text.
+        count: events. measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums over them; between low and high with a
+            probability of 80%; not below the bound, which is None where neither FLOPs nor bytes are known.
+        how: the model that priced them. level: how like the events fitted on they are (`familiarity.LEVELS`).
+    """
+
+    name: str
+    op: str
+    shapes: str
+    device: str
+    count: int
+    measured_ns: int
+    predicted_ns: int
+    low_ns: int
+    high_ns: int
+    bound_ns: int | None
+    how: str
+    level: str
+
+    __repr__ = brief
+
+
+def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[KernelRow, ...]:
+    """Rows of the GPU events of some iterations, and of those without a row in the trace; the longest predicted first.
+
+    Args:
+        pricing: of the trace. of_row: int64, the iteration of each row, −1 for rows that do not count.
+    """
+    groups: dict[Task, list[int]] = {}
+    for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
+        if row < 0 or of_row[row] >= 0:
+            groups.setdefault(task, []).append(event)
+    rows = []
+    for task, of in groups.items():
+        price, count = pricing.price(of[0]), len(of)
+        predicted, low, high = (round(one * count) for one in (price.ns, price.low, price.high))
+        bound = None if price.bound is None else math.floor(price.bound * count)
+        rows.append(KernelRow(
+            task.kernel, task.op, task.shapes, task.device, count, int(trace.gpu.dur[of].sum()), predicted, low, high,
+            bound, price.how, price.level,
+        ))  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: (-row.predicted_ns, row.name, row.op, row.shapes)))
+
+
+_STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.35, 1.345, 1.341)
+"""Ninetieth percentiles of Student's t with 1, 2, … degrees of freedom."""
+_NORMAL = 1.282
+_USUAL, _BEFORE = 0.3, 0.2
+"""Half width in log time where nothing was held out; standard deviation that counts as much as one held-out trace (of
+jobs on hosts, each predicted from nine others)."""
+
+
+def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
+    """Of the 80% interval in log time.
+
+    The ratios count as drawn from a normal distribution around 0, since predictions are not corrected by their mean,
+    with a deviation of which nothing but `_BEFORE` is known before. Only traces that the others knew as well count.
+
+    Args:
+        unknown: share of the timed edges without an estimate; they count as 0.
+
+    Example:
+        >>> round(half_width(EndToEndError((0.1, -0.1), (0.0, 0.0))), 3)  # 1.886 √((0.1² + 0.1² + 0.2²) / 2)
+        0.327
+    """
+    ratios = error.like(unknown) if error is not None else ()
+    if not ratios:
+        return _USUAL - log(max(1 - unknown, 0.01))
+    freedom = len(ratios)
+    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
+    return quantile * sqrt((sum(ratio * ratio for ratio in ratios) + _BEFORE**2) / freedom)
+
+
+def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
+    """ns of each GPU event of a trace at the low and the high end of their joint interval.
+
+    Args:
+        events: those that count; the others stay as predicted.
+    """
+    prices = {event: pricing.price(event) for event in events}
+    ends = []
+    below = {event: price.low - price.ns for event, price in prices.items()}
+    above = {event: price.high - price.ns for event, price in prices.items()}
+    for off in (below, above):
+        by_family = defaultdict[tuple[str, str], float](float)
+        for event, ns in off.items():
+            task = pricing.tasks[event]
+            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # the model's miss, all of it
+            by_family[family, task.device] += abs(ns)
+        together, apart = sum(by_family.values()), hypot(*by_family.values())
+        share = apart / together if together else 0.0
+        times = list(pricing.times)
+        for event, ns in off.items():
+            times[event] += share * ns
+        ends.append(times)
+    return ends[0], ends[1]
+
+
+def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
+    """ns between which an end-to-end time is with a probability of 80%.
+
+    Args:
+        predicted, low, high: ns with all GPU events as predicted, and at the ends of their interval.
+        half: half width in log time for all else.
+    """
+    if not predicted:
+        return 0, 0
+    down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
+    return round(predicted * exp(-down)), round(predicted * exp(up))

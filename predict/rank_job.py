@@ -31,14 +31,10 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .fitting import measured_ns, measured_steps
-from .kernel_rows import KernelRow, kernel_rows
 from .model_file import FittedModel
 from .overhead_model import overhead_model, own_overheads, scaled, with_work_of
 from .priced_edges import HostSpeed, PricedEdges, host_speed, host_work, price_edges
-from .pricing import UNKNOWN, Pricing
-from .uncertainty import drawn_in
-
-__all__ = ["ENGINES", "Engine", "Host", "OpRow", "RankJob"]
+from .pricing import UNKNOWN, KernelRow, Pricing, drawn_in, kernel_rows
 
 Engine = Literal["replay", "overheads"]
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")

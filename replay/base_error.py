@@ -12,8 +12,6 @@ from ..trace.errors import UsageError
 from ..trace.kinds import GPU
 from .replay import Replay
 
-__all__ = ["REFUSED", "UNRELIABLE", "BaseError", "start_error_ns"]
-
 UNRELIABLE, REFUSED = 0.01, 0.05
 """What-ifs on a base with a larger error are marked, and refused."""
 

@@ -13,8 +13,6 @@ from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
-__all__ = ["SYNC_RETURN_NS", "Constants", "counted_lags", "fit_constants", "of_ranks"]
-
 SYNC_RETURN_NS = 10_000
 """A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
 later after what its stream waited for was delayed by something else: the wait cost no time."""

@@ -14,8 +14,6 @@ from ..trace.intervals import sums
 from .replay import Replay
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
 
-__all__ = ["CriticalPath", "binding_edges", "critical_path", "resource_bounds"]
-
 BETWEEN = "(between calls)"
 """Host work outside any call."""
 _Key = TypeVar("_Key", str, tuple[str, str])

@@ -14,8 +14,6 @@ from .critical import binding_edges
 from .replay import build_graph, fit_constants, replay
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS
 
-__all__ = ["CriticalChain", "critical_chain"]
-
 _WORK = (HOST, DURATION, COMM)
 
 

@@ -26,17 +26,6 @@ from .iterations import Iterations, find_iterations, median_ratio
 from .outliers import Outlier
 from .replay_graph import DURATION, HOST, ReplayGraph
 
-__all__ = [
-    "Chosen",
-    "EdgeLatencies",
-    "Places",
-    "fit_edge_latencies",
-    "host_collective_keys",
-    "iterations_of",
-    "places",
-    "transfer_key",
-]
-
 _HASH_BYTES = 8
 
 

@@ -11,8 +11,6 @@ from ..trace.columns import IntColumn
 from .graph_events import GraphEvents
 from .replay_graph import DURATION, HOST, Edges, ReplayGraph
 
-__all__ = ["ordered_graph", "renumbered", "topological"]
-
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
     """The graph with its points numbered in such an order.

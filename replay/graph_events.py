@@ -13,8 +13,6 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .replay_graph import ORDER, Edges
 
-__all__ = ["GraphEvents"]
-
 
 @dataclass(frozen=True)
 class GraphEvents:

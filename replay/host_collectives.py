@@ -24,8 +24,6 @@ from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges
 
-__all__ = ["host_collectives", "without_backend_work"]
-
 
 def without_backend_work(document: Trace) -> tuple[Trace, list[str]]:
     """The document without the times of the operators that run its collectives, and notes on what was left out."""

@@ -14,8 +14,6 @@ from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.index import Column, as_column
 from ..trace.trace import Trace
 
-__all__ = ["SYNC_COST_NS", "blocking_copies", "synchronising_calls", "without_waits"]
-
 SYNC_COST_NS = 3_000
 """What a synchronising call takes by itself; the rest of its time it waits."""
 

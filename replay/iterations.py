@@ -22,8 +22,6 @@ from .outliers import Outlier, find_outliers
 from .replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
-__all__ = ["HeldOut", "Iterations", "find_iterations", "held_out_graph", "median_ratio", "predict_iteration"]
-
 _LEAST = 3
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 """Kinds of edges whose lags are taken from other iterations."""

@@ -13,8 +13,6 @@ from .constants import SYNC_RETURN_NS
 from .graph_events import GraphEvents
 from .replay_graph import LAUNCH, PIN, QUEUE, STREAM, Edges
 
-__all__ = ["LaunchQueue", "find_queue", "launch_edges", "stream_edges", "with_submissions"]
-
 _SLOW = 3
 """A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
 copy, grown a pool)."""

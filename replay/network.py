@@ -34,8 +34,6 @@ from ..trace.trace import Trace
 from .rank_coupling import ranks_of
 from .replay_graph import COMM, ReplayGraph
 
-__all__ = ["Algorithm", "Network", "on_network", "parse_network", "price"]
-
 Algorithm = Literal["ring", "direct", "halving-doubling"]
 
 _SHARDS = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})

@@ -14,8 +14,6 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 
-__all__ = ["Outlier", "find_outliers", "outlier_lines", "warm_up"]
-
 _DEVIATIONS = 3.5 * 1.4826
 """A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation."""
 _LONGER = 0.2

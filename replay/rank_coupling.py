@@ -18,8 +18,6 @@ from ..trace.trace import Trace
 from .engine_order import renumbered, topological
 from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
 
-__all__ = ["Meeting", "Meetings", "couple", "find_meetings", "ranks_of"]
-
 
 @dataclass(frozen=True)
 class Meeting:

@@ -21,11 +21,6 @@ from ..trace.index import Row
 from ..trace.intervals import sums
 from ..trace.trace import Trace
 
-__all__ = [
-    "COMM", "DURATION", "EVENT", "HANDOFF", "HOST", "LAUNCH", "LINK_KINDS", "ORDER", "PIN", "QUEUE", "STREAM", "SYNC",
-    "UNKNOWN", "Edges", "ReplayGraph",
-]  # fmt: skip
-
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN = range(12)
 """Values of `Edges.kind`."""
 LINK_KINDS = (

@@ -25,8 +25,6 @@ from .critical import CriticalPath, critical_path, resource_bounds
 from .replay import Replay, Unexplained, relative_error
 from .step_times import StepTimes, step_times
 
-__all__ = ["LaneTime", "Summary", "exposed_ns", "summarize"]
-
 _TOP = 8
 
 

@@ -16,8 +16,6 @@ from ..trace.trace import Trace
 from .iterations import find_iterations
 from .outliers import Outlier, warm_up
 
-__all__ = ["Percentiles", "StepTimes", "percentiles", "step_times"]
-
 
 class Percentiles(msgspec.Struct, frozen=True):
     """Tenth percentile, median and ninetieth percentile: of step times, ns; in a model of their ratios to the mean."""

@@ -18,8 +18,6 @@ from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
-__all__ = ["handoffs", "host_chains", "without_polling"]
-
 _QUERY = re.compile(r"Query$")
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"

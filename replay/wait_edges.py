@@ -5,6 +5,8 @@ The linker finds these (edges `sync` and `event` of the document); here they bec
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,11 +14,10 @@ from ..trace.columns import IntColumn
 from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
+from .constants import Constants, counted_lags, fit_constants
 from .graph_events import GraphEvents
 from .host_time import SYNC_COST_NS
-from .replay_graph import EVENT, SYNC, Edges
-
-__all__ = ["blocking_copies", "event_waits", "inferred_count", "own_cost_only", "sync_waits"]
+from .replay_graph import EVENT, HOST, LAUNCH, QUEUE, SYNC, UNKNOWN, Edges, ReplayGraph
 
 
 def sync_waits(points: GraphEvents) -> Edges:
@@ -91,3 +92,62 @@ def inferred_count(points: GraphEvents) -> int:
     guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
     source, target = points.timed_edges("event", "graph")
     return sum(pair in guessed for pair in zip(document.id[source].tolist(), document.id[target].tolist(), strict=True))
+
+
+_LEAST_NS, _LATENCIES = 20_000, 2
+"""A wait is unknown if it is longer than both 20 µs and two launch latencies: latencies spread by as much (30 µs
+above a median of 16 on a 2080 Ti)."""
+_IDLE_SYNC_NS = 100_000
+"""A synchronising call that finds nothing pending takes up to so long by itself (65 µs on MI250)."""
+
+
+def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
+    """The graph of one rank with an edge for each wait that its other edges, with fitted constants, do not explain.
+
+    The edge leads from the point that lets the target come last, by the measured lag between them. Two lags that count
+    in full otherwise are limited to their constants where such a wait is found: the launch latency of a stream's first
+    event, and the time of a synchronising call that found nothing pending. Waits for the launch queue are explained.
+    """
+    constants = fit_constants(graph)
+    if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
+        note = "no launch latency is fitted: no stream was idle at a launch whose work began within 1 ms"
+        graph = replace(graph, notes=(*graph.notes, note))
+    edges, held = graph.edges, _held_lags(graph, constants)
+    came = graph.measured[edges.source] + held
+    ready = np.full(len(graph), np.iinfo(np.int64).min)
+    np.maximum.at(ready, edges.target, came)
+    late = np.zeros(len(graph), np.bool_)
+    late[edges.target] = (graph.measured - ready)[edges.target] > max(
+        _LEAST_NS, _LATENCIES * constants.launch_latency_ns
+    )
+    late[edges.target[edges.kind == QUEUE]] = False
+    if not late.any():
+        return graph
+    binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
+    binding = binding[np.unique(edges.target[binding], return_index=True)[1]]  # of several the lowest source
+    source, target = edges.source[binding], edges.target[binding]
+    waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
+    shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
+    kept = replace(edges, lag=np.where(shorter, held, edges.lag), capped=edges.capped | capped)
+    joined = Edges.joined([kept, waits])
+    return replace(graph, edges=joined.take(np.lexsort((joined.source, joined.target))))
+
+
+def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
+    """int64 ns, one entry an edge: what it counts, launches at most the latency, long synchronising calls
+    their own cost."""
+    edges = graph.edges
+    lag = counted_lags(graph, constants)
+    lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
+    waited = _synchronising(graph) & (lag > _IDLE_SYNC_NS)
+    return np.where(waited, SYNC_COST_NS, lag)
+
+
+def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
+    """Which edges are the own time of a synchronising call, up to its end."""
+    edges, document = graph.edges, graph.document
+    own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0))
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]
+    found = np.zeros(len(edges), np.bool_)
+    found[own] = named(document.names, document.name[edges.owner[own]], SYNCHRONIZE)
+    return found

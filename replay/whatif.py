@@ -17,8 +17,6 @@ from ..trace.trace import Trace
 from .constants import Constants, of_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 
-__all__ = ["GRAMMAR", "WhatIf", "apply_what_ifs", "parse_what_if", "remove", "scale", "select", "set_latency"]
-
 Rows = npt.NDArray[np.bool_]
 
 GRAMMAR = """\

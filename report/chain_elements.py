@@ -13,8 +13,6 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .tiles import Layout, tiles_of
 
-__all__ = ["chain_of"]
-
 
 def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColumn) -> dict[str, Any]:
     """The elements of a path that are in the trace's span.

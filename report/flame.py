@@ -15,8 +15,6 @@ from ..trace.printable import shortened, thread_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-__all__ = ["flame_graph"]
-
 _LONGEST_NAME = 400
 STEP = 2**31
 """In place of the names of the profiler's iterations."""

@@ -19,8 +19,6 @@ from .. import __version__
 from ..schemas.text.memory_limit import require_memory, size_text
 from ..trace.errors import EtplusError, UsageError
 
-__all__ = ["check_page_name", "page"]
-
 _PARTS = files(__package__) / "html"
 _SCRIPTS = (
     "base.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "inspector.js",

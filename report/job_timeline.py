@@ -17,8 +17,6 @@ from ..trace.printable import stream_label, thread_label
 from ..trace.trace import Trace
 from .timeline import condense
 
-__all__ = ["RankLanes", "job_timeline", "rank_lanes"]
-
 _LANES = 8
 _SHOWN = 4000
 COMPUTE, COPY, COMMUNICATION, HOST = range(4)

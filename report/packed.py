@@ -18,8 +18,6 @@ import orjson
 
 from ..trace.columns import IntColumn
 
-__all__ = ["Field", "fields_of", "pack", "pack_json"]
-
 _LEVEL = 6
 
 

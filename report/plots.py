@@ -19,8 +19,6 @@ from ..trace.text_tables import shorten
 if TYPE_CHECKING:  # it is an extra
     from matplotlib.figure import Figure
 
-__all__ = ["require_matplotlib", "write_plots"]
-
 _MS = 1e6
 _OPS, _KERNELS = 10, 8
 _NAME = 44

@@ -9,18 +9,17 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
-from ..analysis.gaps import longest_gaps
-from ..analysis.summary import Analysis, json_of
+from ..analysis.diff import Difference, json_of_difference
+from ..analysis.launches import longest_gaps
+from ..analysis.summary import Analysis, json_of, plain_rows
 from ..replay.critical_chain import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .flame import flame_graph
 from .html_page import page
 from .job_timeline import job_timeline, rank_lanes
-from .time_tree import time_tree
+from .timeline import time_tree
 from .timeline_lanes import KIND_COLOURS, timeline_of
-
-__all__ = ["RankReport", "rank_report", "report_html"]
 
 RankReport = dict[str, Any]
 """What the page shows of one trace: plain values and numpy columns."""
@@ -131,3 +130,38 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
         **dict(zip(("total", "linked", "certain", "equivalent", "gpu_ns", "attached_ns"), counts + times, strict=True)),
         "notes": [str(text) for of in (notes, warnings) if isinstance(of, list) for text in of],
     }
+
+
+_DIFF_ROWS = 2_000
+_LEAST_SHARE = 0.0002
+"""Call paths with no more of the device time (of the host time, without any) are left out of the page's tree."""
+
+
+def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
+    """The page; the same traces give the same bytes.
+
+    Args:
+        a, b: what was compared, for the list of iterations.
+    """
+    difference = json_of_difference(found)
+    key, whole = "device_ns", max(found.total_a, found.total_b)
+    if not whole:
+        key, whole = "host_ns", max(found.latency_a, found.latency_b)
+    paths = [row for row in difference["paths"] if _size(row, key) > _LEAST_SHARE * whole]
+    name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
+    shown = {
+        "title": name,
+        "version": __version__,
+        "difference": difference | {
+            "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS], "paths": paths[:_DIFF_ROWS],
+            "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels")},
+            "paths_left_out": len(found.paths) - len(paths[:_DIFF_ROWS]),
+            "iteration_list": {key: plain_rows(one.iterations, "latency_ns") for key, one in (("a", a), ("b", b))},
+        },
+        "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
+    }  # fmt: skip
+    return page(shown, f"{name} · etplus diff")
+
+
+def _size(row: dict[str, Any], key: str) -> float:
+    return max(float(side[key]) for side in (row["a"], row["b"]) if side)

@@ -14,8 +14,6 @@ from ..trace.kernel_names import kernel_label
 from ..trace.printable import printable
 from ..trace.text_tables import Cell, number, render, share, titled
 
-__all__ = ["overheads_text", "text_of"]
-
 _MS = 1e6
 _US = 1e3
 _MB = 1e6

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, begins
 from .packed import fields_of, pack
 
-__all__ = ["Layout", "tiles_of"]
-
 _TILE = 8192
 
 

@@ -17,14 +17,12 @@ from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
+from .counterparts import Shown
 from .shape_change import FLOATING, ShapeChange, SizeChange
 from .shapes.calls import LOADER, Shapes, shapes_of
 from .shapes.extents import Extents
 from .shapes.seeds import Evidence
-from .shapes.shown import Shown
 from .shapes.terms import Shape
-
-__all__ = ["Reshaped", "Underived", "reshaped"]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 
-__all__ = ["DIMENSIONS", "FLOATING", "ShapeChange", "SizeChange", "batch_change", "parse_changes"]
-
 DIMENSIONS = ("batch", "seq", "hidden")
 """What can get another size: samples in a batch, positions in a sequence, features within the layers."""
 FLOATING = {"float32": 4, "bfloat16": 2, "float16": 2}

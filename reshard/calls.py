@@ -23,8 +23,6 @@ from ..trace.tables import OP
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
 
-__all__ = ["COMMUNICATES", "VIEWS", "Call", "is_tensor", "read_step", "tensor_values", "walked"]
-
 _BACKWARD = "autograd::engine::evaluate_function: "
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"

@@ -27,8 +27,6 @@ from .layout import Layout
 from .program import Derivation
 from .structure import PRODUCTS, Model
 
-__all__ = ["build_trace"]
-
 
 class _Kind(NamedTuple):
     """A kind of communication: the call by which PyTorch issues it, Kineto's name for it, and the kernel of NCCL."""

@@ -9,8 +9,6 @@ from typing import Literal
 
 from .calls import Call
 
-__all__ = ["Comm", "CommKind", "Item", "Made", "Recorded", "Shard", "Wait"]
-
 CommKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
 
 

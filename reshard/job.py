@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
+import orjson
 
 from ..measure.lookup import EXECUTED, own_times, shares_of_sources
 from ..measure.measured import Measured
@@ -16,6 +19,7 @@ from ..predict.pricing import Pricing
 from ..replay.network import Network
 from ..replay.rank_coupling import couple
 from ..replay.replay import build_graph, fit_constants, replay
+from ..schemas.etplus.read_etplus import read_etplus
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief
 from ..trace.errors import UsageError
@@ -27,11 +31,7 @@ from .layout import Layout, recorded_layout
 from .memory import Memory, memory_of
 from .plan import make_plan, plan_from_dict
 from .program import Derivation
-from .scaled import scaled_trace
 from .structure import read_model
-from .underived import NotDerived, not_derived
-
-__all__ = ["Resharded", "Scaled", "reshard"]
 
 _NETWORK = Network(25.0, 5000.0)
 """Links where none are given: GB/s in one direction, and ns of a step."""
@@ -277,3 +277,118 @@ def reshard(
     structure = read_model(given[0], step)
     chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
     return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)
+
+
+def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
+    """A rank of a data-parallel job on another number of ranks: the work and messages of a recorded rank.
+
+    Rank r runs what the recorded rank r mod k of k does. A group of all recorded ranks becomes one of all new ranks;
+    what a rank sends in an all-to-all stays, divided over all new ranks. Measured times stay.
+
+    Raises:
+        UsageError: a group that is not that of all ranks.
+    """
+    source = traces[rank % len(traces)]
+    world = source.world_size or len(traces)
+    document = source.to_dict()
+    for node in document["nodes"]:
+        comm = node.get("comm")
+        if comm is not None:
+            node["comm"] = _scaled(comm, world, ranks, source.file)
+    summary = document.setdefault("etplus", {})
+    kineto = dict(summary.get("kineto") or {})
+    info = dict(kineto.get("distributed_info") or {})
+    groups = [
+        {**one, "pg_size": ranks, "ranks": list(range(ranks))}
+        for one in info.get("pg_config") or []
+        if isinstance(one, dict) and one.get("pg_size") == world
+    ]
+    info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
+    summary["kineto"] = {**kineto, "distributed_info": info}
+    return read_etplus(orjson.dumps(document))
+
+
+def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:
+    members, size = comm.get("pg_ranks"), comm.get("group_size")
+    found = size or len(members or ())
+    if found and found != world:
+        raise UsageError(
+            f"{file}: a process group has {found} of {world} ranks; only jobs with the group of all "
+            "ranks can be scaled without --from"
+        )
+    new = dict(comm)
+    if members:
+        new["pg_ranks"] = list(range(ranks))
+    if size:
+        new["group_size"] = ranks
+    for side in ("in", "out"):
+        if comm.get(f"{side}_split"):
+            new[f"{side}_split"] = _divided(sum(comm[f"{side}_split"]), ranks)
+    return new
+
+
+def _divided(whole: int, parts: int) -> list[int]:
+    each, more = divmod(whole, parts)
+    return [each + (k < more) for k in range(parts)]
+
+
+@dataclass(frozen=True)
+class NotDerived:
+    """Something that stays as it was recorded.
+
+    Attributes:
+        what: the operator, or the kind of parameters. reason: why.
+        count: calls or parameters. share: of the recorded operators' own time, or of the parameters' elements.
+    """
+
+    what: str
+    reason: str
+    count: int
+    share: float
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
+    """Operators with an extent that follows from divided ones in an unknown way; parameters that stay whole."""
+    model = derivation.model
+    extents, changed = model.extents, derivation.changed
+    loose: set[int] = set()
+    related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
+    for some, basis in extents.following:
+        moved = [one for one in extents.leaves(basis) if one in changed]
+        if moved:
+            loose |= {
+                leaf for leaf in extents.leaves(some)
+                if leaf not in changed and leaf not in related
+                and any(extents.value[leaf] % extents.value[one] == 0 for one in moved) and extents.value[leaf] > 1
+            }  # fmt: skip
+    loose -= set(extents.leaves(model.given))
+    count, time = Counter[str](), Counter[str]()
+    whole = 0
+    self_ns = model.trace.self_ns
+    for call in model.calls():
+        own = int(self_ns[call.index])
+        whole += own
+        if any(not loose.isdisjoint(extents.leaves(shape)) for shape in call.shapes):
+            count[call.name] += 1
+            time[call.name] += own
+    found = [
+        NotDerived(name, "an extent follows from divided ones in an unknown way", number, time[name] / max(whole, 1))
+        for name, number in count.items()
+    ]
+    if derivation.layout.tp > 1:
+        divided = derivation.plan.divided
+        kept = [one for one in model.parameters
+                if len(one.shape) > 1 and divided.isdisjoint(extents.leaves(one.shape))]  # fmt: skip
+        elements = sum(prod(extents.value[e] for e in one.shape) for one in model.parameters)
+        if kept:
+            mine = sum(prod(extents.value[e] for e in one.shape) for one in kept)
+            found.append(
+                NotDerived("parameters", "whole on every tensor-parallel rank", len(kept), mine / max(elements, 1))
+            )
+    return tuple(sorted(found, key=lambda one: (-one.share, one.what)))

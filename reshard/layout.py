@@ -12,8 +12,6 @@ from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 
-__all__ = ["Coordinates", "Layout", "Schedule", "TensorStyle", "parse_layout", "recorded_layout"]
-
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
 

@@ -12,8 +12,6 @@ from .items import Recorded, Shard
 from .program import Derivation
 from .structure import ACCUMULATE
 
-__all__ = ["Memory", "memory_of"]
-
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 """Tensors of the size of a parameter that an optimizer keeps for each (torch.optim); momentum is seen in its calls."""
 

@@ -12,8 +12,6 @@ from ..trace.errors import UsageError
 from .calls import VIEWS, Call, walked
 from .structure import PRODUCTS, Model, Parameter, Unit, contracted
 
-__all__ = ["Division", "Plan", "make_plan", "plan_from_dict"]
-
 _VERSION = 1
 _FLUSH_AT = "ViewBackward0"
 

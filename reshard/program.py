@@ -23,8 +23,6 @@ from .schedule import Action, actions
 from .sequence import SequenceRegions
 from .structure import ACCUMULATE, Model, Parameter, Unit
 
-__all__ = ["Derivation"]
-
 
 @dataclass(frozen=True)
 class Derivation:

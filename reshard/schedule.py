@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 
 from .layout import Schedule
 
-__all__ = ["Action", "actions"]
-
 
 class Action(NamedTuple):
     """One step of a stage.

@@ -18,8 +18,6 @@ from .items import Comm, Item, Recorded
 from .layout import Layout
 from .structure import Model, Parameter, Unit
 
-__all__ = ["SequenceRegions"]
-
 
 @dataclass(frozen=True)
 class SequenceRegions:

@@ -22,8 +22,6 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .calls import COMMUNICATES, Call, read_step, tensor_values, walked
 
-__all__ = ["ACCUMULATE", "PRODUCTS", "Model", "Parameter", "Unit", "contracted", "read_model"]
-
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""

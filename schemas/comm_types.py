@@ -11,11 +11,6 @@ import msgspec
 from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
-__all__ = [
-    "HOST_COLLECTIVE", "RECV", "SEND", "WORLD", "CollectiveCommType", "Group", "collective_type", "group_of",
-    "input_values", "message_bytes", "with_inputs",
-]  # fmt: skip
-
 _MAX_BYTES = 2**62
 
 

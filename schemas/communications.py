@@ -28,10 +28,6 @@ from .comm_types import (
 )
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-__all__ = [
-    "FoundComm", "backend_rows", "blocking_calls", "comm_rows", "find_communications", "issue_times", "issuing_calls",
-]  # fmt: skip
-
 _MAX_SEQ = 2**62
 _FUNCTIONAL = "_c10d_functional::"
 

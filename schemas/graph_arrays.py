@@ -28,11 +28,6 @@ from ..trace.errors import TraceFormatError, UsageError
 from .text.files import Source, load, open_output
 from .text.memory_limit import Expansion, require_memory
 
-__all__ = [
-    "CONFIG_FEATURES", "NODE_FEATURES", "SPLITS", "VOCABULARY", "GraphArrays", "opcodes", "read_dataset", "read_graph",
-    "vocabulary", "write_graph_arrays", "write_vocabulary",
-]  # fmt: skip
-
 NODE_FEATURES, CONFIG_FEATURES = 140, 18
 """Columns of `node_feat` and `node_config_feat`."""
 SPLITS = ("train", "valid", "test")

@@ -10,8 +10,6 @@ import numpy as np
 
 from .printable import shortened
 
-__all__ = ["brief"]
-
 _WIDTH, _LINES = 79, 24
 _SHORT = (bool, int, float, str, bytes, type(None))
 

@@ -11,10 +11,6 @@ from .brief import brief
 from .columns import IntColumn, begins, distinct_rows
 from .index import CallIndex, Column, Positions, as_column, as_positions
 
-__all__ = [
-    "CallTree", "Hierarchy", "levels", "name_paths", "nearest", "nesting", "outermost", "place_calls", "preorder",
-]  # fmt: skip
-
 Mask = npt.NDArray[np.bool_]
 
 

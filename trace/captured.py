@@ -26,11 +26,6 @@ from .tensors import Signature, Signatures, numbers_matter
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = [
-    "CALL_KINDS", "EVIDENCE", "GRAPH_REASONS", "Attribution", "CallKind", "CalledWith", "CaptureLinks", "CapturedGraph",
-    "CapturedGraphs", "CapturedOp", "GraphReplay", "attribution_of", "captured_calls",
-]  # fmt: skip
-
 CallKind = Literal["operator", "annotation", "module"]
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
 """What the values of `Calls.kind` are called in files and row views."""

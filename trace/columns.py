@@ -13,11 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "IntColumn", "StringTable", "begins", "decimal_ns", "distinct", "distinct_rows", "exact_ns", "grouped",
-    "int_column", "joined_columns", "lists_by", "marked", "matching", "places", "positions", "spread",
-]  # fmt: skip
-
 IntColumn = npt.NDArray[np.int64]
 
 _SPARSE = 4

@@ -15,8 +15,6 @@ from .conventions import MAX_NAME
 from .dtypes import itemsize
 from .errors import UNREADABLE
 
-__all__ = ["Comm", "collective_of", "comm_of", "int_list", "is_comm_kernel", "kernel_comm", "size_of_copy"]
-
 _COMM_KERNEL = re.compile(
     r"^(?:void )?(?:nccl|rccl|onccl|oneccl|msccl|hccl::)|ncclDevKernel|ncclKernel|mscclKernel"
     r"|^(?!triton_).*(?:all_?reduce|all_?to_?all|cross_device_reduce)",

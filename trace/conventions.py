@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "ANNOTATION_SCOPE", "COPY_CATEGORIES", "CPU_CATEGORIES", "EDGE_KINDS", "EPOCH_NS", "EXACT_US",
-    "GPU_ANNOTATION_CATEGORY", "GPU_CATEGORIES", "KERNEL_CATEGORIES", "MAX_DURATION_NS", "MAX_NAME", "MAX_NS",
-    "MAX_RANKS", "NS_PER_UNIT", "OUTSIDE_WINDOW", "PROFILER_STEP", "PYTHON_CATEGORY", "STRUCTURAL",
-    "UNATTACHED_REASONS",
-]  # fmt: skip
-
 ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
 EXACT_US = 2.0**43

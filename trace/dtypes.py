@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["UNKNOWN_DTYPE", "itemsize", "standard_dtype"]
-
 UNKNOWN_DTYPE = "unknown"
 """What ET+ writes for an element type that is not recorded: `Tensor(unknown)`."""
 _BYTES = {

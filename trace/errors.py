@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["UNREADABLE", "ConvertError", "EtplusError", "LinkError", "TraceFormatError", "UsageError"]
-
-
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What msgspec raises on text that it cannot take; the second for nesting without end."""
 

@@ -11,8 +11,6 @@ from .errors import UsageError
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["Frame", "to_arrow", "to_networkx", "to_pandas"]
-
 Frame = dict[str, Any]
 """Columns of one length by name: numpy arrays, or lists of texts."""
 

@@ -13,11 +13,6 @@ import numpy.typing as npt
 
 from .columns import IntColumn, matching
 
-__all__ = [
-    "COPY", "DEVICE_SYNCHRONIZE", "LONG_PAUSE_NS", "MAX_SKEW_NS", "ROUNDING_NS", "STREAM_WAIT", "SYNCHRONIZE",
-    "blocking_copies", "named", "synchronous_readback",
-]  # fmt: skip
-
 DEVICE_SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context)Synchronize")
 SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context|Stream|Event)Synchronize")
 COPY = re.compile(r"[Mm]emcpy")

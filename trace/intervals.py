@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from .columns import IntColumn
 
-__all__ = ["Intervals", "Span", "intersection", "most_at_once", "step_function", "sums", "union"]
-
 _Number = TypeVar("_Number", bound=np.number[Any])
 
 

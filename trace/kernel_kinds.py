@@ -10,8 +10,6 @@ import re
 
 from .conventions import COPY_CATEGORIES, MAX_NAME
 
-__all__ = ["GPU_KINDS", "computes_products", "gpu_kind", "is_device_copy", "is_device_wait"]
-
 GPU_KINDS = (
     "Matrix product", "Convolution", "Attention", "Normalization", "Elementwise", "Reduction and softmax",
     "Communication", "Copy and fill", "Other kernel",

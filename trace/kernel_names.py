@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["kernel_label"]
-
 _LONGEST = 80
 _PARSED, _DEEPEST = 4000, 16
 """Characters of a name and wrappers around a functor that are looked at: names in a trace can be anyone's."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CERTAIN", "CPU", "EQUIVALENT", "GPU", "LINK_NAMES", "RUNTIME", "UNLINKED"]
-
 CPU: Final = 0
 GPU: Final = 1
 RUNTIME: Final = 2

@@ -13,8 +13,6 @@ from .errors import UNREADABLE
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["LaunchArgs", "launch_args", "launch_sizes"]
-
 _Grid = tuple[int, int, int]
 _WAVEFRONT = 64
 """Work items of a wavefront of AMD's data-centre devices; `warpSize` of their properties."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..replay.replay import Replay
     from .trace import Trace
 
-__all__ = ["Library"]
-
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
 

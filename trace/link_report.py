@@ -9,8 +9,6 @@ from typing import Any, Literal
 from .brief import brief
 from .printable import printable
 
-__all__ = ["Finding", "Identity", "LinkReport", "Verdict"]
-
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["median", "percentile"]
-
 
 def median(values: Sequence[float]) -> float:
     """The middle one in order of size, or the mean of the two in the middle; of at least one number.

@@ -16,8 +16,6 @@ from .conventions import MAX_NS
 from .errors import UNREADABLE, TraceFormatError
 from .index import Positions, Row, as_positions
 
-__all__ = ["MemoryEvents", "device_label", "read_memory"]
-
 _REMEDY = "make the file again with trace-link"
 _MAX_US = Decimal(MAX_NS // 1000)
 _MAX_BYTES = 2**53

@@ -5,17 +5,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "csv_cell",
-    "escaped",
-    "is_formula",
-    "printable",
-    "shortened",
-    "stream_label",
-    "text_of_cell",
-    "thread_label",
-]
-
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
 """What formulas and commands begin with, as typed and as East Asian input methods and fonts have it."""
 _CELL_END = re.compile(r"(?<=[;\t\r\n])")

@@ -12,8 +12,6 @@ from .columns import IntColumn, positions
 from .index import Column, Positions, Row, as_column, as_positions
 from .kinds import GPU, RUNTIME
 
-__all__ = ["parent_rows", "threads_of_rows"]
-
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> Positions[Row, Row]:
     """`Trace.parent_row`: the row whose id each row has as its caller's.

@@ -21,8 +21,6 @@ from .unattached import with_unattached
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["parse_window", "part_of", "step_range"]
-
 Mask = npt.NDArray[np.bool_]
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 

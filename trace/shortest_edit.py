@@ -8,8 +8,6 @@ import numpy as np
 
 from .columns import IntColumn
 
-__all__ = ["Calls", "shortest_edit"]
-
 _MAX_DIFFERENCES = 500
 """A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
 

@@ -14,8 +14,6 @@ from .columns import IntColumn
 from .conventions import PROFILER_STEP
 from .index import CallIndex, Positions
 
-__all__ = ["DATA_LOADER", "IterationMarks", "Step", "Steps", "enclosing", "family_of", "find_marks"]
-
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
 _OPTIMIZER = "Optimizer.step#"

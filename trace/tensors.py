@@ -18,10 +18,6 @@ from .brief import brief
 from .dtypes import itemsize, standard_dtype
 from .errors import UNREADABLE
 
-__all__ = [
-    "Argument", "Signature", "Signatures", "Tensor", "keep_numbers", "numbers_matter", "read_bytes", "total_bytes",
-]  # fmt: skip
-
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
 _NO_TENSOR = "nullptr"

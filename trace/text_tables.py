@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 
 from .printable import printable
 
-__all__ = ["Cell", "number", "render", "rewrap", "share", "shorten", "terminal_width", "titled"]
-
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _USUAL, _NARROWEST = 80, 40

@@ -18,8 +18,6 @@ from .unattached_events import UnattachedEvents
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["with_unattached"]
-
 _MS = 1e6
 
 

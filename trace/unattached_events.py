@@ -15,8 +15,6 @@ from .columns import IntColumn, decimal_ns, int_column
 from .conventions import MAX_DURATION_NS, MAX_NS, UNATTACHED_REASONS
 from .errors import UNREADABLE, TraceFormatError
 
-__all__ = ["UnattachedEvents", "read_unattached"]
-
 _REMEDY = "make the file again with trace-link"
 _MAX_US, _MAX_DURATION_US = Decimal(MAX_NS // 1000), Decimal(MAX_DURATION_NS // 1000)
 _COLUMNS = ("device", "stream", "correlation")

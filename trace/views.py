@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .tensors import Signature
     from .trace import Trace
 
-__all__ = ["DeviceEvent", "DeviceEvents", "Op", "Ops", "View"]
-
 _SHOWN = 8
 _NAME_WIDTH = 60
 Index = TypeVar("Index", CallIndex, GpuIndex)

@@ -13,10 +13,9 @@ from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 from ..identity import Claims, identify, linked_pids
-from .demote_uncertain import demote_uncertain
 from .ids import match_ids
 from .order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
-from .result import REASONS, Match, unmatched
+from .result import REASONS, Match, demote_uncertain, unmatched
 from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]

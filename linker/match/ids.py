@@ -9,8 +9,6 @@ from ...trace.kinds import CERTAIN
 from ..calls import TracePair
 from .result import REASONS, Match, unmatched
 
-__all__ = ["match_ids"]
-
 _MIN_AGREEMENT = 0.99
 """A join with fewer equal names joins two different runs whose ids happen to overlap."""
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ...trace.columns import IntColumn, marked
-from ...trace.kinds import EQUIVALENT
+from ...trace.columns import IntColumn, distinct, marked
+from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ...trace.shortest_edit import Calls
 from ..calls import CpuCalls, EtCalls, TracePair
-from .candidate_alignments import CandidateAlignment, candidates_by_order, candidates_by_sequence
-from .result import Match
-from .threads import place_threads
-
-__all__ = ["match_remaining", "match_sequence", "match_sequence_and_shift", "match_shift"]
+from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment, candidates_by_order, candidates_by_sequence
+from .result import REASONS, Match
 
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
@@ -72,3 +72,212 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     call[ours], link[ours], reason[ours] = theirs, EQUIVALENT, 0
     note = f"{len(ours):,} calls that the two traces record on different threads: paired by name and order"
     return replace(found, call=call, link=link, reason=reason).noting(note)
+
+
+Placer = Callable[[Calls, Calls], list[CandidateAlignment]]
+"""Finds the places of an ET thread (first) in a Kineto thread (second)."""
+
+_NEARLY = 0.98
+_RIVAL = 0.9
+"""A place with gaps, or of another thread, is a rival if it has this share of the calls."""
+_MOST = 0.5
+_SAME_PROGRAM = 0.8
+"""Two threads run the same program if this share of the calls of one has a name that the other has."""
+_MIN_COMMON = 0.3
+"""Threads of which less is common by name are not tried."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A placement of ET thread `ours` in Kineto thread `theirs` (positions in the lists of threads)."""
+
+    ours: int
+    theirs: int
+    place: CandidateAlignment
+    call: IntColumn  # positions in CpuCalls, −1 for none
+    size: int  # calls of the Kineto thread
+    start: int
+    dur: int
+
+    @property
+    def gapless(self) -> bool:
+        """Every call of the ET thread, or of the Kineto thread, is placed, and without a gap on the other side."""
+        placed = np.flatnonzero(self.call >= 0)
+        span = int(self.call[placed[-1]] - self.call[placed[0]]) + 1
+        return len(placed) == span == int(placed[-1] - placed[0]) + 1 and len(placed) in (len(self.call), self.size)
+
+
+@dataclass
+class _State:
+    """Links made so far."""
+
+    call: IntColumn
+    link: npt.NDArray[np.int8]
+    taken: npt.NDArray[np.bool_]
+    chosen: dict[int, tuple[_Candidate, int]] = field(default_factory=dict)
+
+
+def place_threads(
+    nodes: EtCalls, calls: CpuCalls, steps: IntColumn, place: Placer, iteration: str, method: str
+) -> Match:
+    """Place every ET thread in a Kineto thread.
+
+    A thread's links are certain if its one best place is proved by sequence numbers that agree, or, by names alone,
+    if both traces are used up whole, and if no other thread of either side fits as well.
+
+    Args:
+        steps: codes of the names that count an iteration (ProfilerStep#7).
+        iteration: which of equal places is taken: "first", "last", "median" (by total duration) or an ordinal.
+    """
+    ours = [np.flatnonzero(nodes.thread == t) for t in distinct(nodes.thread).tolist()]
+    bounds = np.flatnonzero(np.diff(calls.thread, prepend=-1, append=-1)) if len(calls) else np.zeros(1, np.int64)
+    theirs = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+    candidates = _all_candidates(nodes, calls, ours, theirs, place)
+    state = _State(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
+    order = sorted(range(len(ours)), key=lambda t: (*_quality(_best(candidates[t])), len(ours[t])), reverse=True)
+    for t in order:
+        _place_one(nodes, calls, ours, candidates, state, t, iteration)
+    whole = bool(np.all(state.call >= 0) and np.all(state.taken)) and bool(np.isin(nodes.name, steps).any())
+    for t, (taken, rivals) in state.chosen.items():
+        state.link[ours[t]] = np.where(state.call[ours[t]] >= 0, EQUIVALENT, UNLINKED)
+        if not rivals and _is_proof(taken, whole) and not _has_double(nodes, ours, state, t):
+            sure = (state.call[ours[t]] >= 0) & ~taken.place.alignment.unsure
+            state.link[ours[t][sure]] = CERTAIN
+    reason = np.where(state.call >= 0, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
+    facts = {"threads": [_facts(taken, rivals) for taken, rivals in state.chosen.values()]}
+    return Match(state.call, state.link, reason, method, (), facts)
+
+
+def _all_candidates(
+    nodes: EtCalls, calls: CpuCalls, ours: list[IntColumn], theirs: list[tuple[int, int]], place: Placer
+) -> list[list[_Candidate]]:
+    width = int(max(nodes.name.max(initial=0), calls.name.max(initial=0))) + 2
+    counts = [np.bincount(calls.name[a:b] + 1, minlength=width) for a, b in theirs]
+    result: list[list[_Candidate]] = []
+    for t, mine in enumerate(ours):
+        pattern, own = Calls(nodes.name[mine], nodes.seq[mine]), np.bincount(nodes.name[mine] + 1, minlength=width)
+        own[0] = 0
+        found = []
+        for k, (a, b) in enumerate(theirs):
+            if np.minimum(own, counts[k]).sum() < _MIN_COMMON * min(len(mine), b - a):
+                continue
+            for placement in place(pattern, Calls(calls.name[a:b], calls.seq[a:b])):
+                at = placement.alignment.at
+                call = np.where(at >= 0, at + a, -1)
+                linked = call[call >= 0]
+                start = int(calls.ts[linked[0]])
+                found.append(_Candidate(t, k, placement, call, b - a, start, int((calls.end - calls.ts)[linked].sum())))
+        result.append(found)
+    return result
+
+
+def _best(candidates: list[_Candidate]) -> list[_Candidate]:
+    """The candidates with the best evidence and, of these, nearly the most calls; a place of few calls is chance."""
+    most = max((c.place.matched for c in candidates), default=0)
+    large = [c for c in candidates if 2 * c.place.matched >= most]
+    evidence = max((c.place.evidence for c in large), default=0)
+    proved = [c for c in large if c.place.evidence == evidence]
+    most = max((c.place.matched for c in proved), default=0)
+    return [c for c in proved if c.place.matched >= _NEARLY * most]
+
+
+def _quality(candidates: list[_Candidate]) -> tuple[int, int]:
+    return max(((c.place.evidence, c.place.matched) for c in candidates), default=(-1, 0))
+
+
+def _place_one(
+    nodes: EtCalls, calls: CpuCalls, ours: list[IntColumn], candidates: list[list[_Candidate]], state: _State, t: int,
+    iteration: str,
+) -> None:  # fmt: skip
+    free = [c for c in candidates[t] if not state.taken[c.call[c.call >= 0]].any()]
+    if not free:
+        return
+    equal = _best(free)
+    violations = [_violations(nodes, calls, state, ours[t], c) for c in equal]
+    fewest = [c for c, v in zip(equal, violations, strict=True) if v == min(violations)]
+    best = max(c.place.matched for c in fewest)
+    thread = min((c for c in fewest if c.place.matched == best), key=lambda c: (c.start, c.theirs)).theirs
+    taken = _choose([c for c in fewest if c.theirs == thread], iteration)
+    rivals = [c for c in candidates[t] if c is not taken and _rivals(c, taken)]
+    for other in range(len(ours)):
+        if other != t:
+            rivals += [c for c in candidates[other] if c.theirs == taken.theirs and _rivals(c, taken)]
+    state.chosen[t] = taken, len(rivals)
+    state.call[ours[t]] = taken.call
+    state.taken[taken.call[taken.call >= 0]] = True
+
+
+def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
+    """Whether a candidate is as good as the one taken; what explains every call of a thread without a gap has rivals
+    only in what does so too."""
+    if candidate.place.evidence < taken.place.evidence:
+        return False
+    enough = candidate.place.matched >= _RIVAL * taken.place.matched
+    if candidate.ours != taken.ours:  # two ET threads are not one Kineto thread, wherever in it they fit
+        return enough and (candidate.gapless or not taken.gapless)
+    if taken.gapless:
+        return candidate.gapless and candidate.place.matched >= taken.place.matched
+    return enough
+
+
+def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) -> bool:
+    """Whether another ET thread runs the same program and has no Kineto thread by its own numbers: numbers are
+    counted per thread, so that it could be the one profiled. A Kineto thread used up whole by most of the ET thread
+    distinguishes them, unless the other one had to take a place against its numbers."""
+    taken = state.chosen[t][0]
+    whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
+    names = nodes.name[ours[t]]
+    for u, theirs in enumerate(ours):
+        own = state.chosen[u][0] if u in state.chosen else None
+        if u == t or (own is None and whole):
+            continue
+        if own is not None and own.theirs != taken.theirs and own.place.evidence == NUMBERS:
+            continue
+        if np.isin(names, nodes.name[theirs]).mean() >= _SAME_PROGRAM:
+            return True
+    return False
+
+
+def _violations(nodes: EtCalls, calls: CpuCalls, state: _State, mine: IntColumn, candidate: _Candidate) -> int:
+    """How many calls of a candidate are outside the times of their neighbours, in call order over all threads, that
+    other threads have linked already."""
+    linked = np.flatnonzero(state.call >= 0)
+    at = mine[candidate.call >= 0]
+    ts = calls.ts[candidate.call[candidate.call >= 0]]
+    if not len(linked):
+        return 0
+    times = calls.ts[state.call[linked]]
+    after = np.searchsorted(linked, at)
+    low = np.where(after > 0, times[after - 1], np.iinfo(np.int64).min)
+    high = np.where(after < len(linked), times[np.minimum(after, len(linked) - 1)], np.iinfo(np.int64).max)
+    return int(np.count_nonzero((ts < low) | (ts > high)))
+
+
+def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
+    ordered = sorted(candidates, key=lambda c: c.start)
+    if iteration == "last":
+        return ordered[-1]
+    if iteration == "median":
+        return sorted(ordered, key=lambda c: c.dur)[(len(ordered) - 1) // 2]
+    return ordered[min(int(iteration), len(ordered) - 1) if iteration.isdecimal() else 0]
+
+
+def _is_proof(taken: _Candidate, whole: bool) -> bool:
+    """Sequence numbers prove a place if several different ones agree; one number alone can recur in every iteration
+    (inference does not count), and is worth no more than names. Names do if both traces are used up whole and
+    the step that the profiler counted is among them: one iteration has the same names as the next."""
+    if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
+        return True
+    return taken.place.evidence >= NAMES and whole
+
+
+def _facts(taken: _Candidate, rivals: int) -> dict[str, Any]:
+    place = taken.place
+    return {
+        "matched": place.matched,
+        "of": len(taken.call),
+        "evidence": ("other numbers", "names", "sequence numbers")[place.evidence],
+        "equal_places": rivals + 1,
+        "sequence_offset": place.offset,
+        "unsure": int(np.count_nonzero(place.alignment.unsure)),
+    }

@@ -24,8 +24,6 @@ from .result import REASONS, Match
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["match_tree"]
-
 _MAX_ISOMORPHISM = 64
 """Calls of a tree up to which networkx looks for an isomorphism of permuted siblings; its worst case is exponential."""
 _MAX_PLACES = 16

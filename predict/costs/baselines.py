@@ -14,8 +14,6 @@ from .features import family, features
 from .measured import Measured
 from .task import Estimate, Task
 
-__all__ = ["ExtraTrees", "KindMean", "NameMean", "Ridge", "UntunedRoofline", "have_trees"]
-
 _PENALTY = 1.0
 _TREES = 200
 _OF_PEAK, _OF_BANDWIDTH, _FLOOR_NS = 0.5, 0.6, 2000.0

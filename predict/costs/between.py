@@ -12,8 +12,6 @@ from ...trace.columns import IntColumn
 from .measured import Measured
 from .task import Estimate, Task
 
-__all__ = ["Between"]
-
 _APART = 16
 """Times by which the greater neighbour may be larger than the lesser one."""
 _ENOUGH, _ALIKE = 5, 1.0

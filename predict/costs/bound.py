@@ -8,8 +8,6 @@ from typing import NamedTuple
 from ...analysis.devices import Device
 from .task import Task
 
-__all__ = ["Bound", "bound_of", "device_of", "times_at_peak"]
-
 _NS_PER_S = 1e9
 _CACHE_SPEED = 3.0
 """Bandwidth of the last cache over that of device memory, where the record does not say: 3.2 to 3.6 on the V100, 2.5 to

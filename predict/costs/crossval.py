@@ -16,8 +16,6 @@ from .registry import MODELS, ORDER, Costs, fit_model
 from .similar import Similar
 from .task import CostModel, Estimate
 
-__all__ = ["CrossValidation", "Score", "cross_validate", "score"]
-
 _LEAST_ERROR = 1e-3
 """Errors below a thousandth count as that, so that an exact hit does not make a geometric mean zero."""
 _LEAST_TOTAL = 1e-9

@@ -15,8 +15,6 @@ from typing import ClassVar, Literal
 from ...analysis.devices import Device
 from .task import Bag, Estimate, Task
 
-__all__ = ["EmbeddingBackwardAdagrad", "EmbeddingBackwardSgd", "EmbeddingForward"]
-
 _SECTOR = 32
 _FLOAT = 4
 _NS_PER_S = 1e9

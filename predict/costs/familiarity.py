@@ -9,8 +9,6 @@ from .measured import Measured
 from .task import Task
 from .utilisation import Work, kernel_family, kind_of, work_of
 
-__all__ = ["LEVELS", "NEW", "Familiarity", "state_of"]
-
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 """Of the fitted events the most alike one: of how much the same, and of a size within a factor of `_NEAR`."""
 NEW = LEVELS[-1]

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from .task import Task
 
-__all__ = ["FEATURES", "WEIGHTS", "class_keys", "distances", "family", "features", "words"]
-
 FloatMatrix = npt.NDArray[np.float64]
 
 _DIMS, _TENSORS = 4, 3

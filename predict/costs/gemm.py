@@ -11,8 +11,6 @@ from typing import Literal
 from ...trace.errors import UsageError
 from .task import Estimate, Task
 
-__all__ = ["GemmTable", "gemm_size"]
-
 Size = tuple[int, int, int, int]
 """Batch, M, N, K of a product (M, K) × (K, N)."""
 Weights = Literal["right", "legacy"]

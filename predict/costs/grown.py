@@ -13,8 +13,6 @@ from .features import distances, features
 from .measured import Measured
 from .task import Estimate, Task
 
-__all__ = ["Grown"]
-
 _BEYOND, _MOST = 1.2, 16
 """Times the greatest measured size from which on a task counts as larger, and up to which it is served."""
 

@@ -14,8 +14,6 @@ import msgspec
 
 from ...trace.brief import brief
 
-__all__ = ["COVERAGE", "Intervals", "Spread", "fit_intervals"]
-
 COVERAGE = 0.8
 _ENOUGH = 16
 """Events that a group needs; with fewer the wider group counts."""

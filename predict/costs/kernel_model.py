@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 
 import msgspec
+import numpy as np
 
 from ...analysis.devices import Device
 from ...trace.brief import brief
-from .heldout import HeldOut, by_groups, by_traces, chosen_order
+from .familiarity import Familiarity
 from .intervals import Intervals, fit_intervals
 from .measured import Measured, pooled
-from .registry import ORDER
+from .registry import CANDIDATES, ORDER, Costs
+from .task import Estimate
 from .utilisation import Utilisation
 from .utilisation_fit import fit_utilisation
-
-__all__ = ["KernelModel", "fit_kernels", "interval_group"]
 
 
 class KernelModel(msgspec.Struct, frozen=True):
@@ -72,3 +73,83 @@ def _intervals(held: Sequence[HeldOut], order: tuple[str, ...]) -> Intervals:
 def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
     """The groups of an event's interval, from wide to narrow: the model that prices it, then `Familiarity.group`."""
     return (how.partition(" at ")[0], *group)
+
+
+Order = tuple[str, ...]
+_FOLDS = 5
+_CLEARLY = 0.1
+_MOST_TASKS = 500
+"""Up to so many distinct events all candidates are tried, the first one alone with more."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One trace's events, predicted by models that were fitted without it.
+
+    Attributes:
+        measured: distinct events. estimates: by order of models, one an event.
+        groups: `Familiarity.group` of each event with respect to the others.
+    """
+
+    measured: Sequence[Measured]
+    estimates: Mapping[Order, Sequence[Estimate]]
+    groups: Sequence[tuple[str, str, str]]
+
+
+def by_traces(
+    traces: Sequence[Sequence[Measured]], devices: Mapping[str, Device], orders: Sequence[Order] = CANDIDATES
+) -> list[HeldOut]:
+    """Every trace by models fitted on the others; by those of several orders where the others' events are few."""
+    others = [pooled(one for k, of in enumerate(traces) if k != held for one in of) for held in range(len(traces))]
+    return [_predict(of, given, devices, orders) for of, given in zip(traces, others, strict=True) if of and given]
+
+
+def by_groups(measured: Sequence[Measured], devices: Mapping[str, Device]) -> list[HeldOut]:
+    """Every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
+    numbers: dict[tuple[str, str], int] = {}
+    fold = [numbers.setdefault(one.task.group, len(numbers)) % _FOLDS for one in measured]
+    found = []
+    for held in range(min(_FOLDS, len(numbers))):
+        mine = [one for one, of in zip(measured, fold, strict=True) if of == held]
+        given = [one for one, of in zip(measured, fold, strict=True) if of != held]
+        if given:
+            found.append(_predict(mine, given, devices, CANDIDATES))
+    return found
+
+
+def _predict(
+    held: Sequence[Measured], given: Sequence[Measured], devices: Mapping[str, Device], orders: Sequence[Order]
+) -> HeldOut:
+    familiar = Familiarity(given, devices)
+    orders = orders if len(given) <= _MOST_TASKS else orders[:1]
+    utilisation = None
+    estimates: dict[Order, list[Estimate]] = {}
+    for order in orders:
+        costs = Costs(given, devices, order, utilisation=utilisation)
+        estimates[order] = [costs.predict(one.task) or Estimate(1.0, "unknown") for one in held]
+        utilisation = utilisation or costs.utilisation
+    return HeldOut(held, estimates, [familiar.group(one.task) for one in held])
+
+
+def errors_of(held: HeldOut, order: Order) -> tuple[float, float]:
+    """Factor by which predictions are off (exp of the mean |log ratio|, less 1), and relative error of the total."""
+    predicted = np.array([max(one.ns, 1.0) for one in held.estimates[order]])
+    measured, count = (np.array([getattr(one, name) for one in held.measured]) for name in ("ns", "count"))
+    factor = float(np.exp(np.abs(np.log(predicted / measured)).mean()) - 1)
+    return round(factor, 4), round(float((predicted * count).sum() / (measured * count).sum() - 1), 4)
+
+
+def chosen_order(held: Sequence[HeldOut]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
+    """The candidate with the least sum over the held-out traces of log factor and log error of the total, and the
+    errors of all; the first candidate unless another one's sum is a tenth less."""
+    errors = {
+        order: tuple(errors_of(one, order) for one in held)
+        for order in CANDIDATES if held and all(order in one.estimates for one in held)
+    }  # fmt: skip
+    badness = {
+        order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)
+        * (1 - _CLEARLY * (order == CANDIDATES[0]))
+        for order, of in errors.items()
+    }
+    best = min(badness, key=lambda order: badness[order], default=CANDIDATES[0])
+    return best, {" > ".join(order): of for order, of in errors.items()}

@@ -22,8 +22,6 @@ from ...trace.tensors import Signature
 from ...trace.trace import Trace
 from .task import Bag, Task
 
-__all__ = ["CPU_OP", "Measured", "absent_rank", "cpu_tasks", "gpu_tasks", "medians", "pooled"]
-
 CPU_OP = "cpu_op"
 _LOOKUP = "embedding_codegen_lookup"
 _ABOUT = 2.0

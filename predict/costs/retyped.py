@@ -11,8 +11,6 @@ from .bound import times_at_peak
 from .measured import CPU_OP
 from .task import Task
 
-__all__ = ["retyped", "time_ratio"]
-
 
 def retyped(task: Task, dtype: str) -> Task:
     """A task whose floating-point tensors are of another type; its bytes shrink or grow as those tensors do.

@@ -13,8 +13,6 @@ from .features import family
 from .measured import Measured
 from .task import Estimate, Task
 
-__all__ = ["Roofline"]
-
 _CPU = Device(name="a CPU of 100 GFLOP/s and 20 GB/s", tflops={"float32": 0.1}, memory_gb_s=20)
 """Stands for every CPU; the fitted efficiency makes up for what is wrong in it, so it may exceed 1."""
 

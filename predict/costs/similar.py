@@ -11,8 +11,6 @@ from .features import class_keys, distances, features, words
 from .measured import Measured
 from .task import Estimate, Task
 
-__all__ = ["MeasuredTable", "Nearest", "Similar"]
-
 _NOISE = 0.01
 _NEAR, _FAR = 20.0, 160.0
 _MOST_TASKS = 1500

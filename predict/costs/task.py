@@ -10,8 +10,6 @@ import msgspec
 from ...trace.brief import brief
 from ...trace.tensors import Tensor
 
-__all__ = ["Bag", "CostModel", "Estimate", "Task"]
-
 
 class Estimate(NamedTuple):
     """A predicted time, ns, and by which model and from what."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from .task import Estimate, Task
 
-__all__ = ["SizeCurve", "Transfers", "fit_curve", "wire_factor"]
-
 _ALL_REDUCE = ("allreduce", "all_reduce")
 _SCATTERED = ("alltoall", "all_to_all", "allgather", "all_gather", "reducescatter", "reduce_scatter")
 

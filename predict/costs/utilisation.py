@@ -30,21 +30,6 @@ from .bound import bound_of, device_of
 from .task import Task
 from .transfer import wire_factor
 
-__all__ = [
-    "COMPUTE",
-    "LOG_START",
-    "MEMORY",
-    "MOST_LOSS",
-    "START",
-    "THREADS",
-    "Law",
-    "Utilisation",
-    "Work",
-    "kernel_family",
-    "kind_of",
-    "work_of",
-]
-
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0

@@ -13,8 +13,6 @@ from .measured import Measured
 from .task import Task
 from .utilisation import COMPUTE, LOG_START, MEMORY, MOST_LOSS, START, THREADS, Law, Utilisation, Work, work_of
 
-__all__ = ["fit_utilisation"]
-
 Floats = npt.NDArray[np.float64]
 
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {

@@ -13,8 +13,6 @@ from torch import Tensor
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 from ...trace.columns import IntColumn
 
-__all__ = ["INPUTS", "LAYERS", "PIECE", "Batch", "Layer", "Run", "dealt", "joined", "raw_features", "single"]
-
 Run = tuple[GraphArrays, int]
 """A graph and the number of its configuration."""
 LAYERS = {"gru": 0, "sage": 2}

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from ...schemas.graph_arrays import GraphArrays, opcodes
 from ..costs.baselines import have_trees
 
-__all__ = ["baselines", "log_times", "runs"]
-
 Floats = npt.NDArray[np.float64]
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _TREES, _PENALTY = 200, 1.0

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ..costs.crossval import Score, score
 
-__all__ = ["Quality", "kendall_tau", "ordered_pairs", "quality", "top_slowdown"]
-
 Floats = npt.NDArray[np.float64]
 
 

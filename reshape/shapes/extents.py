@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-__all__ = ["Extents"]
-
 _ATTEMPTS = 9
 
 

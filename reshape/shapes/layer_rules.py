@@ -6,8 +6,6 @@ from ...analysis.convolutions import CONVOLUTIONS, GRADIENTS
 from .extents import Extents
 from .terms import OpCall, Rule, Shape, broadcast, each, equal, match, product, table
 
-__all__ = ["LAYER_RULES"]
-
 _CONVOLVES = {name: one.arguments for names, one in CONVOLUTIONS.items() for name in names.split()}
 _CONVOLVES |= {name: one.arguments for names, one in GRADIENTS.items() for name in names.split()}
 

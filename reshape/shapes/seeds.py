@@ -10,8 +10,6 @@ from functools import cached_property
 from ...trace.errors import UsageError
 from .calls import Shapes
 
-__all__ = ["Evidence"]
-
 
 @dataclass(frozen=True)
 class _Claim:

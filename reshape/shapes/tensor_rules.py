@@ -8,8 +8,6 @@ from ...analysis.outputs import POINTWISE
 from .extents import Extents
 from .terms import OpCall, Rule, broadcast, equal, match, part, product, table
 
-__all__ = ["FREE_SIZED", "RANDOM", "TENSOR_RULES"]
-
 _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"

@@ -8,8 +8,6 @@ from typing import Any
 
 from .extents import Extents
 
-__all__ = ["OpCall", "Operand", "Rule", "Shape", "broadcast", "each", "equal", "match", "part", "product", "table"]
-
 Shape = tuple[int, ...]
 """Extents of a tensor, numbers of an `Extents`."""
 

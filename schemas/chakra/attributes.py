@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType
 
-__all__ = ["MEMBERS", "SIMULATED_COLLECTIVES", "attribute"]
-
 MEMBERS = {
     "is_cpu_op": "bool_val",
     "num_ops": "int64_val",

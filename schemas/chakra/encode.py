@@ -18,11 +18,6 @@ from ...trace.columns import IntColumn
 from ...trace.errors import ConvertError
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
-__all__ = [
-    "CTRL_DEPS", "DURATION", "ID", "INPUTS", "MAX_MESSAGE_BYTES", "NAME", "OUTPUTS", "START", "TYPE", "Block", "Cells",
-    "attribute_cells", "byte_rows", "delimited", "dependency_rows", "field_cells", "io_info", "messages", "text_field",
-]  # fmt: skip
-
 MAX_MESSAGE_BYTES = 16 << 20
 """Longest message that is read or written. A length beyond it is taken for damage, not for a request for
 memory: a hostile message can take some forty times its own size once it is parsed."""

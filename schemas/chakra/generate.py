@@ -14,8 +14,6 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 
-__all__ = ["compile_proto", "main", "module_text"]
-
 _HERE = Path(__file__).resolve().parent
 _PROTO = "et_def.proto"
 _TEMPLATE = '''\

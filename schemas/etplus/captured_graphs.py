@@ -18,8 +18,6 @@ from ...trace.kinds import CERTAIN, EQUIVALENT, LINK_NAMES
 from ...trace.trace import Record, Trace
 from .record_store import FileRecords
 
-__all__ = ["CAPTURED_VERSION", "CapturedBy", "captured_by_texts", "edited_file", "read_captured", "section_of"]
-
 CAPTURED_VERSION = "1.2"
 """`etplus.version` of files with captured graphs, which a reader of 1.1 takes for files without."""
 _KEY = "captured_graphs"

@@ -30,8 +30,6 @@ from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, s
 from .record_store import FileRecords
 from .write_etplus import EtPlus
 
-__all__ = ["document_of", "with_captured"]
-
 
 def document_of(linked: EtPlus) -> Trace:
     """The document that `read_etplus` would return for the file that `EtPlus.write` writes: equal in every column.

@@ -11,8 +11,6 @@ from ...trace.conventions import EDGE_KINDS
 from ...trace.kinds import CPU, GPU
 from ...trace.trace import Trace
 
-__all__ = ["infer_edges"]
-
 
 def infer_edges(document: Trace) -> Trace:
     """The document with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.

@@ -33,8 +33,6 @@ from .captured_graphs import CapturedBy, read_captured
 from .inferred import infer_edges
 from .record_store import FileRecords
 
-__all__ = ["Node", "Rows", "parse_etplus", "read_etplus"]
-
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
 _OBJECT = re.compile(rb"\s*\{")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ...trace.columns import IntColumn
 from ..text.files import open_output
 
-__all__ = ["FileRecords"]
-
 
 @dataclass(frozen=True)
 class FileRecords:

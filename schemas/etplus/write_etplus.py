@@ -28,8 +28,6 @@ from ..text.json_text import Part, choice, integers, joined_rows, microseconds, 
 from ..text.parallel import parallel_map, processes
 from ..text.secrets import mask
 
-__all__ = ["FORMAT_VERSION", "EtPlus", "Numbering"]
-
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
 

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 
-__all__ = ["MAX_STORAGE", "Tensors", "tensors_of"]
-
 MAX_STORAGE = 2**31
 """Storage ids are below this: ids count objects."""
 _MAX_ITEMSIZE = 999

@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ATTRIBUTES", "Attr", "FlatTensors", "Tensors", "attribute_type"]
-
 ATTRIBUTES = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
 """The attributes that are columns, in the order in which PyTorch writes them, with the value for "none"."""
 

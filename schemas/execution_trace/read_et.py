@@ -32,8 +32,6 @@ from ..text.text import Text
 from ..text.tolerant import Document, read_tolerantly
 from .node_tensors import ATTRIBUTES, Attr, attribute_type
 
-__all__ = ["ExecutionTrace", "parse_execution_trace", "read_execution_trace"]
-
 
 class _FlatNode(msgspec.Struct, gc=False):
     id: int

@@ -19,8 +19,6 @@ from ...trace.conventions import COPY_CATEGORIES
 if TYPE_CHECKING:
     from .read_kineto import EventTable
 
-__all__ = ["GRAPH_ARROW", "LAUNCH_FLOW", "whole_us", "with_copy_names"]
-
 LAUNCH_FLOW = "ac2g"
 """Category of the flows from a launching call to the GPU work that it launched."""
 GRAPH_ARROW = 2**40

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, matching
 
-__all__ = ["WAIT", "group_size_of", "named_group", "outermost_calls", "pair_with_calls", "remaining_group"]
-
 _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
 WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
 """Names of the operators in which the host waits for a functional collective."""

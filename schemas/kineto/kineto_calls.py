@@ -11,8 +11,6 @@ from ...trace.columns import IntColumn
 from ...trace.conventions import CPU_CATEGORIES
 from .read_kineto import KinetoTrace
 
-__all__ = ["CpuCalls", "cpu_calls", "enclosing_call"]
-
 _ROUNDING_NS = 1000
 
 

@@ -22,11 +22,6 @@ from ..text.number_rows import NumberRows
 from ..text.records import decode_raws
 from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
 
-__all__ = [
-    "MEMORY_ARGUMENTS", "MEMORY_NUMBERS", "MODULE", "NUMBERS", "Decoded", "Instants", "decode_any", "decode_plain",
-    "decode_sound",
-]  # fmt: skip
-
 MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
 

@@ -15,8 +15,6 @@ from ...trace.errors import UNREADABLE
 from ..text.records import Block, check_utf8
 from .kineto_decode import Decoded, Instants, decode_any, decode_plain, decode_sound
 
-__all__ = ["Codes", "EventPart", "is_runtime", "part_of", "read_events"]
-
 _HOST_SIDE = frozenset({"hpu_op"})
 """Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")

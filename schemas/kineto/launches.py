@@ -14,8 +14,6 @@ from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_calls import CpuCalls, enclosing_call
 from .read_kineto import KinetoTrace
 
-__all__ = ["LAUNCH_METHODS", "Launches", "find_launches"]
-
 LAUNCH_METHODS = ("correlation", "ac2g flow", "External id")
 
 _PASS_THROUGH = frozenset({"nccl:coalesced"})

@@ -14,8 +14,6 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Source, load
 from .kineto_decode import MODULE
 
-__all__ = ["PythonFrames", "read_python_frames"]
-
 _LATEST = 2**53
 _REMEDY = "give a Kineto trace that was recorded with_stack=True"
 

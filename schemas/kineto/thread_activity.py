@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn, begins, distinct
 
-__all__ = ["MOST_RECENT", "BusyTime", "recently_finished", "running_max"]
-
 MOST_RECENT = 16
 """Of so many other threads, those that finished something last, a pause is compared with the work."""
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable
 from ..kineto.read_kineto import EventTable, EventTexts
 
-__all__ = ["EventColumns", "Values"]
-
 Values = list[Any] | tuple[IntColumn, list[Any]]
 """A value for each event; or for each the position of its value, and the values."""
 

@@ -28,8 +28,6 @@ from ..text.transaction import protect
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Database", "is_nsys", "open_database"]
-
 _TABLES = {
     "StringIds": ("id", "value"),
     "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid"),

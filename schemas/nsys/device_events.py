@@ -17,8 +17,6 @@ from .columns import EventColumns, Values
 from .database import Database
 from .ranks import GPU_TABLES, PROCESS, NsysRank
 
-__all__ = ["GpuArguments", "add_calls", "add_gpu_work", "add_synchronisation"]
-
 _DRIVER = 1
 """`eventClass` of a call of the CUDA driver; 0 is the runtime."""
 _VERSION = re.compile(r"_v\d{4,5}$")

@@ -10,8 +10,6 @@ from ...trace.errors import TraceFormatError, UsageError
 from ..text.files import Source
 from .database import Database, open_database
 
-__all__ = ["GPU_TABLES", "PROCESS", "NsysRank", "choose", "find_ranks", "only", "ranks_of"]
-
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 PROCESS = 0x1000000
 """A `globalPid` or `globalTid` over this is the process with its machine, modulo this the process or thread id."""

@@ -28,8 +28,6 @@ from .device_events import GpuArguments, add_calls, add_gpu_work, add_synchronis
 from .range_events import RangeDetails, add_ranges
 from .ranks import NsysRank, choose, only, ranks_of
 
-__all__ = ["read_nsys"]
-
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
 _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)

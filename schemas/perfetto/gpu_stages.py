@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .packets import text_of
 
 if TYPE_CHECKING:
-    from .sequences import Sequence
-
-__all__ = ["CATEGORIES", "COMPUTE", "args_of_stage", "category_of_stage"]
+    from .read_perfetto import Sequence
 
 CATEGORIES = {
     "Kernel": "kernel",

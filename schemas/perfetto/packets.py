@@ -11,8 +11,6 @@ from ..text.memory_limit import size_text
 from ..text.sniff import varint
 from ..text.text import Text
 
-__all__ = ["packets", "protos", "text_of"]
-
 _PACKET = 0x0A
 """Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto)."""
 _WINDOW = 1 << 20

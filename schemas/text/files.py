@@ -26,10 +26,6 @@ from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
 from .text import FileText, Text
 from .transaction import Transaction, check_folder, protect, transaction
 
-__all__ = [
-    "Blob", "Source", "load", "open_output", "open_text", "progress_bar", "read_struct", "shown_name", "write_all",
-]  # fmt: skip
-
 D = TypeVar("D", bound=Text, covariant=True)
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -18,8 +18,6 @@ from .memory_limit import Expansion, available_memory, or_raise_limit, size_text
 from .sniff import GZIP_MAGIC
 from .text import FileText, Text
 
-__all__ = ["Spool", "gunzip"]
-
 _BLOCK = 1 << 16
 """What it expands to (a thousand times as much at most) is held in memory at once."""
 _STEP = 1 << 14

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 
-__all__ = ["Part", "choice", "integers", "joined_rows", "microseconds", "rows", "signed"]
-
 _Matrix = npt.NDArray[np.uint8]
 Part = bytes | _Matrix
 """Constant text, or one text a row as a matrix of characters."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-__all__ = ["ANY_QUOTE", "ENDS_IN_ARRAY", "ENDS_IN_OBJECT", "ENDS_LOOSELY", "EVENT", "FREE", "MAX_KEY", "NODE", "Layout"]
-
 MAX_KEY = 200
 """No key of a trace is longer, in bytes."""
 

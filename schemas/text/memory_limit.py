@@ -11,8 +11,6 @@ from pathlib import Path
 
 from ...trace.errors import TraceFormatError, UsageError
 
-__all__ = ["LIMIT", "Expansion", "available_memory", "capped_memory", "or_raise_limit", "require_memory", "size_text"]
-
 LIMIT = "ETPLUS_MEMORY_LIMIT"
 """The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
 _UNITS = {

@@ -10,8 +10,6 @@ import numpy as np
 
 from ...trace.columns import IntColumn
 
-__all__ = ["NumberRows"]
-
 _EXACT_INTEGER = 2.0**53
 _encode = msgspec.msgpack.Encoder().encode
 

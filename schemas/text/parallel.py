@@ -22,8 +22,6 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["local_pool", "parallel_map", "processes"]
-
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)

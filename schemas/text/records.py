@@ -26,12 +26,6 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from .text import Text, copy_into, find, require_room, rfind
 
-__all__ = [
-    "Block", "RecordArray", "RecordTexts", "Records", "Span", "check_utf8", "decode_raws", "locate", "opening",
-    "parse_records",
-]  # fmt: skip
-
-
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
 _FAR = 1 << 28

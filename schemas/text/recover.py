@@ -26,8 +26,6 @@ from .layout import EVENT, FREE, MAX_KEY, NODE
 from .records import opening
 from .repair import Flaw, is_valid, repair
 
-__all__ = ["LOSS_KINDS", "Loss", "Recovered", "damage_of", "recover"]
-
 LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "unescaped_quote": "a quote inside a string, now escaped",
     "control_character": "a raw control character inside a string, now escaped",

@@ -17,8 +17,6 @@ import orjson
 
 from .layout import ANY_QUOTE, ENDS_IN_ARRAY, ENDS_IN_OBJECT, ENDS_LOOSELY, MAX_KEY, Layout
 
-__all__ = ["Flaw", "Repaired", "is_valid", "repair"]
-
 MAX_DEPTH = 64
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
 _SOUND = 1 << 16

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
 
-__all__ = ["Names", "Secrecy", "secrecy"]
-
 
 class Secrecy(IntEnum):
     """What a name says of its value."""

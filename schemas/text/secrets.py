@@ -18,12 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from .secret_hints import find_hints
 from .secret_names import Names, Secrecy
-from .secret_texts import find_secrets
+from .secret_texts import find_hints, find_secrets
 from .text import Text
-
-__all__ = ["MASK", "Masker", "mask", "mask_members", "warn_of_masks"]
 
 MASK = b"***"
 """What replaces a value. Two masked values need not have been equal."""

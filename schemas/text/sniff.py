@@ -10,18 +10,6 @@ from isal import isal_zlib
 
 from ...trace.errors import TraceFormatError
 
-__all__ = [
-    "GZIP_MAGIC",
-    "HEAD",
-    "head_of",
-    "is_chakra",
-    "is_pftrace",
-    "is_sqlite",
-    "is_text",
-    "refuse_foreign",
-    "varint",
-]
-
 HEAD = 4096
 """Bytes, unpacked, in which a format shows."""
 GZIP_MAGIC = b"\x1f\x8b"

@@ -13,8 +13,6 @@ from typing import Any, BinaryIO, Protocol, cast
 from ...trace.errors import TraceFormatError, UsageError
 from .transaction import make_folder, transaction
 
-__all__ = ["Folder", "at", "is_url", "open_folder"]
-
 _BLOCK = 1 << 20
 _INSTALL = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 

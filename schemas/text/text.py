@@ -9,8 +9,6 @@ from typing import IO
 from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
-__all__ = ["FileText", "Text", "copy_into", "find", "require_room", "rfind"]
-
 _WINDOW = 1 << 16
 _WHOLE = 3
 """Times its size: the memory that a large text takes that cannot be read piece by piece, repaired text included."""

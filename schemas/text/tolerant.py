@@ -17,8 +17,6 @@ from .recover import Loss, recover
 from .sniff import HEAD, is_chakra, is_pftrace, is_sqlite
 from .text import Text
 
-__all__ = ["Document", "Dropped", "read_tolerantly"]
-
 T = TypeVar("T")
 
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8

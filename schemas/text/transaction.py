@@ -17,8 +17,6 @@ from pathlib import Path
 
 from ...trace.errors import EtplusError, UsageError
 
-__all__ = ["Transaction", "check_folder", "check_outputs", "make_folder", "protect", "staged", "transaction"]
-
 StrPath = str | os.PathLike[str]
 
 STANDARD_STREAM = "-"

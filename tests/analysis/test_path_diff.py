@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from browser import chromium, open_page
-from etplus.analysis.diff import diff_text, difference, json_of_difference
-from etplus.analysis.path_diff import path_rows
+from etplus.analysis.diff import diff_text, difference, json_of_difference, path_rows
 from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load
-from etplus.report.diff_html import diff_html
+from etplus.report.report_html import diff_html
 from etplus.trace.steps import family_of
 from etplus.trace.tables import ANNOTATION
 from support import read_json, run, shared_trace

@@ -7,7 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from etplus.linker.match.align import Alignment, align_at_anchors, align_from, occurrences, unique_anchors
+from etplus.linker.match.candidate_alignments import (
+    Alignment,
+    align_at_anchors,
+    align_from,
+    occurrences,
+    unique_anchors,
+)
 from etplus.trace.shortest_edit import Calls, shortest_edit
 from hypothesis import assume, example, given
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.linker.calls import CpuCalls
-from etplus.linker.thread_order import find_handoffs
+from etplus.linker.dependencies import find_handoffs
 from etplus.schemas.kineto.thread_activity import MOST_RECENT, BusyTime, recently_finished
 from hypothesis import given
 from hypothesis import strategies as st

@@ -115,7 +115,7 @@ def test_nodes_alike_are_computed_once_and_nothing_else_changes(kind: str) -> No
     """Against the definition: every node by itself, its neighbours one by one, pieces of the GRU one by one."""
     import torch
     from etplus.predict.learned.batches import PIECE, joined, raw_features, single
-    from etplus.predict.learned.networks import GraphNet
+    from etplus.predict.learned.training import GraphNet
 
     torch.manual_seed(0)
     net = GraphNet(kind, 8)

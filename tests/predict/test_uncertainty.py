@@ -18,8 +18,7 @@ from etplus.predict.costs.measured import gpu_tasks
 from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import EndToEndError, read_model
-from etplus.predict.pricing import Pricing
-from etplus.predict.uncertainty import drawn_in, half_width, interval
+from etplus.predict.pricing import Pricing, drawn_in, half_width, interval
 from etplus.replay.outliers import Outlier, warm_up
 from etplus.replay.replay import build_graph, fit_constants, replay
 from etplus.replay.replay_summary import summarize

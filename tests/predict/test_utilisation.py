@@ -11,13 +11,11 @@ from etplus.analysis.devices import Device, known_devices
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predict.costs.bound import bound_of
-from etplus.predict.costs.explain import explain
 from etplus.predict.costs.familiarity import LEVELS, NEW, Familiarity
-from etplus.predict.costs.heldout import HeldOut, by_traces, chosen_order, errors_of
 from etplus.predict.costs.intervals import Intervals, Spread, fit_intervals
-from etplus.predict.costs.kernel_model import fit_kernels
+from etplus.predict.costs.kernel_model import HeldOut, by_traces, chosen_order, errors_of, fit_kernels
 from etplus.predict.costs.measured import Measured, absent_rank, gpu_tasks, medians, pooled
-from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, fit_model
+from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, explain, fit_model
 from etplus.predict.costs.task import Estimate, Task
 from etplus.predict.costs.utilisation import Utilisation, kernel_family
 from etplus.predict.costs.utilisation_fit import fit_utilisation

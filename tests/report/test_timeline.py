@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.analysis.communication import CommunicationRow
-from etplus.analysis.gaps import longest_gaps
+from etplus.analysis.launches import longest_gaps
 from etplus.analysis.roofline import work_of_events
+from etplus.analysis.summary import CommunicationRow
 from etplus.converters.open import load as read_trace
 from etplus.report import tiles
-from etplus.report.time_tree import Branch, time_tree
-from etplus.report.timeline import Blocks, condense, nest
+from etplus.report.timeline import Blocks, Branch, condense, nest, time_tree
 from etplus.report.timeline_lanes import timeline_of
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given

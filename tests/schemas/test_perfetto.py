@@ -15,7 +15,7 @@ from etplus import load
 from etplus.linker import link
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.perfetto.packets import protos
-from etplus.schemas.perfetto.slices import ends_of_slices
+from etplus.schemas.perfetto.read_perfetto import ends_of_slices
 from etplus.schemas.text.sniff import is_pftrace
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from etplus.trace.trace import Trace
