@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from .converters.open import load
     from .jobs.batch import link_many
     from .linker import link
-    from .measure.measured import Measured
-    from .measure.timing import measure
-    from .replay.replay import build_graph, fit_constants, replay
-    from .reshard.job import reshard
-    from .reshard.layout import Layout
+    from .measuring.measured import Measured
+    from .measuring.timing import measure
+    from .replaying.constants import fit_constants
+    from .replaying.replay import build_graph, replay
+    from .resharding.job import reshard
+    from .resharding.layout import Layout
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 
@@ -42,11 +43,12 @@ __getattr__, __dir__ = lazy_names(
         ".converters.open": "load",
         ".linker": "link",
         ".jobs.batch": "link_many",
-        ".measure.measured": "Measured",
-        ".measure.timing": "measure",
-        ".replay.replay": "build_graph fit_constants replay",
-        ".reshard.job": "reshard",
-        ".reshard.layout": "Layout",
+        ".measuring.measured": "Measured",
+        ".measuring.timing": "measure",
+        ".replaying.constants": "fit_constants",
+        ".replaying.replay": "build_graph replay",
+        ".resharding.job": "reshard",
+        ".resharding.layout": "Layout",
     },
     __all__,
 )

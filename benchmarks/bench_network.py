@@ -21,9 +21,10 @@ from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.linker import link
-from etplus.replay.network import Network, on_network
-from etplus.replay.rank_coupling import couple
-from etplus.replay.replay import build_graph, fit_constants, replay
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.network import Network, on_network
+from etplus.replaying.rank_coupling import couple
+from etplus.replaying.replay import build_graph, replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

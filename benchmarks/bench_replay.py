@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from bench_link import peak_megabytes
 from etplus.linker import link
-from etplus.replay.critical import critical_path
-from etplus.replay.replay import build_graph, fit_constants, replay
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.critical import critical_path
+from etplus.replaying.replay import build_graph, replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

@@ -24,12 +24,12 @@ from pathlib import Path
 import etplus
 import numpy as np
 import torch
-from etplus.measure.calls import RecordedCall
-from etplus.measure.checkpoint import Checkpoint
-from etplus.measure.measured import Measured
-from etplus.measure.reader import recorded_calls
-from etplus.measure.script import op_script
-from etplus.measure.timing import Options, measure
+from etplus.measuring.calls import RecordedCall
+from etplus.measuring.checkpoint import Checkpoint
+from etplus.measuring.measured import Measured
+from etplus.measuring.reader import recorded_calls
+from etplus.measuring.script import op_script
+from etplus.measuring.timing import Options, measure
 from etplus.predict.end_to_end import predict
 from etplus.reshape.reshape import reshaped
 from etplus.reshape.shape_change import ShapeChange, batch_change

@@ -20,7 +20,7 @@ from compare_shapes import compared
 from etplus.predict.calibration import calibrated
 from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit, measured_ns
-from etplus.replay.edge_latencies import iterations_of
+from etplus.replaying.edge_latencies import iterations_of
 from etplus.reshape.reshape import reshaped
 from etplus.reshape.shape_change import batch_change
 from etplus.schemas.etplus.read_etplus import read_etplus

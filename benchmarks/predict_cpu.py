@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 from etplus.predict.calibration import calibrated
 from etplus.predict.costs.crossval import score
-from etplus.predict.end_to_end import ENGINES, predict
+from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
+from etplus.predict.rank_job import ENGINES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 

@@ -36,8 +36,9 @@ from etplus.predict.costs.measured import Measured, gpu_tasks, medians, pooled
 from etplus.predict.costs.registry import Costs
 from etplus.predict.costs.similar import Nearest
 from etplus.predict.costs.task import CostModel
-from etplus.predict.end_to_end import ENGINES, Engine, Prediction, predict, predict_ranks
+from etplus.predict.end_to_end import Prediction, predict, predict_ranks
 from etplus.predict.fitting import fit
+from etplus.predict.rank_job import ENGINES, Engine
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 

@@ -4,7 +4,7 @@
 
 Every Kineto trace is linked alone, and with its ET where it has one and ran on a device. Makespans and starts: launch
 latency, gap and queue limit fitted once a trace, host work as measured; beside them the share of the makespan in which
-something waits that nothing in the trace explains. Held-out iterations: see `etplus.replay.iterations`.
+something waits that nothing in the trace explains. Held-out iterations: see `etplus.replaying.iterations`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 from etplus.linker import link
-from etplus.replay.critical import resource_bounds
-from etplus.replay.iterations import HeldOut, find_iterations, predict_iteration
-from etplus.replay.rank_coupling import couple
-from etplus.replay.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
-from etplus.replay.replay_summary import Summary, summarize
-from etplus.replay.whatif import apply_what_ifs, parse_what_if
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.critical import resource_bounds
+from etplus.replaying.iterations import HeldOut, find_iterations, predict_iteration
+from etplus.replaying.rank_coupling import couple
+from etplus.replaying.replay import Replay, build_graph, replay
+from etplus.replaying.replay_graph import ReplayGraph
+from etplus.replaying.replay_summary import Summary, summarize
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.kinds import GPU
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measure.execution import Execution, execute
-from ..measure.measured import NotExecuted
-from ..measure.process import MAX_BYTES, check_device
-from ..measure.timing import Options
-from ..replay.network import parse_network
+from ..measuring.execution import Execution, execute
+from ..measuring.measured import NotExecuted
+from ..measuring.process import MAX_BYTES, check_device
+from ..measuring.timing import Options
+from ..replaying.network import parse_network
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.selection import step_range

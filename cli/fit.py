@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 
 from ..analysis.devices import read_devices
-from ..measure.measured import read_measured
+from ..measuring.measured import read_measured
 from ..predict.calibration import calibrated
 from ..predict.costs.crossval import CrossValidation, cross_validate
 from ..predict.costs.kernel_model import KernelModel
 from ..predict.costs.registry import explain
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
-from ..replay.outliers import outlier_lines
+from ..replaying.outliers import outlier_lines
 from ..trace.printable import shortened
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all

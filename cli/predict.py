@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from ..measure.measured import read_measured
+from ..measuring.measured import read_measured
 from ..predict.end_to_end import Prediction, predict, predict_ranks
 from ..predict.model_file import read_model
 from ..predict.rank_job import Host
-from ..replay.outliers import outlier_lines
+from ..replaying.outliers import outlier_lines
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError

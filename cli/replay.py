@@ -12,14 +12,16 @@ import numpy as np
 from msgspec.structs import asdict
 
 from ..converters.chrome import write_chrome
-from ..replay.base_error import BaseError
-from ..replay.iterations import HeldOut, find_iterations, predict_iteration
-from ..replay.network import on_network, parse_network
-from ..replay.outliers import Outlier, outlier_lines
-from ..replay.rank_coupling import couple
-from ..replay.replay import Replay, ReplayGraph, build_graph, fit_constants, predicted_documents, relative_error, replay
-from ..replay.replay_summary import summarize
-from ..replay.whatif import GRAMMAR, apply_what_ifs, parse_what_if
+from ..replaying.base_error import BaseError
+from ..replaying.constants import fit_constants
+from ..replaying.iterations import HeldOut, find_iterations, predict_iteration
+from ..replaying.network import on_network, parse_network
+from ..replaying.outliers import Outlier, outlier_lines
+from ..replaying.rank_coupling import couple
+from ..replaying.replay import Replay, build_graph, predicted_documents, relative_error, replay
+from ..replaying.replay_graph import ReplayGraph
+from ..replaying.replay_summary import summarize
+from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
 from ..trace.selection import step_range

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..measure.calls import RecordedCall
-from ..measure.program import outermost, program_of
-from ..measure.reader import recorded_calls
-from ..measure.script import op_script, sequence_script
+from ..measuring.calls import RecordedCall
+from ..measuring.program import outermost, program_of
+from ..measuring.reader import recorded_calls
+from ..measuring.script import op_script, sequence_script
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex

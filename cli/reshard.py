@@ -11,11 +11,11 @@ import msgspec
 import orjson
 
 from ..converters.convert import convert
-from ..measure.measured import read_measured
+from ..measuring.measured import read_measured
 from ..predict.model_file import read_model
-from ..replay.network import Network, parse_network
-from ..reshard.job import Resharded, Scaled, reshard
-from ..reshard.layout import Layout, Schedule, TensorStyle, parse_layout
+from ..replaying.network import Network, parse_network
+from ..resharding.job import Resharded, Scaled, reshard
+from ..resharding.layout import Layout, Schedule, TensorStyle, parse_layout
 from ..schemas.text.files import open_output
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder

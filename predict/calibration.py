@@ -12,9 +12,10 @@ from ..schemas.communications import comm_rows
 from ..trace.kinds import GPU
 from ..trace.medians import median
 from ..trace.trace import Trace
-from .end_to_end import ENGINES, totals
+from .end_to_end import totals
 from .fitting import fit_parts, prepare
 from .model_file import EndToEndError, FittedModel
+from .rank_job import ENGINES
 
 _FOLDS = 6
 """Into how many parts traces are dealt to be held out."""

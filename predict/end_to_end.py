@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..measure.measured import Measured
-from ..replay.base_error import BaseError
-from ..replay.outliers import Outlier
-from ..replay.rank_coupling import couple, find_meetings
-from ..replay.replay import relative_error, replay
-from ..replay.replay_graph import COMM, ReplayGraph
-from ..replay.step_times import StepTimes
+from ..measuring.measured import Measured
+from ..replaying.base_error import BaseError
+from ..replaying.outliers import Outlier
+from ..replaying.rank_coupling import couple, find_meetings
+from ..replaying.replay import relative_error, replay
+from ..replaying.replay_graph import COMM, ReplayGraph
+from ..replaying.step_times import StepTimes
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import ShapeChange
 from ..schemas.communications import comm_rows

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
-from ..replay.edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
-from ..replay.host_time import without_waits
-from ..replay.iterations import find_iterations
-from ..replay.outliers import Outlier
-from ..replay.replay import build_graph
-from ..replay.replay_graph import ReplayGraph
-from ..replay.step_times import percentiles
+from ..replaying.edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
+from ..replaying.host_time import without_waits
+from ..replaying.iterations import find_iterations
+from ..replaying.outliers import Outlier
+from ..replaying.replay import build_graph
+from ..replaying.replay_graph import ReplayGraph
+from ..replaying.step_times import percentiles
 from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU

@@ -6,10 +6,10 @@ import msgspec
 
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
-from ..measure.measured import Measured as MeasuredHere
-from ..replay.edge_latencies import EdgeLatencies
-from ..replay.outliers import Outlier
-from ..replay.step_times import Percentiles
+from ..measuring.measured import Measured as MeasuredHere
+from ..replaying.edge_latencies import EdgeLatencies
+from ..replaying.outliers import Outlier
+from ..replaying.step_times import Percentiles
 from ..schemas.text.files import Source, open_output, read_struct
 from ..trace.brief import brief
 from ..trace.conventions import MAX_NS

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ..analysis.overheads import Overheads, Statistic, overhead_rows, summarise
-from ..replay.host_time import blocking_copies, synchronising_calls, without_waits
+from ..replaying.host_time import blocking_copies, synchronising_calls, without_waits
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .model_file import FittedModel

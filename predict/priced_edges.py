@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..measure.lookup import EXECUTED
-from ..replay.edge_latencies import EdgeLatencies, host_collective_keys, places
-from ..replay.replay_graph import HOST, ReplayGraph
+from ..measuring.lookup import EXECUTED
+from ..replaying.edge_latencies import EdgeLatencies, host_collective_keys, places
+from ..replaying.replay_graph import HOST, ReplayGraph
 from ..trace.columns import IntColumn
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS

@@ -12,15 +12,15 @@ import msgspec
 import numpy as np
 
 from ..analysis.overheads import Overheads
-from ..measure.lookup import RECORDED, own_times, shares_of_sources
-from ..measure.measured import Measured
-from ..replay.base_error import BaseError
-from ..replay.constants import Constants, fit_constants
-from ..replay.edge_latencies import host_collective_keys, iterations_of, places, transfer_key
-from ..replay.outliers import warm_up
-from ..replay.replay import build_graph, replay
-from ..replay.replay_graph import DURATION, ReplayGraph
-from ..replay.step_times import StepTimes, percentiles
+from ..measuring.lookup import RECORDED, own_times, shares_of_sources
+from ..measuring.measured import Measured
+from ..replaying.base_error import BaseError
+from ..replaying.constants import Constants, fit_constants
+from ..replaying.edge_latencies import host_collective_keys, iterations_of, places, transfer_key
+from ..replaying.outliers import warm_up
+from ..replaying.replay import build_graph, replay
+from ..replaying.replay_graph import DURATION, ReplayGraph
+from ..replaying.step_times import StepTimes, percentiles
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange
 from ..schemas.communications import comm_rows

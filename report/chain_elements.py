@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.relations import event_of_rows
-from ..replay.critical_chain import CriticalChain
+from ..replaying.critical_chain import CriticalChain
 from ..trace.columns import IntColumn, begins
 from ..trace.intervals import sums
 from ..trace.trace import Trace

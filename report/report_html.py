@@ -12,7 +12,7 @@ from ..analysis.counters import counters, drawn
 from ..analysis.diff import Difference, json_of_difference
 from ..analysis.launches import longest_gaps
 from ..analysis.summary import Analysis, json_of, plain_rows
-from ..replay.critical_chain import CriticalChain
+from ..replaying.critical_chain import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .flame import flame_graph
@@ -153,7 +153,8 @@ def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
         "title": name,
         "version": __version__,
         "difference": difference | {
-            "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS], "paths": paths[:_DIFF_ROWS],
+            "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS],
+            "paths": paths[:_DIFF_ROWS],
             "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels")},
             "paths_left_out": len(found.paths) - len(paths[:_DIFF_ROWS]),
             "iteration_list": {key: plain_rows(one.iterations, "latency_ns") for key, one in (("a", a), ("b", b))},

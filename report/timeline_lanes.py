@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ..analysis.relations import RELATIONS, relations_of
 from ..analysis.roofline import Work
-from ..replay.critical_chain import CriticalChain
+from ..replaying.critical_chain import CriticalChain
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct_rows
 from ..trace.conventions import UNATTACHED_REASONS

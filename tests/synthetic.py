@@ -6,8 +6,10 @@ from typing import Any
 
 import orjson
 from etplus.linker import link
-from etplus.replay.replay import Replay, ReplayGraph, build_graph, fit_constants, replay
-from etplus.replay.whatif import apply_what_ifs, parse_what_if
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.replay import Replay, build_graph, replay
+from etplus.replaying.replay_graph import ReplayGraph
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from support import assert_valid, kineto_document
 

@@ -59,7 +59,7 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
     """A user's project whose own modules are called like our folders."""
-    for name in ("schemas", "linker", "converters", "analysis", "replay", "predict", "cli", "fixtures"):
+    for name in ("schemas", "linker", "converters", "analysis", "replaying", "predict", "cli", "fixtures"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module was imported')\n")
     return tmp_path
 
@@ -84,7 +84,7 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
 def test_every_module_is_in_the_wheel(wheel: Path) -> None:
     """A package that pyproject.toml does not list would be missing from installs alone."""
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"fixtures"}
-    assert {"trace", "schemas", "linker", "converters", "analysis", "replay", "predict", "cli"} <= folders
+    assert {"trace", "schemas", "linker", "converters", "analysis", "replaying", "predict", "cli"} <= folders
     ours = {f"etplus/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
     with zipfile.ZipFile(wheel) as archive:
         assert not ours - set(archive.namelist())
@@ -126,8 +126,8 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
         "predict.learned.batches",
         "predict.learned.networks",
         "predict.learned.training",
-        "measure.sequence",
-        "measure.standalone",
+        "measuring.sequence",
+        "measuring.standalone",
     )
     code = (
         "import pkgutil, importlib, etplus\n"

@@ -19,8 +19,8 @@ from support import fixture_pair
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
-    "trace", "schemas", "linker", "jobs", "analysis", "replay", "measure", "reshape", "predict", "reshard", "report",
-    "converters", "cli",
+    "trace", "schemas", "linker", "jobs", "analysis", "replaying", "measuring", "reshape", "predict", "resharding",
+    "report", "converters", "cli",
 )  # fmt: skip
 MODULES = [
     ".".join(("etplus", *path.relative_to(ROOT).with_suffix("").parts))

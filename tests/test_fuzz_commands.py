@@ -24,8 +24,8 @@ from captured import capture_events, encode, replay_events
 from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.registry import exporters
 from etplus.linker import link
-from etplus.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
-from etplus.measure.reader import recorded_calls
+from etplus.measuring.measured import VERSION, Conditions, Measured, Timing, write_measured
+from etplus.measuring.reader import recorded_calls
 from mutations import mutate
 from nsys_files import et_of, small_export
 from support import SHARED, TooSlowError, call, fixture_pair, plain, time_limit

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from etplus.measure.process import Process
+from etplus.measuring.process import Process
 from etplus.trace.errors import UsageError
 from support import command, fixture_pair, run
 

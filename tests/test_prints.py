@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from etplus.analysis import difference
 from etplus.converters.open import load
-from etplus.measure.measured import Conditions, Measured
+from etplus.measuring.measured import Conditions, Measured
 from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
-from etplus.replay.iterations import find_iterations
+from etplus.replaying.iterations import find_iterations
 from etplus.trace.brief import brief
 from etplus.trace.steps import Step
 from support import fixture_pair, linked, shared_pair, shared_trace
@@ -92,8 +92,8 @@ def test_those_of_real_jobs(tmp_path: Path) -> None:
     trace = etplus.link(*shared_pair("parallel/block.single1/rank0"))
     seen = assert_all_print_in_a_screen({
         "bert": load(shared_trace("gpu-kineto/h100_bert.json.gz")), "trace": trace, "analysis": trace.analyze(),
-        "resharded": etplus.reshard([trace], etplus.Layout(tp=2, dp=2)),
-        "scaled": etplus.reshard([trace], etplus.Layout(dp=2)),
+        "resharded": etplus.resharding([trace], etplus.Layout(tp=2, dp=2)),
+        "scaled": etplus.resharding([trace], etplus.Layout(dp=2)),
     })  # fmt: skip
     assert "Resharded" in seen
 

@@ -12,8 +12,8 @@ from .frames import to_networkx
 
 if TYPE_CHECKING:
     from ..analysis.summary import Analysis
-    from ..replay.critical import CriticalPath
-    from ..replay.replay import Replay
+    from ..replaying.critical import CriticalPath
+    from ..replaying.replay import Replay
     from .trace import Trace
 
 _ETPLUS = (".json", ".json.gz")
@@ -54,9 +54,10 @@ class Library:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
-        from ..replay.network import on_network, parse_network
-        from ..replay.replay import build_graph, fit_constants, replay
-        from ..replay.whatif import apply_what_ifs, parse_what_if
+        from ..replaying.constants import fit_constants
+        from ..replaying.network import on_network, parse_network
+        from ..replaying.replay import build_graph, replay
+        from ..replaying.whatif import apply_what_ifs, parse_what_if
 
         graph = build_graph(cast("Trace", self))
         constants = fit_constants(graph)
@@ -72,7 +73,7 @@ class Library:
             >>> sum(path.by_kind.values()) == path.length_ns
             True
         """
-        from ..replay.critical import critical_path
+        from ..replaying.critical import critical_path
 
         return critical_path(self.replay(*what_ifs))
 
@@ -92,7 +93,7 @@ class Library:
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
-        from ..replay.critical_chain import critical_chain
+        from ..replaying.critical_chain import critical_chain
         from ..report.html_page import check_page_name
         from ..report.report_html import rank_report, report_html
         from ..schemas.text.files import open_output

@@ -20,6 +20,7 @@ from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, begins, distinct_rows, matching, spread
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
@@ -30,7 +31,7 @@ from .library import Library
 from .link_report import LinkReport
 from .memory_events import MemoryEvents
 from .steps import Steps, find_marks
-from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, device_properties, tables_of
+from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables
 from .tensors import Signature
 from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops

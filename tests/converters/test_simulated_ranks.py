@@ -13,9 +13,9 @@ from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
 from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand
 from etplus.linker import link
-from etplus.replay.network import Network, on_network
-from etplus.replay.rank_coupling import couple
-from etplus.replay.replay import build_graph
+from etplus.replaying.network import Network, on_network
+from etplus.replaying.rank_coupling import couple
+from etplus.replaying.replay import build_graph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import WORLD
 from etplus.trace.errors import UsageError

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.linker import link
-from etplus.replay.replay import build_graph, fit_constants, replay
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.replay import build_graph, replay
 from etplus.schemas.communications import comm_rows
 from etplus.trace.kinds import GPU, RUNTIME
 from etplus.trace.trace import Trace

@@ -8,8 +8,8 @@ import networkx as nx
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replay.replay import build_graph
-from etplus.replay.replay_graph import EVENT
+from etplus.replaying.replay import build_graph
+from etplus.replaying.replay_graph import EVENT
 from etplus.trace.trace import Trace
 from hypothesis import assume, given
 from hypothesis import strategies as st

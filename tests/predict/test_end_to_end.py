@@ -22,7 +22,7 @@ from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, read_model, write_model
 from etplus.predict.overhead_model import _launches, overhead_model
-from etplus.replay.host_time import synchronising_calls, without_waits
+from etplus.replaying.host_time import synchronising_calls, without_waits
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.medians import median, percentile

@@ -19,10 +19,11 @@ from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import EndToEndError, read_model
 from etplus.predict.pricing import Pricing, drawn_in, half_width, interval
-from etplus.replay.outliers import Outlier, warm_up
-from etplus.replay.replay import build_graph, fit_constants, replay
-from etplus.replay.replay_summary import summarize
-from etplus.replay.step_times import Percentiles, percentiles, step_times
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.outliers import Outlier, warm_up
+from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.replay_summary import summarize
+from etplus.replaying.step_times import Percentiles, percentiles, step_times
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached

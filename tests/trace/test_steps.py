@@ -11,7 +11,7 @@ from etplus.analysis.breakdown import iterations
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.linker.segment import find_iterations as of_linker
-from etplus.replay.iterations import find_iterations as of_predictor
+from etplus.replaying.iterations import find_iterations as of_predictor
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import ConvertError

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.linker import link
-from etplus.replay.iterations import find_iterations, predict_iteration
-from etplus.replay.replay import ReplayGraph, build_graph
+from etplus.replaying.iterations import find_iterations, predict_iteration
+from etplus.replaying.replay import build_graph
+from etplus.replaying.replay_graph import ReplayGraph
 from etplus.trace.errors import ConvertError, UsageError
 from support import cpu_pairs, shared_trace
 from synthetic import Timeline

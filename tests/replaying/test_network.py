@@ -8,9 +8,11 @@ from typing import Any, get_args
 
 import pytest
 from etplus.linker import link
-from etplus.replay.network import Algorithm, Network, on_network, parse_network
-from etplus.replay.rank_coupling import couple
-from etplus.replay.replay import Constants, Replay, ReplayGraph, build_graph, fit_constants, replay
+from etplus.replaying.constants import Constants, fit_constants
+from etplus.replaying.network import Algorithm, Network, on_network, parse_network
+from etplus.replaying.rank_coupling import couple
+from etplus.replaying.replay import Replay, build_graph, replay
+from etplus.replaying.replay_graph import ReplayGraph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND
 from etplus.trace.errors import UsageError

@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from etplus.replay.constants import fit_constants
-from etplus.replay.rank_coupling import couple, find_meetings
-from etplus.replay.replay import build_graph, replay
-from etplus.replay.replay_graph import QUEUE
-from etplus.replay.whatif import apply_what_ifs, parse_what_if
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.rank_coupling import couple, find_meetings
+from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.replay_graph import QUEUE
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from synthetic import Timeline, after, ends, starts

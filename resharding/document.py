@@ -12,9 +12,9 @@ import msgspec
 import orjson
 
 from .. import __version__
-from ..measure.calls import RecordedCall, TensorArg
-from ..measure.resize import resized
-from ..replay.network import Network
+from ..measuring.calls import RecordedCall, TensorArg
+from ..measuring.resize import resized
+from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.etplus.read_etplus import read_etplus

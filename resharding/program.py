@@ -8,8 +8,8 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ..measure.calls import RecordedCall
-from ..measure.reader import recorded_calls
+from ..measuring.calls import RecordedCall
+from ..measuring.reader import recorded_calls
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError

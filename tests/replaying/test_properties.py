@@ -10,10 +10,10 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replay.constants import Constants
-from etplus.replay.critical import critical_path, resource_bounds
-from etplus.replay.replay import ReplayGraph, build_graph, fit_constants, replay
-from etplus.replay.replay_graph import DURATION
+from etplus.replaying.constants import Constants, fit_constants
+from etplus.replaying.critical import critical_path, resource_bounds
+from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.replay_graph import DURATION, ReplayGraph
 from etplus.schemas.etplus.read_etplus import read_etplus
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -15,18 +15,18 @@ import etplus
 import msgspec
 import numpy as np
 import pytest
-from etplus.measure.calls import RecordedCall
-from etplus.measure.checkpoint import Checkpoint
-from etplus.measure.execution import Communications
-from etplus.measure.fills import Given, fill_of
-from etplus.measure.lookup import own_times
-from etplus.measure.measured import VERSION, Conditions, Measured, NotExecuted, Timing, read_measured, write_measured
-from etplus.measure.program import outermost, program_of
-from etplus.measure.reader import NOT_RECORDED, recorded_calls
-from etplus.measure.resize import resized
-from etplus.measure.schema import parse_schema, refused
-from etplus.measure.script import op_script, sequence_script
-from etplus.replay.network import parse_network
+from etplus.measuring.calls import RecordedCall
+from etplus.measuring.checkpoint import Checkpoint
+from etplus.measuring.execution import Communications
+from etplus.measuring.fills import Given, fill_of
+from etplus.measuring.lookup import own_times
+from etplus.measuring.measured import VERSION, Conditions, Measured, NotExecuted, Timing, read_measured, write_measured
+from etplus.measuring.program import outermost, program_of
+from etplus.measuring.reader import NOT_RECORDED, recorded_calls
+from etplus.measuring.resize import resized
+from etplus.measuring.schema import parse_schema, refused
+from etplus.measuring.script import op_script, sequence_script
+from etplus.replaying.network import parse_network
 from etplus.reshape.reshape import reshaped
 from etplus.reshape.shape_change import batch_change
 from etplus.trace.errors import TraceFormatError, UsageError

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from etplus.linker import link
-from etplus.replay.critical import resource_bounds
-from etplus.replay.rank_coupling import couple, find_meetings
-from etplus.replay.replay import ReplayGraph, build_graph, fit_constants, replay
-from etplus.replay.replay_graph import LINK_KINDS
-from etplus.replay.replay_summary import Summary, summarize
-from etplus.replay.whatif import apply_what_ifs, parse_what_if
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.critical import resource_bounds
+from etplus.replaying.rank_coupling import couple, find_meetings
+from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.replay_graph import LINK_KINDS, ReplayGraph
+from etplus.replaying.replay_summary import Summary, summarize
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from support import gpu_traces, linked, shared_trace
 from synthetic import after
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import simulator
 from etplus.linker import link
-from etplus.replay.network import Network, on_network
-from etplus.replay.rank_coupling import couple, find_meetings
-from etplus.replay.replay import Replay, build_graph, fit_constants, replay
-from etplus.replay.whatif import apply_what_ifs, parse_what_if
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.network import Network, on_network
+from etplus.replaying.rank_coupling import couple, find_meetings
+from etplus.replaying.replay import Replay, build_graph, replay
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED

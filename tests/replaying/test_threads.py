@@ -8,11 +8,12 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replay.critical import critical_path
-from etplus.replay.graph_events import GraphEvents
-from etplus.replay.replay import ReplayGraph, build_graph, fit_constants, replay
-from etplus.replay.replay_graph import HANDOFF, HOST, LINK_KINDS
-from etplus.replay.thread_edges import handoffs, host_chains
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.critical import critical_path
+from etplus.replaying.graph_events import GraphEvents
+from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.replay_graph import HANDOFF, HOST, LINK_KINDS, ReplayGraph
+from etplus.replaying.thread_edges import handoffs, host_chains
 from etplus.trace.conventions import ANNOTATION_SCOPE
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ..measure.lookup import EXECUTED, own_times, shares_of_sources
-from ..measure.measured import Measured
+from ..measuring.lookup import EXECUTED, own_times, shares_of_sources
+from ..measuring.measured import Measured
 from ..predict.model_file import FittedModel
 from ..predict.pricing import Pricing
-from ..replay.network import Network
-from ..replay.rank_coupling import couple
-from ..replay.replay import build_graph, fit_constants, replay
+from ..replaying.constants import fit_constants
+from ..replaying.network import Network
+from ..replaying.rank_coupling import couple
+from ..replaying.replay import build_graph, replay
 from ..schemas.etplus.read_etplus import read_etplus
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief

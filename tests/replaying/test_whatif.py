@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.replay.constants import fit_constants
-from etplus.replay.replay import replay
-from etplus.replay.whatif import apply_what_ifs, parse_what_if, select
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.replay import replay
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if, select
 from etplus.trace.errors import UsageError
 from synthetic import Timeline, after, starts
 

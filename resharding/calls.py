@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..measure.reader import schema_text
+from ..measuring.reader import schema_text
 from ..reshape.shapes.calls import Shapes
 from ..reshape.shapes.terms import Shape
 from ..trace.brief import brief

@@ -9,11 +9,11 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replay.critical import critical_path
-from etplus.replay.iterations import predict_iteration
-from etplus.replay.replay import fit_constants
-from etplus.replay.replay_graph import UNKNOWN, ReplayGraph
-from etplus.replay.replay_summary import summarize
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.critical import critical_path
+from etplus.replaying.iterations import predict_iteration
+from etplus.replaying.replay_graph import UNKNOWN, ReplayGraph
+from etplus.replaying.replay_summary import summarize
 from etplus.trace.kinds import GPU
 from support import call, kineto_document
 from synthetic import Timeline, after

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..replay.network import Network, price
+from ..replaying.network import Network, price
 from ..schemas.communications import find_communications
 from ..trace.brief import brief
 from ..trace.columns import IntColumn

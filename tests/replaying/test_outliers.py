@@ -12,9 +12,10 @@ from etplus.predict.calibration import calibrated
 from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import read_model
-from etplus.replay.iterations import find_iterations, predict_iteration
-from etplus.replay.outliers import _median_counts
-from etplus.replay.replay import ReplayGraph, build_graph
+from etplus.replaying.iterations import find_iterations, predict_iteration
+from etplus.replaying.outliers import _median_counts
+from etplus.replaying.replay import build_graph
+from etplus.replaying.replay_graph import ReplayGraph
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
+from .constants import fit_constants
 from .critical import binding_edges
-from .replay import build_graph, fit_constants, replay
+from .replay import build_graph, replay
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS
 
 _WORK = (HOST, DURATION, COMM)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import etplus
 import pytest
-from etplus.measure.calls import RecordedCall
-from etplus.measure.execution import execute
-from etplus.measure.measured import read_measured
-from etplus.measure.process import ExecutionError, Process
-from etplus.measure.reader import recorded_calls
-from etplus.measure.script import op_script
-from etplus.measure.timing import Options, measure
+from etplus.measuring.calls import RecordedCall
+from etplus.measuring.execution import execute
+from etplus.measuring.measured import read_measured
+from etplus.measuring.process import ExecutionError, Process
+from etplus.measuring.reader import recorded_calls
+from etplus.measuring.script import op_script
+from etplus.measuring.timing import Options, measure
 from etplus.trace.trace import Trace
 from recorded_ops import MM, mm, op, scalar, tensor, trace_of
 from support import call, fixture_pair, run

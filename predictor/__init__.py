@@ -1,0 +1,1 @@
+"""Import paths of releases before the package was split; see `etplus.replaying`."""

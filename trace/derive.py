@@ -1,0 +1,122 @@
+"""The tables of a trace from its rows: operators with their callers and shapes, launches, GPU events."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .call_tree import nearest
+from .captured import CaptureLinks, captured_calls
+from .columns import IntColumn, distinct, marked, matching, places, spread
+from .comm_kernels import size_of_copy
+from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
+from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
+from .kinds import CPU, GPU, RUNTIME
+from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
+from .tensors import Signatures, numbers_matter
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+Index = TypeVar("Index")
+_MODULE = re.compile(r"nn\.Module: ").match
+_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
+
+
+def tables_of(trace: Trace) -> Tables:
+    """The tables of a trace. Nodes that are not linked have no time and are left out."""
+    call_rows: Positions[CallIndex, Row] = _in_order(trace.timed & (trace.kind == CPU), trace.id)  # ids follow starts
+    runtime_rows: Positions[RuntimeIndex, Row] = _in_order(trace.kind == RUNTIME, trace.ts)
+    gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.kind == GPU, trace.ts)
+    source, target, _ = trace.edges_of("launch").T
+    launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
+    launcher[target] = places(len(trace), runtime_rows)[source]
+    caller = _timed_caller(trace, as_positions(places(len(trace), call_rows)))
+    signatures = Signatures()
+    calls = _calls(trace, call_rows, caller, signatures)
+    gpu = _gpu_events(trace, gpu_rows, caller, launcher)
+    runtime = _runtime_calls(trace, runtime_rows, caller, gpu.runtime)
+    return Tables(signatures.values, calls, runtime, gpu, captured_calls(trace, signatures))
+
+
+def _in_order(wanted: npt.NDArray[np.bool_], key: Column[Row, np.int64]) -> Positions[Any, Row]:
+    rows = np.flatnonzero(wanted)
+    return as_positions(rows[np.argsort(key[rows], kind="stable")])
+
+
+def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
+    """Of every row the position among the calls of its nearest caller that has a time, −1 for none.
+
+    A caller of greater id than its own (a file that claims cycles) is ignored.
+    """
+    order = np.argsort(trace.id, kind="stable")
+    rank = places(len(trace), order)
+    above = np.where(trace.parent_row >= 0, rank[trace.parent_row], -1)
+    above = np.where(above < rank, above, -1)[order]
+    found = nearest(above, above, position[order] >= 0)
+    return as_positions(spread(len(trace), order, np.where(found >= 0, position[order][found], -1)))
+
+
+def _calls(
+    trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: Signatures
+) -> Calls:
+    kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
+    kind[(kind == ANNOTATION) & matching(trace.name[rows], trace.names, _MODULE)] = MODULE
+    signature = np.full(len(rows), -1, np.int32)
+    ops = np.flatnonzero(kind == OP)
+    wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
+    signature[ops] = signatures.from_et(
+        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
+    )
+    return Calls(
+        trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
+        as_column(signature), rows,
+    )  # fmt: skip
+
+
+def _runtime_calls(
+    trace: Trace, rows: Positions[RuntimeIndex, Row], caller: Positions[Row, CallIndex],
+    launchers: Positions[GpuIndex, RuntimeIndex],
+) -> RuntimeCalls:  # fmt: skip
+    launches = marked(len(rows), launchers[launchers >= 0])
+    return RuntimeCalls(
+        trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], as_column(launches),
+        rows,
+    )  # fmt: skip
+
+
+def _gpu_events(
+    trace: Trace, rows: Positions[GpuIndex, Row], caller: Positions[Row, CallIndex],
+    launcher: Positions[Row, RuntimeIndex],
+) -> GpuEvents:  # fmt: skip
+    sizes = np.full(len(rows), -1, np.int64)
+    copied = np.flatnonzero(matching(trace.category[rows], trace.categories, COPY_CATEGORIES.__contains__))
+    for position, record in zip(copied.tolist(), trace.records(rows[copied]), strict=True):
+        sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
+    comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
+    call, runtime = caller[rows], launcher[rows]
+    links = trace.captured.links if trace.captured else CaptureLinks.none()
+    by, link, replay = links.of(rows)
+    return GpuEvents(
+        trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
+        trace.stream[rows], call, runtime, as_column(reasons(call, runtime)), as_column(sizes), comm, rows,
+        as_column(by), as_column(link), as_column(replay),
+    )  # fmt: skip
+
+
+def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
+    """What is known of each device number that GPU events have.
+
+    AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
+    """
+    records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    by_id = {one.get("id"): one for one in records}
+    alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
+    found = {}
+    for number in distinct(device).tolist():
+        if number in by_id or alike:
+            found[number] = by_id.get(number, records[0])
+    return found
