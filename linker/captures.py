@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.node_tensors import FlatTensors, Tensors
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
-from ..schemas.kineto.launches import find_launches
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
@@ -32,6 +31,7 @@ from ..trace.kinds import CPU
 from ..trace.launch_args import LaunchArgs, launch_args
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
+from .attach import attach_gpu_events
 from .comm import RECORD_PARAM_COMMS, comm_of_node
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
@@ -261,7 +261,8 @@ def _launches(
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
-    launched = find_launches(kineto, cpu_calls(kineto)).launcher
+    of_trace = cpu_calls(kineto)
+    launched = attach_gpu_events(kineto, of_trace, np.ones(len(of_trace), np.bool_)).launcher
     rows = rows[~np.isin(rows, launched)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     graph = _graph_at(events, rows, begin, end, thread)
@@ -358,9 +359,9 @@ class _Inputs(msgspec.Struct, gc=False):
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
-    side = host_side(kineto, calls)
-    node_of_call = spread(len(calls), side.match.call, side.nodes.node)
-    nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
+    pair, match = host_side(kineto, calls)
+    node_of_call = spread(len(calls), match.call, pair.nodes.node)
+    nodes = [msgspec.json.decode(text, type=Tensors) for text in pair.et.texts.of(node_of_call[kept])]
     shapes = (bytes(msgspec.json.decode(one.inputs, type=_Inputs).shapes) for one in nodes)
     made = [Tensors() if of == b"[]" else Tensors(one.inputs) for one, of in zip(nodes, shapes, strict=True)]
     if recorded is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn, distinct, matching
-from ..trace.comm_kernels import collective_of, int_list, is_comm_kernel, kernel_comm
+from ..trace.comm_kernels import Comm, collective_of, int_list, is_comm_kernel, kernel_comm
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 def comm_of_kernels(
     et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, Comm]:
     """`comm` objects of the communication kernels among GPU events.
 
     Args:
@@ -68,7 +68,7 @@ def comm_of_kernels(
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
         comm["bytes"] = size * elements if size and elements is not None else None
-    return result
+    return {i: msgspec.convert(comm, Comm) for i, comm in result.items()}
 
 
 class CommRecord(NamedTuple):
