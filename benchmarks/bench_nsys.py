@@ -15,8 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from etplus.converters.open import load
-from etplus.schemas.nsys import find_ranks
-from etplus.schemas.nsys import nsys_reader as read_nsys
+from etplus.schemas.nsys import find_ranks, read_nsys
 from etplus.schemas.text.files import load as load_bytes
 
 __all__ = ["repeat_export"]

@@ -13,7 +13,7 @@ import pytest
 from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus.schemas.kineto.read_kineto import read_kineto
-from etplus.schemas.nsys import nsys_reader as read_nsys
+from etplus.schemas.nsys import read_nsys
 from etplus.trace.errors import TraceFormatError
 from nsys_files import small_export
 from support import fixture_pair, plain
