@@ -15,7 +15,7 @@ import orjson
 
 from ...trace.brief import brief
 from ...trace.captured import CapturedGraphs
-from ...trace.columns import IntColumn, positions, spread
+from ...trace.columns import IntColumn, positions, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY
 from ...trace.index import Column, Row, as_column, as_positions
@@ -82,7 +82,9 @@ def _whole(records: _LinkedRecords, summary: dict[str, Any]) -> Trace:
     tids, codes = np.unique(events.thread[runtime], return_inverse=True)
     tid_of = [events.threads[code][1] for code in tids.tolist()]
     gpu_dur = np.maximum(events.dur[gpu], 0)
-    waits_for = spread(nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64))
+    waits_for = scatter(
+        nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64)
+    )
     unattached = _unattached(linked)
     edges = linked.edges.copy()
     edges[:, :2] = positions(ids, linked.edges[:, :2].reshape(-1)).reshape(-1, 2)
