@@ -35,7 +35,7 @@ def without_backend_work(document: Trace) -> tuple[Trace, list[str]]:
     )
     ts, dur = document.ts.copy(), document.dur.copy()
     ts[rows], dur[rows] = -1, 0
-    return replace(document, ts=as_column(ts), dur=as_column(dur)), [note]
+    return document.with_(ts=as_column(ts), dur=as_column(dur)), [note]
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:

@@ -8,7 +8,7 @@ print(replay(graph, constants).makespan_ns)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -162,7 +162,7 @@ def predicted_documents(replay: Replay) -> Iterator[Trace]:
         measured = graph.measured[graph.start[here][timed]]
         clock = int((document.ts[timed] - measured).min())  # the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), document.ts))
-        yield replace(document, ts=ts, dur=as_column(np.where(timed, end - start, document.dur)))
+        yield document.with_(ts=ts, dur=as_column(np.where(timed, end - start, document.dur)))
 
 
 def build_graph(document: Trace) -> ReplayGraph:

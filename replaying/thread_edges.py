@@ -47,7 +47,7 @@ def without_polling(document: Trace) -> tuple[Trace, list[str]]:
     calls = np.count_nonzero(polls[lane])
     note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
     ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, document.ts), (0, document.dur)))
-    return replace(document, ts=ts, dur=dur), [note]
+    return document.with_(ts=ts, dur=dur), [note]
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
