@@ -69,7 +69,9 @@ def _whole(records: _LinkedRecords, summary: dict[str, Any]) -> Trace:
         return values
 
     is_linked, gpu_dur = linked.kineto_event >= 0, np.maximum(events.dur[gpu], 0)
-    waits_for = scatter(nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64))
+    waits_for = scatter(
+        nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64)
+    )
     names = column(et.name, events.name[gpu] + len(et.names))
     builder.add(
         column(np.int8(CPU), np.int8(GPU)),
