@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, begins, distinct, distinct_rows, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
 from ..trace.tables import OP
@@ -205,7 +205,7 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> li
     replay = trace.gpu.graph_replay[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
     events = events[order]
-    return np.split(events, np.flatnonzero(begins(call[events], replay[order]))[1:])
+    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order]))[1:])
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
-from ..trace.columns import IntColumn, begins, matching
+from ..trace.columns import IntColumn, matching, run_starts
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -68,7 +68,7 @@ def storages_of(trace: Trace) -> Storages:
     tensors = tensor_uses(trace.texts.texts(calls.source[ops]))
     accesses = _accesses(trace, ops[tensors.node], tensors)
     call, origin = accesses.call, accesses.origin
-    new = begins(accesses.storage)
+    new = run_starts(accesses.storage)
     new[1:] |= origin[1:] & ~origin[:-1]
     first = np.flatnonzero(new)
     made = origin[first]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
-from ..trace.columns import IntColumn, lists_by, marked
+from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -62,7 +62,7 @@ def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn,
         apart = np.concatenate([communicating, backend_rows(document, communicating)])
         rows, lane = host_rows(document, apart), document.thread
         caller = document.parent_row[rows]
-        rows = rows[~marked(len(document), caller[caller >= 0])[rows]]
+        rows = rows[~mask_at(len(document), caller[caller >= 0])[rows]]
     rows, before = document.lane_order(lane, rows, nested=False)
     ends = document.finish[rows]
     follows = np.flatnonzero(before >= 0)
@@ -284,7 +284,7 @@ class Waits:
         Args:
             rows: the computations, in the order in which they run.
         """
-        communicates, computes = marked(len(document), [comm.row for comm in comms]), marked(len(document), rows)
+        communicates, computes = mask_at(len(document), [comm.row for comm in comms]), mask_at(len(document), rows)
         source, target, _ = document.edges.T
         done = document.finish[source] <= document.ts[target] + ROUNDING_NS
         on_gpu = communicates[source] & (document.kind[source] == GPU) & computes[target]

@@ -21,7 +21,7 @@ import orjson
 from ..analysis.counters import Counter, counters
 from ..schemas.kineto.kineto_decode import MEMORY_ARGUMENTS
 from ..schemas.text.files import open_output
-from ..trace.columns import IntColumn, lists_by, marked
+from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, MAX_NS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
@@ -258,7 +258,7 @@ class Process:
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.document.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
-        first = marked(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
+        first = mask_at(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
         of_flow: list[int] = np.where(first & (correlation < _FLOWS_PER_PROCESS), correlation, ids).tolist()
         return of_flow
 

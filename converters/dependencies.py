@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, marked, places
+from ..trace.columns import IntColumn, inverse_positions, mask_at
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.kinds import CPU, GPU
@@ -71,7 +71,7 @@ def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
     kinds = np.concatenate([KIND_BITS[document.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
     by_start = _start_order(document)
-    place = places(count, by_start)
+    place = inverse_positions(count, by_start)
     callees = np.flatnonzero(document.parent_row >= 0)
     order, kept = _issuable(
         count,
@@ -147,7 +147,7 @@ def _issuable(
         order = issue_order(count, a, b)
         if len(order) == count:
             return order, kept
-        left = ~marked(count, order)
+        left = ~mask_at(count, order)
         doubtful = kept & optional & left[source] & left[target]
         if not doubtful.any():
             raise ConvertError(explain(find_cycle(count, a, b, order)))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from ..schemas.text.files import open_output
-from ..trace.columns import IntColumn, marked
+from ..trace.columns import IntColumn, mask_at
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .exporter import PICTURES
@@ -104,7 +104,7 @@ def _root(document: Trace, subtree: str) -> int:
 
 
 def _subtree(document: Trace, root: int) -> npt.NDArray[np.bool_]:
-    chosen = marked(len(document), root)
+    chosen = mask_at(len(document), root)
     launched = document.edges_of("launch")
     while True:
         parent = document.parent_row

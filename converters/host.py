@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, marked, matching
+from ..trace.columns import IntColumn, mask_at, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import union
 from ..trace.kinds import GPU
@@ -37,7 +37,7 @@ class Stretches:
 
 def host_rows(document: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
-    return np.flatnonzero(document.timed & (document.kind != GPU) & ~marked(len(document), without))
+    return np.flatnonzero(document.timed & (document.kind != GPU) & ~mask_at(len(document), without))
 
 
 def stretches(document: Trace, rows: IntColumn) -> Stretches:

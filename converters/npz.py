@@ -24,7 +24,7 @@ from ..schemas.graph_arrays import (
     write_vocabulary,
 )  # fmt: skip
 from ..schemas.text.transaction import make_folder
-from ..trace.columns import IntColumn, places
+from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import Row
@@ -89,7 +89,7 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
     if not len(rows):
         raise ConvertError(f"{document.file}: no operator has a time, so the graph is empty; link the ET again")
     rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
-    node = places(len(document), rows)
+    node = inverse_positions(len(document), rows)
     codes = np.array([_opcode(document, Row(row)) for row in rows.tolist()], np.int32)
     feat = _features(document, rows)
     main = np.flatnonzero(feat[:, NODE_NAMES.index("log2 FLOPs")] > 0).astype(np.int32)

@@ -13,7 +13,7 @@ import msgspec
 from ..jobs.job_ranks import ONE_RANK
 from ..schemas.text.files import load
 from ..schemas.text.transaction import staged
-from ..trace.columns import marked
+from ..trace.columns import mask_at
 from ..trace.errors import TraceFormatError, UsageError
 from .coupling import Coupling, coupling
 from .preflight_comm import Groups, check_groups, compare_ranks
@@ -108,7 +108,7 @@ def _check(
 
 def _coupling(scanned: RankScan) -> Coupling:
     comm, graph = scanned.comm, scanned.graph
-    return coupling(comm.index[comm.op >= 0], marked(graph.count, comm.index), graph.source, graph.target)
+    return coupling(comm.index[comm.op >= 0], mask_at(graph.count, comm.index), graph.source, graph.target)
 
 
 def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: Findings) -> None:

@@ -25,7 +25,7 @@ from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, positions, spread
+from ..trace.columns import IntColumn, distinct, positions, scatter
 from ..trace.comm_kernels import Comm, comm_of
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
@@ -356,7 +356,7 @@ def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     side = host_side(kineto, calls)
-    node_of_call = spread(len(calls), side.match.call, side.nodes.node)
+    node_of_call = scatter(len(calls), side.match.call, side.nodes.node)
     nodes = map(whole_sides, side.trace.texts.tensors_of(node_of_call[kept]))
     given = [WholeSides() if bytes(node.inputs) == NO_TENSORS else WholeSides(node.inputs) for node in nodes]
     if recorded is not None:

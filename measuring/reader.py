@@ -14,7 +14,7 @@ from ..trace.dtypes import itemsize, standard_dtype
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .calls import RecordedCall, TensorArg
+from .recorded_calls import RecordedCall, TensorArg
 from .resize import dense, resized
 from .schema import OpSchema, parse_schema, refused
 

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..reshape.shapes.calls import Shapes, shapes_of
 from ..reshape.shapes.extents import Extents
+from ..reshape.shapes.followed_calls import Shapes, shapes_of
 from ..reshape.shapes.terms import Shape
 from ..schemas.execution_trace.arguments import call_records
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .calls import COMMUNICATES, Call, read_step, tensor_values, walked
+from .step_calls import COMMUNICATES, Call, read_step, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}

@@ -49,7 +49,7 @@ def report_of(name: str) -> bytes:
 
 
 def test_the_library_is_the_published_one() -> None:
-    library = gzip.decompress((ROOT / "analysis" / "html" / "echarts.min.js.gz").read_bytes())
+    library = gzip.decompress((ROOT / "report" / "html" / "echarts.min.js.gz").read_bytes())
     assert hashlib.sha256(library).hexdigest() == ECHARTS_6_1_0
 
 

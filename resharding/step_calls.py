@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..reshape.shapes.calls import Shapes
+from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 from ..schemas.execution_trace.arguments import CallRecord, call_records
 from ..trace.brief import brief
