@@ -16,7 +16,7 @@ import msgspec
 from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
-from .node_attributes import ATTRIBUTES
+from .node_attributes import ATTRIBUTES, Attr
 
 _RECORDS = 4096
 """Texts that are fetched at once."""
@@ -114,6 +114,25 @@ class _AnyNode(msgspec.Struct, gc=False):
         )
 
 
+class _UsualSide(msgspec.Struct, gc=False):
+    values: list[Any]
+    shapes: list[Any]
+    types: list[str]
+    strides: list[Any] | None = None
+
+    def decoded(self) -> DecodedSide:
+        whole = len(self.values) == len(self.shapes) == len(self.types)
+        return DecodedSide(self.values, self.shapes, self.types, self.strides, whole)
+
+
+class _UsualNode(msgspec.Struct, gc=False):
+    """What PyTorch writes since schema 1.0.2, decoded at once; others are decoded member by member."""
+
+    inputs: _UsualSide
+    outputs: _UsualSide
+    attrs: list[Attr]
+
+
 class CallRecord(NamedTuple):
     """What a node says of its call.
 
@@ -139,6 +158,7 @@ class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
     outputs: msgspec.Raw = ABSENT
 
 
+_decode_usual = msgspec.json.Decoder(_UsualNode).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
 _NODE_KEYS = tuple(key for key in _AnyNode.__struct_fields__ if key.startswith(("input", "output")))
@@ -154,7 +174,7 @@ def arguments_of(texts: Sequence[bytes]) -> list[Arguments | None]:
 def _arguments(text: bytes) -> Arguments | None:
     try:
         found = _decode_later(text)
-        return found if found.input_shapes == ABSENT else _decode_any(text).arguments
+        return _decode_any(text).arguments if found.input_shapes else found
     except UNREADABLE:  # another layout, or written by others
         with contextlib.suppress(*UNREADABLE):
             return _decode_any(text).arguments
@@ -177,6 +197,10 @@ def decode_call(text: bytes) -> CallRecord:
         >>> decode_call(b'{"inputs": {"values": [3], "shapes": [[]], "types": ["Int"]}}').inputs.rows()
         [(3, [], 'Int', None)]
     """
+    with contextlib.suppress(*UNREADABLE):
+        usual = _decode_usual(text)
+        attributes = {attr.name: attr.value for attr in usual.attrs}
+        return CallRecord(usual.inputs.decoded(), usual.outputs.decoded(), attributes)
     try:
         node = _decode_any(text)
     except UNREADABLE:
@@ -199,22 +223,22 @@ def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
 def _attributes(node: _AnyNode) -> dict[str, Any]:
     listed = _decoded(node.attrs, list[Any]) or []
     found = {str(one.get("name")): one.get("value") for one in listed if isinstance(one, dict)}
-    return found if node.op_schema == ABSENT else {"op_schema": _decoded(node.op_schema, Any), **found}
+    return found if not node.op_schema else {"op_schema": _decoded(node.op_schema, Any), **found}
 
 
 def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
     """None for what is not recorded or has another form."""
     with contextlib.suppress(*UNREADABLE):
-        return msgspec.json.decode(raw, type=kind) if len(memoryview(raw)) else None
+        return msgspec.json.decode(raw, type=kind) if raw else None
     return None
 
 
 def whole_sides(text: bytes) -> WholeSides:
     """Inputs and outputs of a node, those of schema 1.0.1 in the layout of later ones."""
     node = _decode_any(text)
-    if node.input_shapes == ABSENT:
-        return WholeSides(node.inputs, node.outputs)
-    return WholeSides(*(msgspec.Raw(_joined(node, keys)) for keys in FLAT_TENSORS.values()))
+    if node.input_shapes:
+        return WholeSides(*(msgspec.Raw(_joined(node, keys)) for keys in FLAT_TENSORS.values()))
+    return WholeSides(node.inputs, node.outputs)
 
 
 def _joined(node: _AnyNode, keys: Sequence[str]) -> bytes:
