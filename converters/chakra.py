@@ -36,6 +36,7 @@ from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, No
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
+from ..schemas.execution_trace.arguments import FLAT_TENSORS
 from ..schemas.text.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
@@ -46,7 +47,6 @@ from .chakra_records import (
     ABSENT,
     ET_ATTRIBUTES,
     EVENT_NUMBERS,
-    FLAT_TENSORS,
     FURTHER_ATTRIBUTES,
     form_of,
     read_records,

@@ -21,7 +21,9 @@ from ..schemas.chakra.stream import read_encoded
 from ..schemas.etplus.captured_graphs import CapturedBy
 from ..schemas.etplus.read_etplus import Node as EtPlusNode
 from ..schemas.etplus.read_etplus import NodeRows
+from ..schemas.etplus.record_store import DecodingRecords
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
+from ..schemas.execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
 from ..schemas.text.files import open_output, shown_name
 from ..trace.columns import IntColumn, distinct_rows, positions
 from ..trace.comm_kernels import Comm
@@ -29,7 +31,7 @@ from ..trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.trace import Trace
 from .chakra_attributes import values_of
-from .chakra_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from .chakra_records import ET_ATTRIBUTES
 from .dependencies import KIND_BITS
 
 _SEPARATOR = b",\n    "
@@ -110,7 +112,7 @@ class _ReadNode(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ChakraRecords:
+class _ChakraRecords(DecodingRecords):
     """Makes the records of rows when they are asked for.
 
     Attributes:

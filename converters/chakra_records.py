@@ -24,12 +24,6 @@ ET_ATTRIBUTES = {
 }
 """Attributes of every ET node, in the order of the `attrs` layout: their types, and the values for "none"."""
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
-TENSOR_KEYS = ("values", "shapes", "types")
-FLAT_TENSORS = {
-    "inputs": ("inputs", "input_shapes", "input_types"),
-    "outputs": ("outputs", "output_shapes", "output_types"),
-}
-"""Keys of the flat layout for what TENSOR_KEYS are inside `inputs` and `outputs` of the other layout."""
 
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 """Fields of `EtAttributes` for what follows on ET_ATTRIBUTES; PyTorch 2.8 writes three more."""

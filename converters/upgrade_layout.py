@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
+from ..schemas.execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
 from .chakra_attributes import make
-from .chakra_records import FLAT_TENSORS, TENSOR_KEYS
 
 LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
 """What the header of an ET of schema 1.1.1 says."""

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace.node_tensors import FlatTensors, Tensors
+from ..schemas.execution_trace.arguments import WholeSides, whole_sides
+from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.kineto.launches import find_launches
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
@@ -342,27 +343,18 @@ def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
     return kinds[events.category[rows]]
 
 
-class _Inputs(msgspec.Struct, gc=False):
-    shapes: msgspec.Raw = msgspec.Raw(b"[]")
-
-
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     side = host_side(kineto, calls)
     node_of_call = scatter(len(calls), side.match.call, side.nodes.node)
-    nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
-    shapes = (bytes(msgspec.json.decode(one.inputs, type=_Inputs).shapes) for one in nodes)
-    made = [Tensors() if of == b"[]" else Tensors(one.inputs) for one, of in zip(nodes, shapes, strict=True)]
+    nodes = map(whole_sides, side.trace.texts.tensors_of(node_of_call[kept]))
+    given = [WholeSides() if bytes(node.inputs) == NO_TENSORS else WholeSides(node.inputs) for node in nodes]
     if recorded is not None:
         rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])
         has = np.flatnonzero(rows >= 0)
         for at, text in zip(has.tolist(), recorded.texts.texts(rows[has]), strict=True):
-            flat = recorded.flat
-            made[at] = msgspec.json.decode(text, type=FlatTensors).nested() if flat else _decode_node(text)
-    return [msgspec.json.encode(one) for one in made]
-
-
-_decode_node = msgspec.json.Decoder(Tensors).decode
+            given[at] = whole_sides(text)
+    return [msgspec.json.encode(sides) for sides in given]
 
 
 def _node_count(recorded: Trace) -> int:
