@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _graph(trace: Trace) -> ReplayGraph:
-    return build_graph(replace(trace, file=Path(trace.file).name))
+    return build_graph(trace.with_(file=Path(trace.file).name))
 
 
 @dataclass(frozen=True)

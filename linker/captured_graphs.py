@@ -323,7 +323,7 @@ def _with_links(
     )  # fmt: skip
     names = StringTable(trace.names)
     names.codes(captured.names)
-    return with_captured(replace(trace, names=names.values, comm=_comm(trace, captured)), captured)
+    return with_captured(trace.with_(names=names.values, comm=_comm(trace, captured)), captured)
 
 
 def _links(columns: IntColumn, first: int) -> CaptureLinks:

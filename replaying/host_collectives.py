@@ -35,7 +35,7 @@ def without_backend_work(trace: Trace) -> tuple[Trace, list[str]]:
     )
     ts, dur = trace.ts.copy(), trace.dur.copy()
     ts[rows], dur[rows] = -1, 0
-    return replace(trace, ts=as_column(ts), dur=as_column(dur)), [note]
+    return trace.with_(ts=as_column(ts), dur=as_column(dur)), [note]
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:

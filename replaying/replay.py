@@ -8,7 +8,7 @@ print(replay(graph, constants).makespan_ns)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -162,7 +162,7 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
         measured = graph.measured[graph.start[here][timed]]
         clock = int((trace.ts[timed] - measured).min())  # the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.ts))
-        yield replace(trace, ts=ts, dur=as_column(np.where(timed, end - start, trace.dur)))
+        yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.dur)))
 
 
 def build_graph(trace: Trace) -> ReplayGraph:

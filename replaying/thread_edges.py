@@ -47,7 +47,7 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
     calls = np.count_nonzero(polls[lane])
     note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
     ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, trace.ts), (0, trace.dur)))
-    return replace(trace, ts=ts, dur=dur), [note]
+    return trace.with_(ts=ts, dur=dur), [note]
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:

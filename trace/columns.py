@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,22 @@ IntColumn = npt.NDArray[np.int64]
 
 _SPARSE = 4
 """Values are looked up in a table if there are at most so many numbers in their range for each of them."""
+
+
+class RowColumn(NamedTuple):
+    """What a column of the rows of a `Trace` holds.
+
+    Attributes:
+        dtype: numpy's type of its entries.
+        none: the value for "none" or "not recorded", None where every row has one.
+        unit: of its values, "" for none.
+        about: what it is.
+    """
+
+    dtype: type[np.generic]
+    none: int | None
+    unit: str
+    about: str
 
 
 class StringTable:
@@ -39,6 +55,21 @@ class StringTable:
     def codes(self, values: list[Any]) -> npt.NDArray[np.int32]:
         """Codes of many values, int32 of the same length; new values are added."""
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
+
+    def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Codes of values that are given as codes into another list, of which some may be unused or equal.
+
+        Example:
+            >>> table = StringTable(["b"])
+            >>> table.recode(["a", "x", "b"], np.array([2, 0, 2])).tolist(), table.values
+            ([0, 1, 0], ['b', 'a'])
+        """
+        used, at, back = np.unique(codes, return_index=True, return_inverse=True)
+        new = np.empty(len(used), np.int32)
+        for k in np.argsort(at).tolist():
+            new[k] = self._codes[values[used[k]]]
+        found: npt.NDArray[np.int32] = new[back.reshape(-1)]
+        return found
 
     def code(self, value: Any) -> int:
         """Code of one value, −1 if it was never seen."""
