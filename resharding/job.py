@@ -26,12 +26,12 @@ from ..trace.brief import brief
 from ..trace.errors import UsageError
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .document import build_trace
 from .items import CommOp, RecordedOp
 from .layout import Layout, recorded_layout
 from .memory import Memory, memory_of
 from .plan import make_plan, plan_from_dict
 from .rank_program import Derivation
+from .rank_trace import build_trace
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
