@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
 _COMM_STREAM = 90
 _FLOOR_NS = 1_000
-_FILE = "<bytes>"  # what a trace that is read from memory is called in messages
+IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
 
 Arguments = dict[str, Any] | None
@@ -170,12 +171,38 @@ class _Launch(NamedTuple):
         }  # fmt: skip
 
 
+class MadeRecords(ABC):
+    """Records that are made when they are asked for, of a trace that no file has."""
+
+    @abstractmethod
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The same."""
+        return self.texts(rows)
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None."""
+        return iter(())
+
+    @abstractmethod
+    def chunks(self) -> Iterator[bytes]:
+        """The file's text."""
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the file's text; `jobs` has no effect."""
+        with open_output(path) as file:
+            for chunk in self.chunks():
+                file.write(chunk)
+
+
 @dataclass(frozen=True)
-class _Records:
-    """The records of rows, made when they are asked for.
+class _Records(MadeRecords):
+    """Of a rank's nodes and launches.
 
     Attributes:
-        root: the root's members but `nodes`, `runtime` and `edges`, whose place is kept.
+        root: the members of the file's object; those of `nodes`, `runtime` and `edges` only keep their place.
         rows: nodes, then runtime calls. nodes: how many are nodes. edges: between ids.
     """
 
@@ -188,14 +215,6 @@ class _Records:
         """The JSON objects of rows, braces included."""
         return [orjson.dumps(self.rows[row].record()) for row in rows.tolist()]
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The same."""
-        return self.texts(rows)
-
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None."""
-        return iter(())
-
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
         nodes, runtime = (
@@ -205,12 +224,6 @@ class _Records:
         parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(self.edges)}
         members = (b'"%b":%b' % (key.encode(), parts.get(key) or orjson.dumps(of)) for key, of in self.root.items())
         yield b"{" + b",".join(members) + b"}"
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file's text; `jobs` has no effect."""
-        with open_output(path) as file:
-            for chunk in self.chunks():
-                file.write(chunk)
 
 
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
@@ -292,7 +305,7 @@ class _Builder:
 
     def _rows(self) -> TraceBuilder:
         """All nodes and runtime calls."""
-        builder, nodes, runtime = TraceBuilder(_FILE), self.nodes, self.runtime
+        builder, nodes, runtime = TraceBuilder(IN_MEMORY), self.nodes, self.runtime
         on_device = np.array([bool(node.category) for node in nodes], np.bool_)
         begin = np.array([node.begin for node in nodes], np.int64)
         columns = {name: [getattr(node, name) for node in nodes] for name in _COLUMNS}
