@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-import msgspec
-
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.text.files import open_output
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .astra_gpu_only import fold
@@ -159,24 +156,6 @@ def check_host(host: str) -> None:
         )
     if host not in _HOSTS:
         raise UsageError(f"unknown host mode {host!r}; expected: {', '.join(_HOSTS)}")
-
-
-def write_groups(agreement: Agreement, prefix: str) -> list[str]:
-    """Write `<prefix>.comm_groups.json` (number to ranks) and, if there are groups, their names to
-    `<prefix>.comm_group_names.json`. The group of all ranks is in neither: it has number 0, which needs no file.
-
-    Returns:
-        the names of the files.
-    """
-    tables: dict[str, Mapping[int, object]] = {"comm_groups": agreement.groups}
-    if agreement.groups:
-        tables["comm_group_names"] = {number: agreement.names[number] for number in agreement.groups}
-    paths = []
-    for name, table in tables.items():
-        paths.append(f"{prefix}.{name}.json")
-        with open_output(paths[-1]) as file:
-            file.write(msgspec.json.encode({str(number): value for number, value in table.items()}) + b"\n")
-    return paths
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:

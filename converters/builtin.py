@@ -216,9 +216,9 @@ class EtPlusFile:
 
     def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
         """See `write_messages` and `upgraded`."""
+        from ..schemas.chakra.chakra_reader import write_messages
+        from ..schemas.chakra.upgrade_layout import upgraded
         from .chakra import chakra_messages
-        from .chakra_reader import write_messages
-        from .upgrade_layout import upgraded
 
         check_outputs([path])
         if options.schema is None:
@@ -356,9 +356,10 @@ def _write_ranks(
         coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
-        from .astra_sim import write_groups
+        from ..schemas.chakra.comm_groups import write_groups
 
-        files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
+        prefix_of_groups = path if prefix else _RANK_AND_SUFFIX.sub("", path)
+        files += write_groups(prefix_of_groups, agreement.groups, agreement.names)
     communicates = any(one.found for one in agreement.ranks.values())
     silent = len(sources) > 1 and not communicates and not coupled.fixed_ns
     notes = (*agreement.notes, *coupled.notes(), *([_SILENT] if silent else []))

@@ -8,18 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.chakra.attributes import KIND_BITS, ORDER
 from ..trace.columns import IntColumn, marked, places
-from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .host import host_rows
 from .ordering import find_cycle, issue_order
-
-ORDER = 1 << 8
-"""Bit of a dependency that is not in ET+ `edges`."""
-KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-"""Bit of each of EDGE_KINDS. Those after the first eight follow ORDER, so that files written before them stay valid."""
 
 _SHOWN = 6
 _FOREVER = 2**62

@@ -8,23 +8,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
-
 from ..jobs.job_ranks import ONE_RANK
-from ..schemas.text.files import load
+from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_groups
 from ..schemas.text.transaction import staged
 from ..trace.columns import marked
-from ..trace.errors import TraceFormatError, UsageError
+from ..trace.errors import UsageError
 from .coupling import Coupling, coupling
-from .preflight_comm import Groups, check_groups, compare_ranks
+from .preflight_comm import check_groups, compare_ranks
 from .preflight_findings import KINDS, Findings, PreflightReport, Problem, Profile
 from .preflight_rank import UNKNOWN_RANK, RankFile, RankScan, scan
 
 __all__ = ["KINDS", "PreflightReport", "Problem", "Profile", "check", "check_written"]
 
 _RANK = re.compile(r"(?P<prefix>.+)\.(?P<rank>0|[1-9][0-9]{0,8})\.et(\.gz)?", re.ASCII | re.DOTALL)
-_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
-_GROUPS_SUFFIX = ".comm_groups.json"
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -58,7 +54,7 @@ def check(
         raise UsageError(f"limit is {limit}; give 0 or more")
     files, prefix, alone = _find(source)
     group_path = _group_path(prefix, groups)
-    known = _read_groups(group_path) if group_path else None
+    known = read_groups(group_path) if group_path else None
     return _check(files, Findings(profile, limit), alone=alone, group_path=group_path, groups=known)
 
 
@@ -71,8 +67,8 @@ def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport 
     if not all(staged(name).is_file() for name in files):
         return None
     ranks = [_rank_file(Path(name)) for name in files if not name.endswith(".json")]
-    groups = next((name for name in files if name.endswith(_GROUPS_SUFFIX)), None)
-    known = None if groups is None else _read_groups(str(staged(groups)))
+    groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
+    known = None if groups is None else read_groups(str(staged(groups)))
     placed = sorted((RankFile(staged(one.path), one.rank) for one in ranks), key=lambda one: one.rank)
     return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known)
 
@@ -165,17 +161,5 @@ def _find_by_prefix(prefix: Path) -> list[RankFile]:
 def _group_path(prefix: str | None, groups: str | os.PathLike[str] | None) -> str | None:
     if groups is not None:
         return os.fspath(groups)
-    beside = f"{prefix}{_GROUPS_SUFFIX}"
+    beside = f"{prefix}{GROUPS_SUFFIX}"
     return beside if prefix is not None and Path(beside).is_file() else None
-
-
-def _read_groups(path: str) -> dict[int, list[int]]:
-    blob, remedy = load(path, trace=False), 'write {"<number>": [<rank>, ...], ...}'
-    try:
-        groups = msgspec.json.decode(blob.data, type=dict[str, list[int]])
-    except msgspec.DecodeError as error:
-        raise TraceFormatError(path, "", f"invalid group file ({error})", remedy) from None
-    for name in groups:
-        if not _NUMBER.fullmatch(name):
-            raise TraceFormatError(path, "", f"invalid group number {name[:40]!r}", remedy)
-    return {int(name): ranks for name, ranks in groups.items()}

@@ -6,19 +6,17 @@ check that shared its matcher (`analysis.matching`) could not find its errors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 import numpy as np
 
+from ..schemas.chakra.comm_groups import Groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from .ordering import IntArray, find_cycle, issue_order
 from .preflight_findings import Findings
 from .preflight_rank import UNKNOWN_RANK, CommTable, RankScan
-
-Groups = Mapping[int, Sequence[int]]
-"""Number of a process group to its ranks."""
 
 ALL_RANKS = 0
 _SHOWN_OF_A_CYCLE = 6

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
-from .chakra_attributes import make
-from .chakra_records import FLAT_TENSORS, TENSOR_KEYS
+from .attributes import attribute
+from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
+from .node_records import FLAT_TENSORS, TENSOR_KEYS
 
 LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
 """What the header of an ET of schema 1.1.1 says."""
@@ -46,7 +46,7 @@ def _upgraded_node(node: Node) -> Node:
             getattr(node, side).CopyFrom(_NO_TENSORS)
         name = f"{side[:-1]}_strides"
         if name not in kinds:
-            node.attr.append(make(name, f"[{', '.join(['[]'] * _count(getattr(node, side).values))}]"))
+            node.attr.append(attribute(name, f"[{', '.join(['[]'] * _count(getattr(node, side).values))}]"))
     return node
 
 

@@ -15,22 +15,21 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from .. import __version__
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
-from ..schemas.chakra.stream import read_encoded
-from ..schemas.etplus.captured_graphs import CapturedBy
-from ..schemas.etplus.read_etplus import Node as EtPlusNode
-from ..schemas.etplus.read_etplus import Rows
-from ..schemas.etplus.write_etplus import FORMAT_VERSION
-from ..schemas.text.files import open_output, shown_name
-from ..trace.columns import IntColumn, distinct_rows, positions
-from ..trace.comm_kernels import Comm
-from ..trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
-from ..trace.errors import UNREADABLE, TraceFormatError
-from ..trace.trace import Trace
-from .chakra_attributes import values_of
-from .chakra_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
-from .dependencies import KIND_BITS
+from ... import __version__
+from ...trace.columns import IntColumn, distinct_rows, positions
+from ...trace.comm_kernels import Comm
+from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.trace import Trace
+from ..etplus.captured_graphs import CapturedBy
+from ..etplus.read_etplus import Node as EtPlusNode
+from ..etplus.read_etplus import Rows
+from ..etplus.write_etplus import FORMAT_VERSION
+from ..text.files import open_output, shown_name
+from .attributes import KIND_BITS, values_of
+from .et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
+from .node_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from .stream import read_encoded
 
 _SEPARATOR = b",\n    "
 _FOREIGN_SCHEMA = "1.1.0-chakra.0.0.4"

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from ..trace.errors import UNREADABLE
-from ..trace.kinds import CPU, GPU, RUNTIME
-from ..trace.trace import Record
+from ...trace.errors import UNREADABLE
+from ...trace.kinds import CPU, GPU, RUNTIME
+from ...trace.trace import Record
 
 ET_ATTRIBUTES = {
     "rf_id": ("uint64", 0),
