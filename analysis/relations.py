@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, begins, matching
+from ..trace.columns import IntColumn, matching, run_starts
 from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -91,7 +91,7 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     thread = np.where(is_backward, forward_thread, calls.thread[numbered]) if recorded else np.zeros(len(numbered))
     order = np.lexsort((numbered, is_backward, calls.ts[numbered], numbers, thread))
     back, number, of = is_backward[order], numbers[order], thread[order]
-    group = np.cumsum(begins(number, of)) - 1
+    group = np.cumsum(run_starts(number, of)) - 1
     last = np.maximum.accumulate(np.where(back, -1, np.arange(len(order)))) if len(order) else order
     known = back & (last >= 0)
     known[known] &= group[last[known]] == group[known]

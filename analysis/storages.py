@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.et_tensors import MAX_STORAGE, Tensors, tensors_of
-from ..trace.columns import IntColumn, begins, matching
+from ..trace.columns import IntColumn, matching, run_starts
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -68,7 +68,7 @@ def storages_of(trace: Trace) -> Storages:
     tensors = tensors_of(trace.texts.texts(calls.source[ops]), flat=trace.flat)
     accesses = _accesses(trace, ops[tensors.node], tensors)
     call, origin = accesses.call, accesses.origin
-    new = begins(accesses.storage)
+    new = run_starts(accesses.storage)
     new[1:] |= origin[1:] & ~origin[:-1]
     first = np.flatnonzero(new)
     made = origin[first]

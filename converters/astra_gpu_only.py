@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
-from ..trace.columns import IntColumn, lists_by, marked
+from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -62,7 +62,7 @@ def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, In
         apart = np.concatenate([communicating, backend_rows(trace, communicating)])
         rows, lane = host_rows(trace, apart), trace.thread
         caller = trace.parent_row[rows]
-        rows = rows[~marked(len(trace), caller[caller >= 0])[rows]]
+        rows = rows[~mask_at(len(trace), caller[caller >= 0])[rows]]
     rows, before = trace.lane_order(lane, rows, nested=False)
     ends = trace.finish[rows]
     follows = np.flatnonzero(before >= 0)
@@ -284,7 +284,7 @@ class GpuWaits:
         Args:
             rows: the computations, in the order in which they run.
         """
-        communicates, computes = marked(len(trace), [comm.row for comm in comms]), marked(len(trace), rows)
+        communicates, computes = mask_at(len(trace), [comm.row for comm in comms]), mask_at(len(trace), rows)
         source, target, _ = trace.edges.T
         done = trace.finish[source] <= trace.ts[target] + ROUNDING_NS
         on_gpu = communicates[source] & (trace.kind[source] == GPU) & computes[target]

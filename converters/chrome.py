@@ -29,7 +29,7 @@ from ..schemas.kineto.event_form import (
 )
 from ..schemas.kineto.kineto_decode import MEMORY_ARGUMENTS
 from ..schemas.text.files import open_output
-from ..trace.columns import IntColumn, lists_by, marked
+from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
@@ -265,7 +265,7 @@ class RankTimeline:
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.trace.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
-        first = marked(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
+        first = mask_at(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
         of_flow: list[int] = np.where(first & (correlation < _FLOWS_PER_PROCESS), correlation, ids).tolist()
         return of_flow
 

@@ -12,7 +12,7 @@ from ..jobs.job_ranks import groups_at_hand
 from ..jobs.matching import paired
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
-from ..trace.columns import places
+from ..trace.columns import inverse_positions
 from ..trace.trace import Trace
 
 ALL_RANKS = 0
@@ -169,5 +169,5 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
     """Ordinals of messages by their numbers, those first that the other side has too."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
     first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
-    ordinals: list[int] = places(len(own), first).tolist()
+    ordinals: list[int] = inverse_positions(len(own), first).tolist()
     return ordinals

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import comm_rows
-from ..trace.columns import marked
+from ..trace.columns import mask_at
 from ..trace.trace import Trace
 from .collectives import Communication
 
@@ -79,8 +79,8 @@ def coupling(
         communicates: by node, whether it is a collective or message.
         source, target: dependencies; `target` waits for `source`.
     """
-    followed = marked(len(communicates), source)[collectives]
-    computed = marked(len(communicates), source[~communicates[target]])[collectives]
+    followed = mask_at(len(communicates), source)[collectives]
+    computed = mask_at(len(communicates), source[~communicates[target]])[collectives]
     return Coupling(len(collectives), int(np.count_nonzero(computed)), int(np.count_nonzero(~followed)))
 
 
@@ -93,7 +93,7 @@ def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
         comms: its communications; the others of the trace are kept as computations.
     """
     collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
-    communicates = marked(len(trace), [comm.row for comm in comms])
+    communicates = mask_at(len(trace), [comm.row for comm in comms])
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T
     communicating = comm_rows(trace)
     fixed = int(trace.dur[communicating[~communicates[communicating]]].sum())

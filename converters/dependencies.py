@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.chakra.attributes import KIND_BITS, ORDER
-from ..trace.columns import IntColumn, marked, places
+from ..trace.columns import IntColumn, inverse_positions, mask_at
 from ..trace.errors import ConvertError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
@@ -66,7 +66,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
     by_start = _start_order(trace)
-    place = places(count, by_start)
+    place = inverse_positions(count, by_start)
     callees = np.flatnonzero(trace.parent_row >= 0)
     order, kept = _issuable(
         count,
@@ -142,7 +142,7 @@ def _issuable(
         order = issue_order(count, a, b)
         if len(order) == count:
             return order, kept
-        left = ~marked(count, order)
+        left = ~mask_at(count, order)
         doubtful = kept & optional & left[source] & left[target]
         if not doubtful.any():
             raise ConvertError(explain(find_cycle(count, a, b, order)))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from ..schemas.text.files import open_output
-from ..trace.columns import IntColumn, marked
+from ..trace.columns import IntColumn, mask_at
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .exporter import PICTURES
@@ -104,7 +104,7 @@ def _root(trace: Trace, subtree: str) -> int:
 
 
 def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
-    chosen = marked(len(trace), root)
+    chosen = mask_at(len(trace), root)
     launched = trace.edges_of("launch")
     while True:
         parent = trace.parent_row

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.columns import IntColumn, marked
+from ..trace.columns import IntColumn, mask_at
 from ..trace.conventions import EDGE_KINDS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -69,7 +69,7 @@ class _TableRows:
     def edges(self) -> Iterator[tuple[Label, Label, str]]:
         """Edges by source; those between the same two nodes are one, their kinds joined."""
         trace, count, labels = self.trace, len(self.trace), self.labels()
-        wanted = marked(count, self.rows)
+        wanted = mask_at(count, self.rows)
         called = np.flatnonzero(trace.parent_row >= 0)
         calls = np.stack([trace.parent_row[called], called, np.full(len(called), len(EDGE_KINDS))], axis=1)
         edges = np.concatenate([calls, trace.edges])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, marked, matching
+from ..trace.columns import IntColumn, mask_at, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import union
 from ..trace.kinds import GPU
@@ -37,7 +37,7 @@ class Stretches:
 
 def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
-    return np.flatnonzero(trace.timed & (trace.kind != GPU) & ~marked(len(trace), without))
+    return np.flatnonzero(trace.timed & (trace.kind != GPU) & ~mask_at(len(trace), without))
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:

@@ -24,7 +24,7 @@ from ..schemas.graph_arrays import (
     write_vocabulary,
 )  # fmt: skip
 from ..schemas.text.transaction import make_folder
-from ..trace.columns import IntColumn, places
+from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import Row
@@ -89,7 +89,7 @@ def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, flo
     if not len(rows):
         raise ConvertError(f"{trace.file}: no operator has a time, so the graph is empty; link the ET again")
     rows = rows[np.lexsort((trace.id[rows], -trace.finish[rows], trace.ts[rows]))]
-    node = places(len(trace), rows)
+    node = inverse_positions(len(trace), rows)
     codes = np.array([_opcode(trace, Row(row)) for row in rows.tolist()], np.int32)
     feat = _features(trace, rows)
     main = np.flatnonzero(feat[:, NODE_NAMES.index("log2 FLOPs")] > 0).astype(np.int32)

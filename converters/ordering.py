@@ -8,7 +8,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import marked
+from ..trace.columns import mask_at
 
 IntArray = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArr
     Returns:
         the nodes of the cycle; empty if there is none.
     """
-    left = ~marked(count, order)
+    left = ~mask_at(count, order)
     if not left.any():
         return []
     inside = left[source] & left[target]

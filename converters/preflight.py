@@ -11,7 +11,7 @@ from pathlib import Path
 from ..jobs.job_ranks import ONE_RANK
 from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_groups
 from ..schemas.text.transaction import staged
-from ..trace.columns import marked
+from ..trace.columns import mask_at
 from ..trace.errors import UsageError
 from .coupling import Coupling, coupling
 from .preflight_comm import check_groups, compare_ranks
@@ -104,7 +104,7 @@ def _check(
 
 def _coupling(scanned: RankScan) -> Coupling:
     comm, graph = scanned.comm, scanned.graph
-    return coupling(comm.index[comm.op >= 0], marked(graph.count, comm.index), graph.source, graph.target)
+    return coupling(comm.index[comm.op >= 0], mask_at(graph.count, comm.index), graph.source, graph.target)
 
 
 def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: Findings) -> None:

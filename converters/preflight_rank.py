@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
 from ..schemas.chakra.et_def_pb2 import BoolList, CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import read_chakra
-from ..trace.columns import marked, spread
+from ..trace.columns import mask_at, scatter
 from ..trace.errors import TraceFormatError
 from .ordering import IntArray, find_cycle, issue_order
 from .preflight_findings import Findings
@@ -117,7 +117,7 @@ def scan(file: RankFile, findings: Findings) -> RankScan:
     if len(order) < graph.count:
         _report_cycle(ids, graph, order, file.rank, findings)
         columns.flaw = columns.flaw or "has a cycle"
-    ready = graph.count - int(marked(graph.count, graph.target).sum())
+    ready = graph.count - int(mask_at(graph.count, graph.target).sum())
     if ready >= _MANY_READY:
         findings.add("many-ready", file.rank, (), "{} of {} nodes wait for nothing", ready, graph.count)
     return RankScan(file, len(columns.ids), graph, _comm_table(columns, ids, order), columns.flaw)
@@ -305,7 +305,7 @@ def _report_cycle(
 def _comm_table(columns: NodeColumns, ids: npt.NDArray[np.uint64], order: IntArray) -> CommTable:
     node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
     index = np.searchsorted(ids, node)
-    place = spread(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued come last
+    place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued come last
     issued = np.argsort(place[index], kind="stable")
     rows = np.frombuffer(columns.comm, dtype=np.int64).reshape(-1, 6)[issued]
     return CommTable(node[issued], index[issued], *(np.ascontiguousarray(column) for column in rows.T))

@@ -24,7 +24,7 @@ from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, positions, spread
+from ..trace.columns import IntColumn, distinct, positions, scatter
 from ..trace.comm_kernels import Comm, comm_of
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
@@ -359,7 +359,7 @@ class _Inputs(msgspec.Struct, gc=False):
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     side = host_side(kineto, calls)
-    node_of_call = spread(len(calls), side.match.call, side.nodes.node)
+    node_of_call = scatter(len(calls), side.match.call, side.nodes.node)
     nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
     shapes = (bytes(msgspec.json.decode(one.inputs, type=_Inputs).shapes) for one in nodes)
     made = [Tensors() if of == b"[]" else Tensors(one.inputs) for one, of in zip(nodes, shapes, strict=True)]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace
-from ..trace.columns import IntColumn, places
+from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.dtypes import UNKNOWN_DTYPE
 from ..trace.errors import UNREADABLE
@@ -112,7 +112,7 @@ def adopt_rest(side: HostSide, attachment: Attachment, *, unlaunched: bool) -> t
         the calls with the process node as one more, at the end; the attachment without reasons for what has a parent;
         and of each event of it the position of its parent in these calls, −1 for none.
     """
-    position = places(len(side.nodes), side.match.call)
+    position = inverse_positions(len(side.nodes), side.match.call)
     process = len(side.nodes)
     parent = np.full(len(attachment.row), process, np.int64)
     attached = attachment.call >= 0
@@ -144,7 +144,7 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
     threads, ordinal = np.unique(calls.thread, return_inverse=True)
     ordinal, roots = ordinal.reshape(-1), len(threads) + 1
     tid_of = np.array(_tids(kineto, threads), np.int64)
-    id_of = places(len(calls), order) + roots + 1
+    id_of = inverse_positions(len(calls), order) + roots + 1
     rows = calls.row[order]
     is_op = events.mask(frozenset({"cpu_op"}))[rows]
     names = [_ROOT % "process", _ROOT % "thread", *events.names]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ..schemas.etplus.write_etplus import Numbering
-from ..trace.columns import IntColumn, spread
+from ..trace.columns import IntColumn, scatter
 from .calls import TracePair
 from .data_dependencies import data_edges
 
@@ -57,7 +57,7 @@ class LinkedTrace(TracePair):
     def of_nodes(self, values: IntColumn) -> IntColumn:
         """int64, for each of `nodes` the value (one entry a call) of its call, −1 for one that is not linked."""
         at = np.flatnonzero(self.node_of_call >= 0)
-        return spread(len(self.nodes), self.node_of_call[at], values[at])
+        return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
     def node_id(self, position: IntColumn) -> IntColumn:
         """Ids of calls of `nodes`."""

@@ -23,7 +23,7 @@ from ..schemas.execution_trace.node_tensors import ATTRIBUTES, FlatTensors, Tens
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
 from ..schemas.text.records import RecordTexts
-from ..trace.columns import IntColumn, matching, places, spread
+from ..trace.columns import IntColumn, inverse_positions, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
 from ..trace.kinds import CERTAIN, EQUIVALENT
@@ -94,9 +94,9 @@ def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Mat
     at = np.arange(size - len(lost), size)
     sure = np.where([one.sure for one in lost], CERTAIN, EQUIVALENT)
     link = np.minimum(found.link[[one.issuing for one in lost]], sure)
-    call = spread(size, np.append(old, at), np.append(found.call, [one.run for one in lost]))
+    call = scatter(size, np.append(old, at), np.append(found.call, [one.run for one in lost]))
     linked, reason = (
-        spread(size, np.append(old, at), np.append(known, new).astype(np.int64), 0).astype(np.int8)
+        scatter(size, np.append(old, at), np.append(known, new).astype(np.int64), 0).astype(np.int8)
         for known, new in ((found.link, link), (found.reason, np.zeros(len(lost), np.int8)))
     )
     match = replace(found, call=call[nodes.node], link=linked[nodes.node], reason=reason[nodes.node])
@@ -114,7 +114,7 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
     """Collectives of the Kineto trace that are not linked, though the call that issued them is, in order of calls."""
     calls, nodes, names = pair.calls, pair.nodes, pair.kineto.events.names
     runs = np.flatnonzero(matching(calls.name, names, HOST_COLLECTIVE.fullmatch))
-    node_of_call = spread(len(calls), found.call[found.call >= 0], np.flatnonzero(found.call >= 0))
+    node_of_call = scatter(len(calls), found.call[found.call >= 0], np.flatnonzero(found.call >= 0))
     if not np.any(node_of_call[runs] < 0):
         return
     ids = pair.et.id[nodes.node]
@@ -158,7 +158,7 @@ def _in_order(
     """See `pair_with_calls`; positions in `CpuCalls`, of which `key` gives the order."""
     both = np.concatenate([runs, issuing])
     order = np.argsort(key[both], kind="stable")
-    number = places(len(both), order)
+    number = inverse_positions(len(both), order)
     names, sides = pair.kineto.events.names, list[Any]()
     for side in (slice(len(runs)), slice(len(runs), None)):
         at = np.sort(number[side])

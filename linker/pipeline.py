@@ -25,7 +25,7 @@ from ..schemas.text.parallel import processes
 from ..schemas.text.recover import damage_of
 from ..schemas.text.secrets import mask, mask_members, warn_of_masks
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, marked, places, spread
+from ..trace.columns import IntColumn, inverse_positions, mask_at, scatter
 from ..trace.conventions import CPU_CATEGORIES, OUTSIDE_WINDOW, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN
@@ -181,7 +181,7 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
     et = pair.et
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
-    attachment = attach_gpu_events(kineto, pair.calls, marked(len(pair.calls), found.call[found.call >= 0]))
+    attachment = attach_gpu_events(kineto, pair.calls, mask_at(len(pair.calls), found.call[found.call >= 0]))
     trace = _linked_trace(pair, found, attachment, options.renumber)
     _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
     comm, dependencies = _dependencies(trace, written=options.data_dependencies)
@@ -207,7 +207,7 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     side = host_side(kineto, calls)
     windows = describe_windows(side.nodes, calls, side.match, find_iterations(kineto, calls, annotation))
     attachment = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))
-    node_of_call = places(len(calls), side.match.call)
+    node_of_call = inverse_positions(len(calls), side.match.call)
     runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call, whole=True)
     nodes, attachment, gpu_parent = adopt_rest(side, attachment, unlaunched=kineto.recorder == "Kineto")
     attached = np.flatnonzero(gpu_parent >= 0)
@@ -251,11 +251,11 @@ def _document(
         events=events,
         summary=summary,
         numbering=trace.numbering,
-        kineto_event=spread(size, node, events.index[calls.row[call]]),
-        ts=spread(size, node, calls.ts[call], 0),
-        dur=spread(size, node, calls.end[call] - calls.ts[call], 0),
-        exclusive=spread(size, node, exclusive_durations(calls)[call], 0),
-        certain=spread(size, node, found.link[at] == CERTAIN, False),
+        kineto_event=scatter(size, node, events.index[calls.row[call]]),
+        ts=scatter(size, node, calls.ts[call], 0),
+        dur=scatter(size, node, calls.end[call] - calls.ts[call], 0),
+        exclusive=scatter(size, node, exclusive_durations(calls)[call], 0),
+        certain=scatter(size, node, found.link[at] == CERTAIN, False),
         inter_thread_dep=dependencies.inter_thread_dep,
         sync_dep=dependencies.sync_dep,
         gpu_row=trace.gpu_row,
@@ -274,7 +274,7 @@ def _document(
 def _linked_trace(pair: TracePair, found: Match, attachment: Attachment, renumber: bool) -> LinkedTrace:
     et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     at = np.flatnonzero(found.call >= 0)
-    node_of_call = spread(len(calls), found.call[at], at)
+    node_of_call = scatter(len(calls), found.call[at], at)
     attached = np.flatnonzero(attachment.call >= 0)
     gpu_parent = node_of_call[attachment.call[attached]]
     runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call)
@@ -321,7 +321,7 @@ def _linked_caller(
 ) -> IntColumn:
     """Position in `EtCalls` of the innermost linked call around each of some events of threads, −1 for none."""
     op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
-    return spread(len(op), op >= 0, node_of_call[op[op >= 0]])
+    return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])
 
 
 def _summary(pair: TracePair, report: LinkReport, attachment: Attachment, dependencies: Dependencies) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..trace.errors import UNREADABLE
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.trace import Record, Trace
-from .calls import RecordedCall, TensorArg
+from .recorded_calls import RecordedCall, TensorArg
 from .resize import dense, resized
 from .schema import OpSchema, parse_schema, refused
 

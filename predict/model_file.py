@@ -15,7 +15,7 @@ from ..trace.brief import brief
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .costs.kernel_model import KernelModel
-from .costs.measured import Measured
+from .costs.measured_tasks import MeasuredTask
 from .costs.registry import ORDER, Costs
 
 VERSION = 1
@@ -77,8 +77,8 @@ class FittedModel(msgspec.Struct, frozen=True):
     iterations: int
     overheads: Overheads
     lags: EdgeLatencies
-    gpu: tuple[Measured, ...]
-    cpu: tuple[Measured, ...]
+    gpu: tuple[MeasuredTask, ...]
+    cpu: tuple[MeasuredTask, ...]
     devices: tuple[Device, ...] = ()
     calibration: dict[str, float] = {}
     outliers: tuple[tuple[Outlier, ...], ...] = ()
@@ -120,7 +120,7 @@ def read_model(source: Source) -> FittedModel:
 
 
 def _fits_columns(value: object) -> bool:
-    """Whether all integers of a decoded document are ones that int64 columns can hold and add."""
+    """Whether all integers of a decoded trace are ones that int64 columns can hold and add."""
     if isinstance(value, dict):
         return all(map(_fits_columns, value.values()))
     if isinstance(value, (list, tuple)):

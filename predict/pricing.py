@@ -19,9 +19,9 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .costs.bound import bound_of
 from .costs.familiarity import NEW, Familiarity
-from .costs.intervals import Intervals, Spread
 from .costs.kernel_model import interval_group
-from .costs.measured import Measured, gpu_tasks
+from .costs.measured_tasks import MeasuredTask, gpu_tasks
+from .costs.prediction_intervals import PredictionIntervals, Spread
 from .costs.retyped import retyped, time_ratio
 from .costs.similar import MeasuredTable
 from .costs.task import Estimate, Task
@@ -147,7 +147,7 @@ class Pricing:
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
             if level == NEW and not self._held_out:  # what one trace says of itself
-                spread = Intervals().of(())
+                spread = PredictionIntervals().of(())
             low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
@@ -158,8 +158,8 @@ class Pricing:
         return self._known[task]
 
     @cached_property
-    def _intervals(self) -> Intervals:
-        return self._model.kernels.intervals if self._model.kernels is not None else Intervals()
+    def _intervals(self) -> PredictionIntervals:
+        return self._model.kernels.intervals if self._model.kernels is not None else PredictionIntervals()
 
     @property
     def _held_out(self) -> int:
@@ -189,7 +189,7 @@ def _typed_key(task: Task, device: str) -> Hashable:
     return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
 
 
-def _by_type(measured: Sequence[Measured]) -> dict[Hashable, list[float]]:
+def _by_type(measured: Sequence[MeasuredTask]) -> dict[Hashable, list[float]]:
     """ns of equal work by any kernel."""
     found = defaultdict[Hashable, list[float]](list)
     for one in measured:
@@ -198,7 +198,7 @@ def _by_type(measured: Sequence[Measured]) -> dict[Hashable, list[float]]:
 
 
 @dataclass(frozen=True)
-class KernelRow:
+class PricedKernel:
     """Equal GPU events: of one kernel, operator, shapes, types and device.
 
     Attributes:
@@ -224,7 +224,7 @@ class KernelRow:
     __repr__ = brief
 
 
-def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[KernelRow, ...]:
+def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
     """Rows of the GPU events of some iterations, and of those without a row in the trace; the longest predicted first.
 
     Args:
@@ -239,7 +239,7 @@ def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[Kern
         price, count = pricing.price(of[0]), len(of)
         predicted, low, high = (round(one * count) for one in (price.ns, price.low, price.high))
         bound = None if price.bound is None else math.floor(price.bound * count)
-        rows.append(KernelRow(
+        rows.append(PricedKernel(
             task.kernel, task.op, task.shapes, task.device, count, int(trace.gpu.dur[of].sum()), predicted, low, high,
             bound, price.how, price.level,
         ))  # fmt: skip

@@ -1,5 +1,7 @@
 """Now in `etplus.replaying`; kept for programs that import it from here."""
 
-from ..replaying.rank_coupling import couple
+from ..replaying.rank_coupling import join_ranks
 
-__all__ = ["couple"]
+couple = join_ranks
+
+__all__ = ["couple", "join_ranks"]

@@ -26,7 +26,7 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
         order = topological(measured, edges)
         assert order is not None, "threads are chains, and all other edges lead forward in time"
     graph = ReplayGraph(
-        (points.document,), points.row, points.start, points.end, measured, edges, queue_limit, tuple(notes)
+        (points.trace,), points.row, points.start, points.end, measured, edges, queue_limit, tuple(notes)
     )
     return renumbered(graph, order)
 

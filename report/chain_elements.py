@@ -8,7 +8,7 @@ import numpy as np
 
 from ..analysis.relations import event_of_rows
 from ..replaying.critical_chain import CriticalChain
-from ..trace.columns import IntColumn, begins
+from ..trace.columns import IntColumn, run_starts
 from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .tiles import Layout, tiles_of
@@ -31,7 +31,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColu
         kind with the largest part.
     """
     unit = _units(trace, chain.row)
-    starts = np.flatnonzero(begins(unit, chain.kind))
+    starts = np.flatnonzero(run_starts(unit, chain.kind))
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)

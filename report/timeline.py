@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.breakdown import BreakdownRow
-from ..trace.columns import IntColumn, begins
+from ..trace.columns import IntColumn, run_starts
 from ..trace.kernel_kinds import gpu_kind
 
 _COARSEST = 1 << 12
@@ -97,7 +97,7 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     """Bool, the calls (in order of lane, depth, start) that begin a block."""
     long = dur >= resolution
     bucket = (ts - ts.min()) // (_BUCKET * resolution)
-    starts = begins(lane, depth, bucket) | long
+    starts = run_starts(lane, depth, bucket) | long
     starts[1:] |= long[:-1]
     return starts
 

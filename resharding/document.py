@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from .. import __version__
-from ..measuring.calls import RecordedCall, TensorArg
+from ..measuring.recorded_calls import RecordedCall, TensorArg
 from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
@@ -21,10 +21,10 @@ from ..schemas.etplus.read_etplus import read_etplus
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
 from ..trace.trace import Trace
-from .calls import Call, is_tensor
-from .items import Comm, Item, Made, Recorded, Shard, Wait
+from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Layout
-from .program import Derivation
+from .rank_program import Derivation
+from .step_calls import Call, is_tensor
 from .structure import PRODUCTS, Model
 
 
@@ -112,19 +112,19 @@ class _Builder:
 
     def add(self, item: Item) -> None:
         """Write one item."""
-        if isinstance(item, Recorded):
+        if isinstance(item, RecordedOp):
             self.now += item.call.lead
             self._call(item, item.call, self.step["id"], top=True)
-        elif isinstance(item, Made):
+        elif isinstance(item, SyntheticOp):
             self._made(item)
-        elif isinstance(item, Comm):
+        elif isinstance(item, CommOp):
             self._comm(item, self.step["id"])
         else:
             self._wait(item)
 
     def trace(self) -> Trace:
         """All of it, read as any ET+ is."""
-        self._wait(Wait(tuple(self.pending)))
+        self._wait(CommWait(tuple(self.pending)))
         end = max([self.now, *(end for end, _ in self.busy.values())])
         self._close(self.step, self.begin, end, end - self.begin)
         groups, kineto = self._groups(), self.source.summary.get("kineto")
@@ -185,7 +185,7 @@ class _Builder:
             "kineto_event": 0, "link": "certain", "inter_thread_dep": None, "sync_dep": [],
         }  # fmt: skip
 
-    def _call(self, item: Recorded, call: Call, parent: int, *, top: bool) -> None:
+    def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
         tid = max(int(self.source.thread[call.row]), 1)
         made = self._resized(item, call)
         inputs, outputs = (self._tensors_of(item, call, side, made) for side in ("inputs", "outputs"))
@@ -211,7 +211,7 @@ class _Builder:
         for comm in item.after.get(call.row, ()):
             self._comm(comm, parent)
 
-    def _resized(self, item: Recorded, call: Call) -> RecordedCall | None:
+    def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
         """The call with its arguments at the new sizes; None where they are not all known."""
         recorded = self.recorded_calls.get(call.index)
         given, made = ([self._sizes(item, shape) for shape in side] for side in (call.input_shapes, call.output_shapes))
@@ -229,7 +229,7 @@ class _Builder:
         self.edges |= {(run, number, "data") for run in self.waiting}
         self.waiting.clear()
 
-    def _made(self, item: Made) -> None:
+    def _made(self, item: SyntheticOp) -> None:
         inputs, outputs = (
             _arguments(
                 [self._tensor(shape, item.itemsize) for shape in shapes], [list(shape) for shape in shapes],
@@ -253,7 +253,7 @@ class _Builder:
         return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
 
     def _tensors_of(
-        self, item: Recorded, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
+        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
     ) -> dict[str, Any] | None:
         """Inputs or outputs of a call at the new sizes.
 
@@ -286,7 +286,7 @@ class _Builder:
         return found
 
     def _with_sizes(
-        self, item: Recorded, value: Any, old: Any, steps: Any, tensors: Iterator[TensorArg | list[int]]
+        self, item: RecordedOp, value: Any, old: Any, steps: Any, tensors: Iterator[TensorArg | list[int]]
     ) -> tuple[Any, Any, Any]:
         """Value, shape and strides of a tensor, or of a list of tensors."""
         if not isinstance(value, list):
@@ -304,7 +304,7 @@ class _Builder:
         strides = list(new.strides) if isinstance(new, TensorArg) else steps
         return [value[0] + apart, value[1] + apart, offset, prod(shape), *value[4:]], shape, strides
 
-    def _sizes(self, item: Recorded, shape: Sequence[int]) -> list[int]:
+    def _sizes(self, item: RecordedOp, shape: Sequence[int]) -> list[int]:
         new = self.model.shape(shape, item.changed)
         return item.shard.of(new) if item.shard is not None and new else new
 
@@ -359,7 +359,7 @@ class _Builder:
 
     # communication
 
-    def _comm(self, item: Comm, parent: int) -> None:
+    def _comm(self, item: CommOp, parent: int) -> None:
         group = self.layout.group(item.dimension, self.at)
         name = self.layout.group_name(item.dimension, self.at)
         begin, shape, kind = self.now, list(item.shape), _tensor_type(item.dtype)
@@ -388,7 +388,7 @@ class _Builder:
             self.now += 1000
             self._in_order(wait["id"], 1)
 
-    def _run(self, item: Comm, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
+    def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
         """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
         dur = self.network.transfer_ns(_KINDS[item.kind].type, comm["bytes"], comm["group_size"])
         if self.on_gpu:
@@ -407,7 +407,7 @@ class _Builder:
         self.busy[lane] = (begin + dur, node["id"])
         return self.busy[lane]
 
-    def _issued(self, item: Comm, tensor: list[Any], kind: str) -> dict[str, Any]:
+    def _issued(self, item: CommOp, tensor: list[Any], kind: str) -> dict[str, Any]:
         """Inputs of the call that issues a communication, in the order of its schema."""
         shape = list(item.shape)
         if item.kind in ("send", "recv"):
@@ -420,7 +420,7 @@ class _Builder:
         values = [self._tensor([item.out_elements], item.itemsize), tensor, "<Object>", False, -1]
         return _arguments(values, [[item.out_elements], shape, [], [], []], [kind, kind, "Object", "Bool", "Int"])
 
-    def _metadata(self, item: Comm, group: Sequence[int], name: str) -> dict[str, Any]:
+    def _metadata(self, item: CommOp, group: Sequence[int], name: str) -> dict[str, Any]:
         """The `comm` object, as of a kernel of NCCL."""
         message = item.kind in ("send", "recv")
         run = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
@@ -435,7 +435,7 @@ class _Builder:
             "seq": None if message else self.seq[item.dimension], "in_split": None, "out_split": None,
         }  # fmt: skip
 
-    def _wait(self, item: Wait) -> None:
+    def _wait(self, item: CommWait) -> None:
         for key in item.keys:
             if key in self.pending:
                 self._finish(*self.pending.pop(key))

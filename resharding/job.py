@@ -18,7 +18,7 @@ from ..predict.model_file import FittedModel
 from ..predict.pricing import Pricing
 from ..replaying.constants import fit_constants
 from ..replaying.network import Network
-from ..replaying.rank_coupling import couple
+from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay import build_graph, replay
 from ..schemas.etplus.read_etplus import read_etplus
 from ..schemas.text.gc_control import gc_disabled
@@ -27,11 +27,11 @@ from ..trace.errors import UsageError
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .document import build_trace
-from .items import Comm, Recorded
+from .items import CommOp, RecordedOp
 from .layout import Layout, recorded_layout
 from .memory import Memory, memory_of
 from .plan import make_plan, plan_from_dict
-from .program import Derivation
+from .rank_program import Derivation
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
@@ -129,7 +129,7 @@ class Resharded:
         """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
-        return replay(couple(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
+        return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 
     @gc_disabled()
     def matched(self) -> int:
@@ -181,17 +181,17 @@ class Resharded:
         }  # fmt: skip
 
 
-def _collectives(found: Sequence[Comm], dimension: str) -> list[tuple[str, int, str]]:
+def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int, str]]:
     """Kind, elements and type of the collectives along a dimension."""
     return [(one.kind, one.elements, one.dtype) for one in found if one.dimension == dimension]
 
 
-def _communications(derivation: Derivation, rank: int) -> list[Comm]:
-    found: list[Comm] = []
+def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
+    found: list[CommOp] = []
     for item in derivation.program(rank):
-        if isinstance(item, Comm):
+        if isinstance(item, CommOp):
             found.append(item)
-        elif isinstance(item, Recorded):
+        elif isinstance(item, RecordedOp):
             found += [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
     return found
 

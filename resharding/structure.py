@@ -13,14 +13,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ..reshape.shapes.calls import Shapes, shapes_of
 from ..reshape.shapes.extents import Extents
+from ..reshape.shapes.followed_calls import Shapes, shapes_of
 from ..reshape.shapes.terms import Shape
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .calls import COMMUNICATES, Call, read_step, tensor_values, walked
+from .step_calls import COMMUNICATES, Call, read_step, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}

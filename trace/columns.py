@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,22 @@ IntColumn = npt.NDArray[np.int64]
 
 _SPARSE = 4
 """Values are looked up in a table if there are at most so many numbers in their range for each of them."""
+
+
+class RowColumn(NamedTuple):
+    """What a column of the rows of a `Trace` holds.
+
+    Attributes:
+        dtype: numpy's type of its entries.
+        none: the value for "none" or "not recorded", None where every row has one.
+        unit: of its values, "" for none.
+        about: what it is.
+    """
+
+    dtype: type[np.generic]
+    none: int | None
+    unit: str
+    about: str
 
 
 class StringTable:
@@ -40,12 +56,27 @@ class StringTable:
         """Codes of many values, int32 of the same length; new values are added."""
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
+    def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        """Codes of values that are given as codes into another list, of which some may be unused or equal.
+
+        Example:
+            >>> table = StringTable(["b"])
+            >>> table.recode(["a", "x", "b"], np.array([2, 0, 2])).tolist(), table.values
+            ([0, 1, 0], ['b', 'a'])
+        """
+        used, at, back = np.unique(codes, return_index=True, return_inverse=True)
+        new = np.empty(len(used), np.int32)
+        for k in np.argsort(at).tolist():
+            new[k] = self._codes[values[used[k]]]
+        found: npt.NDArray[np.int32] = new[back.reshape(-1)]
+        return found
+
     def code(self, value: Any) -> int:
         """Code of one value, −1 if it was never seen."""
         return self._codes.get(value, -1)
 
 
-def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where runs of equal rows begin in some columns of one length; bool, one entry a row.
 
     Example:
@@ -60,7 +91,7 @@ def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def distinct(values: IntColumn) -> IntColumn:
     """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
     ordered: IntColumn = np.sort(values)
-    return ordered[begins(ordered)]
+    return ordered[run_starts(ordered)]
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
@@ -134,7 +165,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
     return np.where(among[order[at]] == wanted, order[at], -1)
 
 
-def spread(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
+def scatter(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
     """A column of a size with values (of their type) at some positions, and `missing` at all others.
 
     Example:
@@ -146,24 +177,24 @@ def spread(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[An
     return column
 
 
-def marked(size: int, at: Any) -> npt.NDArray[np.bool_]:
+def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
     """Which of `size` positions are among some; bool.
 
     Example:
         >>> marked(4, [2, 0]).tolist()
         [True, False, True, False]
     """
-    return spread(size, at, np.True_, False)
+    return scatter(size, at, np.True_, False)
 
 
-def places(size: int, at: IntColumn) -> IntColumn:
+def inverse_positions(size: int, at: IntColumn) -> IntColumn:
     """Of each of `size` positions its place among some distinct ones, −1 for the others.
 
     Example:
         >>> places(4, np.array([2, 0])).tolist()
         [1, -1, 0, -1]
     """
-    return spread(size, at, np.arange(len(at)))
+    return scatter(size, at, np.arange(len(at)))
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
@@ -200,3 +231,6 @@ def _int_or(missing: int, value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and -(2**63) <= value < 2**63 else missing
+
+
+spread, marked, places, begins = scatter, mask_at, inverse_positions, run_starts

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
-from .columns import IntColumn, distinct, marked, matching, places, spread
+from .columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
@@ -33,8 +33,8 @@ def tables_of(trace: Trace) -> Tables:
     gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.kind == GPU, trace.ts)
     source, target, _ = trace.edges_of("launch").T
     launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
-    launcher[target] = places(len(trace), runtime_rows)[source]
-    caller = _timed_caller(trace, as_positions(places(len(trace), call_rows)))
+    launcher[target] = inverse_positions(len(trace), runtime_rows)[source]
+    caller = _timed_caller(trace, as_positions(inverse_positions(len(trace), call_rows)))
     signatures = Signatures()
     calls = _calls(trace, call_rows, caller, signatures)
     gpu = _gpu_events(trace, gpu_rows, caller, launcher)
@@ -53,11 +53,11 @@ def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Position
     A caller of greater id than its own (a file that claims cycles) is ignored.
     """
     order = np.argsort(trace.id, kind="stable")
-    rank = places(len(trace), order)
+    rank = inverse_positions(len(trace), order)
     above = np.where(trace.parent_row >= 0, rank[trace.parent_row], -1)
     above = np.where(above < rank, above, -1)[order]
     found = nearest(above, above, position[order] >= 0)
-    return as_positions(spread(len(trace), order, np.where(found >= 0, position[order][found], -1)))
+    return as_positions(scatter(len(trace), order, np.where(found >= 0, position[order][found], -1)))
 
 
 def _calls(
@@ -81,7 +81,7 @@ def _runtime_calls(
     trace: Trace, rows: Positions[RuntimeIndex, Row], caller: Positions[Row, CallIndex],
     launchers: Positions[GpuIndex, RuntimeIndex],
 ) -> RuntimeCalls:  # fmt: skip
-    launches = marked(len(rows), launchers[launchers >= 0])
+    launches = mask_at(len(rows), launchers[launchers >= 0])
     return RuntimeCalls(
         trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], as_column(launches),
         rows,

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
-from .columns import IntColumn, begins, distinct_rows, matching, spread
+from .columns import IntColumn, RowColumn, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
 from .derive import device_properties, tables_of
@@ -69,11 +69,16 @@ class RecordStore(Protocol):
         """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
 
 
+def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") -> dict[str, RowColumn]:
+    return {"column": RowColumn(dtype, none, unit, about)}
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace(Library):
-    """One rank, recorded and, where there is an ET, linked.
+    """One rank, recorded and, where there is an ET, linked. Made by a `TraceBuilder`, changed by `with_`.
 
-    All arrays but `edges` have one entry a row: the nodes in file order, then the runtime calls.
+    The columns of the rows have one entry a row, the nodes in file order and then the runtime calls; what each holds
+    is said beside it.
 
     Attributes:
         file: name for messages.
@@ -81,18 +86,7 @@ class Trace(Library):
         summary: the root's `etplus`, {} in a file of another linker.
         flat: layout of schema 1.0.1 (`parent`, other fields in the node), not `ctrl_deps` and `attrs`.
         texts: the undecoded record of each row.
-        kind: int8, CPU, GPU or RUNTIME.
-        structural: bool, the process and thread nodes, which are not calls.
-        id: int64, unique. parent: int64, the caller's id as the file has it, −1 for none.
-        parent_row: int64, row of the caller, −1 if there is none in the file (or a node calls itself).
-        name: int32 code into `names`. category: int32 code into `categories`; "" for rows that are not GPU events.
-        ts: int64 ns, −1 for a node that is not linked. dur, exclusive: int64 ns, 0 without a time.
-        rf_id, fw_parent, seq_id, scope, fw_tid: int64, the ET's; 0, 0, −1, 0, 0 elsewhere.
-        thread: int64; of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative
-            number of its own for a thread that runs none), −1 for GPU events.
-        link: int8, UNLINKED, EQUIVALENT or CERTAIN; of ET nodes.
-        stream, device, correlation, kineto_event: int64, −1 for none.
-        inter_thread_dep: int64, an id, −1 for none.
+        names, categories: what the codes of `name` and `category` stand for.
         sync_dep: row to ids.
         comm: row to what is communicated.
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
@@ -107,30 +101,44 @@ class Trace(Library):
     summary: dict[str, Any]
     flat: bool
     texts: RecordStore
-    kind: Column[Row, np.int8]
-    structural: Column[Row, np.bool_]
-    id: Column[Row, np.int64]
-    parent: Column[Row, np.int64]
-    parent_row: Positions[Row, Row]
-    name: Column[Row, np.int32]
+    kind: Column[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
+    structural: Column[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
+    id: Column[Row, np.int64] = field(metadata=_row(np.int64, None, "unique"))
+    parent: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "the caller's id as the file has it"))
+    parent_row: Positions[Row, Row] = field(
+        metadata=_row(np.int64, -1, "row of the caller; none if it is not in the file, or a node calls itself")
+    )
+    name: Column[Row, np.int32] = field(metadata=_row(np.int32, None, "code into `names`"))
     names: list[str]
-    category: Column[Row, np.int32]
+    category: Column[Row, np.int32] = field(
+        metadata=_row(np.int32, 0, 'code into `categories`; that of "" for rows that are not GPU events')
+    )
     categories: list[str]
-    ts: Column[Row, np.int64]
-    dur: Column[Row, np.int64]
-    exclusive: Column[Row, np.int64]
-    rf_id: Column[Row, np.int64]
-    fw_parent: Column[Row, np.int64]
-    seq_id: Column[Row, np.int64]
-    scope: Column[Row, np.int64]
-    fw_tid: Column[Row, np.int64]
-    thread: Column[Row, np.int64]
-    link: Column[Row, np.int8]
-    stream: Column[Row, np.int64]
-    device: Column[Row, np.int64]
-    correlation: Column[Row, np.int64]
-    kineto_event: Column[Row, np.int64]
-    inter_thread_dep: Column[Row, np.int64]
+    ts: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "start; none for a node that is not linked", "ns"))
+    dur: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "0 without a time", "ns"))
+    exclusive: Column[Row, np.int64] = field(
+        metadata=_row(np.int64, 0, "the part of `dur` outside the calls of the same thread in it", "ns")
+    )
+    rf_id: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's number of the call"))
+    fw_parent: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's id of the forward operator"))
+    seq_id: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "the ET's sequence number"))
+    scope: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's at::RecordScope"))
+    fw_tid: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's thread of the forward operator"))
+    thread: Column[Row, np.int64] = field(
+        metadata=_row(
+            np.int64, -1,
+            "of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative number of"
+            " its own for a thread that runs none); none for GPU events",
+        )
+    )  # fmt: skip
+    link: Column[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN; of ET nodes"))
+    stream: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    device: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    correlation: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
+    kineto_event: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
+    inter_thread_dep: Column[Row, np.int64] = field(
+        metadata=_row(np.int64, -1, "id of the operator on another thread that it waits for")
+    )
     sync_dep: dict[int, list[int]]
     comm: dict[int, Comm]
     edges: IntColumn
@@ -175,9 +183,13 @@ class Trace(Library):
         """The timed rows by what they are: calls with their callers and shapes, runtime calls, GPU events."""
         return tables_of(self)
 
+    def with_(self, **changes: Any) -> Trace:
+        """The trace with other attributes; what is derived from them is derived anew."""
+        return replace(self, **changes)
+
     def with_tables(self, tables: Tables) -> Trace:
         """The trace with other tables, as if they had been recorded; its rows stay as they are."""
-        changed = replace(self)
+        changed = self.with_()
         changed.__dict__["tables"] = tables
         return changed
 
@@ -426,13 +438,13 @@ class Trace(Library):
         """
         longest = -self.finish[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
-        return order, np.where(begins(lane[order]), -1, np.roll(order, 1))
+        return order, np.where(run_starts(lane[order]), -1, np.roll(order, 1))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
         """int64, one number a (device, stream) that has GPU events, −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
-        return spread(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
+        return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     @property
     def damage(self) -> tuple[str, ...]:
@@ -482,7 +494,7 @@ class Trace(Library):
         kineto = self.summary.get("kineto")
         if not isinstance(kineto, dict) or "clock_offset_ns" in kineto:
             return self
-        return replace(self, summary={**self.summary, "kineto": {**kineto, "clock_offset_ns": offset_ns}})
+        return self.with_(summary={**self.summary, "kineto": {**kineto, "clock_offset_ns": offset_ns}})
 
     @property
     def process_groups(self) -> dict[str, list[int]]:

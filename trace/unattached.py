@@ -37,13 +37,13 @@ def with_unattached(trace: Trace) -> Trace:
     added = _gpu_events(events, rows, trace)
     notes = (*trace.notes, *_notes(trace, added, len(events) - len(rows)))
     if not len(rows):
-        return replace(trace, notes=notes).with_tables(replace(tables, whole=True))
+        return trace.with_(notes=notes).with_tables(replace(tables, whole=True))
     gpu = tables.gpu.joined(added)
     launches = tables.runtime.launches.copy()
     launches[gpu.runtime[gpu.runtime >= 0]] = True
     gpu = gpu.take(np.argsort(gpu.ts, kind="stable"))
     tables = replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches), whole=True)
-    return replace(trace, notes=notes).with_tables(tables)
+    return trace.with_(notes=notes).with_tables(tables)
 
 
 def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuEvents:

@@ -62,6 +62,12 @@ class UnattachedEvents:
     def __len__(self) -> int:
         return len(self.names)
 
+    @staticmethod
+    def none() -> UnattachedEvents:
+        """No events."""
+        none = np.zeros(0, np.int64)
+        return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
+
 
 def read_unattached(file: str, text: bytes) -> UnattachedEvents:
     """Read the list.

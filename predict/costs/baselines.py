@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...analysis.devices import Device
 from .bound import device_of, times_at_peak
 from .features import family, features
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
 _PENALTY = 1.0
@@ -22,7 +22,7 @@ _OF_PEAK, _OF_BANDWIDTH, _FLOOR_NS = 0.5, 0.6, 2000.0
 class KindMean:
     """Geometric mean of the tasks of one kind, else of all."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}
         for one in measured:
             logs.setdefault(one.task.kind, []).append(np.log(max(one.ns, 1.0)))
@@ -37,7 +37,7 @@ class KindMean:
 class NameMean:
     """Geometric mean of the events of one kernel's name, else as `KindMean`."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}
         for one in measured:
             logs.setdefault(one.task.kernel, []).append(np.log(max(one.ns, 1.0)))
@@ -68,7 +68,7 @@ class UntunedRoofline:
 class Ridge:
     """Ridge regression of log time on `features` and on device, category, operator and family of kernels."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._design = _Design([one.task for one in measured])
         rows = self._design.rows([one.task for one in measured])
         log_ns = np.log([max(one.ns, 1.0) for one in measured])
@@ -90,7 +90,7 @@ def have_trees() -> bool:
 class ExtraTrees:
     """Extremely randomised trees of scikit-learn on the same columns as `Ridge`."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         from sklearn.ensemble import ExtraTreesRegressor
 
         self._design = _Design([one.task for one in measured])

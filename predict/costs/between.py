@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
 _APART = 16
@@ -18,15 +18,15 @@ _ENOUGH, _ALIKE = 5, 1.0
 """Times after which a median is one; doublings of extents within which tasks are nearly of one size."""
 
 
-class Between:
+class Interpolated:
     """Serves a task between two measured ones of the same operator, kernel, device and ranks of tensors, one of which
     has no extent above, the other none below its own. The nearest such two count, by the sum of the logarithms of
     extents; the time is interpolated linearly in FLOPs, or bytes, or elements. A library may take another kernel for
     another size: where there are no two with the task's kernel, those with any kernel are taken.
     """
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
-        groups = defaultdict[Hashable, list[Measured]](list)
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        groups = defaultdict[Hashable, list[MeasuredTask]](list)
         for one in measured:
             if one.task.inputs or one.task.outputs:
                 for key in _keys(one.task):
@@ -41,7 +41,7 @@ class Between:
         groups = (self._groups[key] for key in _keys(task) if key in self._groups)
         return next((found for of in groups if (found := self._within(task, *of)) is not None), None)
 
-    def _within(self, task: Task, rows: npt.NDArray[np.int64], of: Sequence[Measured]) -> Estimate | None:
+    def _within(self, task: Task, rows: npt.NDArray[np.int64], of: Sequence[MeasuredTask]) -> Estimate | None:
         mine = np.array(_extents(task), np.int64)
         low, high = np.flatnonzero((rows <= mine).all(axis=1)), np.flatnonzero((rows >= mine).all(axis=1))
         if not len(low) or not len(high):
@@ -54,7 +54,7 @@ class Between:
 
 
 def _side(
-    rows: npt.NDArray[np.int64], mine: npt.NDArray[np.int64], some: IntColumn, of: Sequence[Measured]
+    rows: npt.NDArray[np.int64], mine: npt.NDArray[np.int64], some: IntColumn, of: Sequence[MeasuredTask]
 ) -> tuple[float, int]:
     """ns and size of the nearest of some rows. What was measured but once or twice on a CPU may have been disturbed:
     then the median over several of nearly its size."""

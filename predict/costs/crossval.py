@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...analysis.devices import Device
 from .baselines import ExtraTrees, have_trees
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .registry import MODELS, ORDER, Costs, fit_model
 from .similar import Similar
 from .task import CostModel, Estimate
@@ -79,7 +79,7 @@ class CrossValidation:
         measured: what was predicted. predicted: model to ns, one entry a task, NaN where it serves none.
     """
 
-    measured: Sequence[Measured]
+    measured: Sequence[MeasuredTask]
     predicted: Mapping[str, Floats]
 
     @property
@@ -103,7 +103,7 @@ class CrossValidation:
 
 
 def cross_validate(
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredTask],
     devices: Mapping[str, Device],
     *,
     folds: int = 5,
@@ -124,7 +124,7 @@ def cross_validate(
     dealt = np.empty(len(groups), np.int64)
     dealt[np.random.default_rng(seed).permutation(len(groups))] = np.arange(len(groups)) % folds
     names = [name for name in MODELS if name not in ("measured", "close")]
-    makers: dict[str, Callable[[Sequence[Measured]], CostModel]] = {
+    makers: dict[str, Callable[[Sequence[MeasuredTask]], CostModel]] = {
         name: lambda given, name=name: fit_model(name, given, devices) for name in names  # type: ignore[misc]
     }  # fmt: skip
     makers[_CHOSEN] = lambda given: Costs(given, devices, ORDER)
@@ -142,7 +142,7 @@ def cross_validate(
     return CrossValidation(measured, predicted)
 
 
-def _predict(model: CostModel, held: Sequence[Measured]) -> Floats:
+def _predict(model: CostModel, held: Sequence[MeasuredTask]) -> Floats:
     tasks = [one.task for one in held]
     found: list[Estimate | None]
     if isinstance(model, (ExtraTrees, Similar)):  # one call is much faster than many

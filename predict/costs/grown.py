@@ -10,14 +10,14 @@ from itertools import zip_longest
 import numpy as np
 
 from .features import distances, features
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
 _BEYOND, _MOST = 1.2, 16
 """Times the greatest measured size from which on a task counts as larger, and up to which it is served."""
 
 
-class Grown:
+class Extrapolated:
     """Serves tasks that are larger than all measured ones of the same operator and kernel on the same device.
 
     What the least of those took stays (where all are of one size, the least of all work of the category), the rest of
@@ -26,8 +26,8 @@ class Grown:
     the one that gives less, since in the other one is more that does not grow.
     """
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
-        groups = defaultdict[tuple[str, ...], list[Measured]](list)
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        groups = defaultdict[tuple[str, ...], list[MeasuredTask]](list)
         for one in measured:
             if _size(one.task):
                 groups[_key(one.task)].append(one)

@@ -12,8 +12,8 @@ import numpy as np
 from ...analysis.devices import Device
 from ...trace.brief import brief
 from .familiarity import Familiarity
-from .intervals import Intervals, fit_intervals
-from .measured import Measured, pooled
+from .measured_tasks import MeasuredTask, pooled
+from .prediction_intervals import PredictionIntervals, fit_intervals
 from .registry import CANDIDATES, ORDER, Costs
 from .task import Estimate
 from .utilisation import Utilisation
@@ -33,14 +33,14 @@ class KernelModel(msgspec.Struct, frozen=True):
 
     utilisation: Utilisation
     order: tuple[str, ...] = ORDER
-    intervals: Intervals = Intervals()
+    intervals: PredictionIntervals = PredictionIntervals()
     held_out: int = 0
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
 
     __repr__ = brief
 
 
-def fit_kernels(traces: Sequence[Sequence[Measured]], devices: Mapping[str, Device]) -> KernelModel | None:
+def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
     """Fit the model of GPU events; None if there are none.
 
     Each trace is held out once, and predicted by all candidates from the others. With one trace, fifths of its groups
@@ -61,7 +61,7 @@ def fit_kernels(traces: Sequence[Sequence[Measured]], devices: Mapping[str, Devi
     )
 
 
-def _intervals(held: Sequence[HeldOut], order: tuple[str, ...]) -> Intervals:
+def _intervals(held: Sequence[HeldOutEvents], order: tuple[str, ...]) -> PredictionIntervals:
     groups, ratios = [], []
     for part in held:
         for one, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
@@ -83,7 +83,7 @@ _MOST_TASKS = 500
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutEvents:
     """One trace's events, predicted by models that were fitted without it.
 
     Attributes:
@@ -91,20 +91,20 @@ class HeldOut:
         groups: `Familiarity.group` of each event with respect to the others.
     """
 
-    measured: Sequence[Measured]
+    measured: Sequence[MeasuredTask]
     estimates: Mapping[Order, Sequence[Estimate]]
     groups: Sequence[tuple[str, str, str]]
 
 
 def by_traces(
-    traces: Sequence[Sequence[Measured]], devices: Mapping[str, Device], orders: Sequence[Order] = CANDIDATES
-) -> list[HeldOut]:
+    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] = CANDIDATES
+) -> list[HeldOutEvents]:
     """Every trace by models fitted on the others; by those of several orders where the others' events are few."""
     others = [pooled(one for k, of in enumerate(traces) if k != held for one in of) for held in range(len(traces))]
     return [_predict(of, given, devices, orders) for of, given in zip(traces, others, strict=True) if of and given]
 
 
-def by_groups(measured: Sequence[Measured], devices: Mapping[str, Device]) -> list[HeldOut]:
+def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:
     """Every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
     numbers: dict[tuple[str, str], int] = {}
     fold = [numbers.setdefault(one.task.group, len(numbers)) % _FOLDS for one in measured]
@@ -118,8 +118,8 @@ def by_groups(measured: Sequence[Measured], devices: Mapping[str, Device]) -> li
 
 
 def _predict(
-    held: Sequence[Measured], given: Sequence[Measured], devices: Mapping[str, Device], orders: Sequence[Order]
-) -> HeldOut:
+    held: Sequence[MeasuredTask], given: Sequence[MeasuredTask], devices: Mapping[str, Device], orders: Sequence[Order]
+) -> HeldOutEvents:
     familiar = Familiarity(given, devices)
     orders = orders if len(given) <= _MOST_TASKS else orders[:1]
     utilisation = None
@@ -128,10 +128,10 @@ def _predict(
         costs = Costs(given, devices, order, utilisation=utilisation)
         estimates[order] = [costs.predict(one.task) or Estimate(1.0, "unknown") for one in held]
         utilisation = utilisation or costs.utilisation
-    return HeldOut(held, estimates, [familiar.group(one.task) for one in held])
+    return HeldOutEvents(held, estimates, [familiar.group(one.task) for one in held])
 
 
-def errors_of(held: HeldOut, order: Order) -> tuple[float, float]:
+def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
     """Factor by which predictions are off (exp of the mean |log ratio|, less 1), and relative error of the total."""
     predicted = np.array([max(one.ns, 1.0) for one in held.estimates[order]])
     measured, count = (np.array([getattr(one, name) for one in held.measured]) for name in ("ns", "count"))
@@ -139,7 +139,7 @@ def errors_of(held: HeldOut, order: Order) -> tuple[float, float]:
     return round(factor, 4), round(float((predicted * count).sum() / (measured * count).sum() - 1), 4)
 
 
-def chosen_order(held: Sequence[HeldOut]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
+def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
     """The candidate with the least sum over the held-out traces of log factor and log error of the total, and the
     errors of all; the first candidate unless another one's sum is a tenth less."""
     errors = {

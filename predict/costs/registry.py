@@ -9,18 +9,18 @@ import numpy as np
 
 from ...analysis.devices import Device
 from .baselines import KindMean, Ridge
-from .between import Between
+from .between import Interpolated
 from .bound import bound_of
 from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from .features import distances, features
 from .gemm import GemmTable, Size, gemm_size
-from .grown import Grown
-from .measured import CPU_OP, Measured
+from .grown import Extrapolated
+from .measured_tasks import CPU_OP, MeasuredTask
 from .roofline import Roofline
 from .similar import MeasuredTable, Nearest, Similar
 from .task import CostModel, Estimate, Task
 from .transfer import Transfers
-from .utilisation import START, THREADS, Law, Utilisation, Work, kernel_family, work_of
+from .utilisation import START, THREADS, EventWork, Law, Utilisation, kernel_family, work_of
 from .utilisation_fit import fit_utilisation
 
 UTILISATION = "utilisation"
@@ -42,7 +42,7 @@ class _First:
 class _Products:
     """A table of matrix products for each device and element type that was measured."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         times: dict[tuple[str, str], dict[Size, float]] = {}
         for one in measured:
             size = gemm_size(one.task)
@@ -67,27 +67,27 @@ class _Utilised:
         return Estimate(self.fitted.nanoseconds(task, self._devices), UTILISATION)
 
 
-def _utilised(measured: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
+def _utilised(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
     events = [one for one in measured if one.task.category != CPU_OP and one.ns > 0]
     return _Utilised(fit_utilisation(events, devices), devices)
 
 
-def _transfers(measured: Sequence[Measured], _: Mapping[str, Device]) -> CostModel:
+def _transfers(measured: Sequence[MeasuredTask], _: Mapping[str, Device]) -> CostModel:
     return Transfers.fit([one.task for one in measured], [one.ns for one in measured])
 
 
-def _embedding(_: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
+def _embedding(_: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
     return _First([EmbeddingForward(devices), EmbeddingBackwardSgd(devices), EmbeddingBackwardAdagrad(devices)])
 
 
-MODELS: dict[str, Callable[[Sequence[Measured], Mapping[str, Device]], CostModel]] = {
+MODELS: dict[str, Callable[[Sequence[MeasuredTask], Mapping[str, Device]], CostModel]] = {
     "measured": lambda measured, _: MeasuredTable(measured),
     UTILISATION: _utilised,
-    "between": lambda measured, _: Between(measured),
+    "between": lambda measured, _: Interpolated(measured),
     "close": lambda measured, _: Nearest(measured, _CLOSE),
     "nearest": lambda measured, _: Nearest(measured),
     "similar": lambda measured, _: Similar(measured),
-    "grown": lambda measured, _: Grown(measured),
+    "grown": lambda measured, _: Extrapolated(measured),
     "roofline": Roofline.fit,
     "product": lambda measured, _: _Products(measured),
     "transfer": _transfers,
@@ -104,7 +104,7 @@ CPU_ORDER = ("measured", "between", "similar", "nearest", "roofline", "mean")
 """The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 
 
-def fit_model(name: str, measured: Sequence[Measured], devices: Mapping[str, Device]) -> CostModel:
+def fit_model(name: str, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
     """One of MODELS, made from measured tasks."""
     return MODELS[name](measured, devices)
 
@@ -124,7 +124,7 @@ class Costs:
     """
 
     def __init__(
-        self, measured: Sequence[Measured], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
+        self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
         *, beyond: bool = False, utilisation: Utilisation | None = None,
     ) -> None:  # fmt: skip
         self._measured, self._devices, self._order = measured, devices, tuple(order)
@@ -166,7 +166,9 @@ class Costs:
 _EVENTS, _WEIGHTS, _NEIGHBOURS = 3, 4, 4
 
 
-def explain(name: str, model: Utilisation, measured: Sequence[Measured], devices: Mapping[str, Device]) -> list[str]:
+def explain(
+    name: str, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
+) -> list[str]:
     """How the fitted events whose kernel's name contains a text are priced; those that take most time, in lines.
 
     Args:
@@ -185,13 +187,13 @@ def explain(name: str, model: Utilisation, measured: Sequence[Measured], devices
     return lines
 
 
-def _head(one: Measured) -> list[str]:
+def _head(one: MeasuredTask) -> list[str]:
     task = one.task
     launch = f", {task.blocks} blocks of {task.block_threads} threads" if task.blocks else ""
     return [task.kernel, f"  {task.op or 'no operator'} {task.shapes}", f"  {task.device}, {one.count} times{launch}"]
 
 
-def _terms(one: Measured, model: Utilisation, devices: Mapping[str, Device]) -> list[str]:
+def _terms(one: MeasuredTask, model: Utilisation, devices: Mapping[str, Device]) -> list[str]:
     """The formula with this event's numbers."""
     work = work_of(one.task, devices)
     law, lines = model.law(work), []
@@ -216,7 +218,7 @@ def _terms(one: Measured, model: Utilisation, devices: Mapping[str, Device]) -> 
     return lines
 
 
-def _weights(law: Law, work: Work, term: str) -> str:
+def _weights(law: Law, work: EventWork, term: str) -> str:
     """The labels that count most."""
     counts = {label: law.weights[term].get(label, 0.0) * value for label, value in work.labels.items()}
     most = sorted((label for label in counts if counts[label]), key=lambda label: (-abs(counts[label]), label))
@@ -224,7 +226,7 @@ def _weights(law: Law, work: Work, term: str) -> str:
 
 
 def _neighbours(
-    one: Measured, model: Utilisation, measured: Sequence[Measured], devices: Mapping[str, Device]
+    one: MeasuredTask, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
     """The least different events of the same family, others than this one."""
     family = kernel_family(one.task.kernel)

@@ -8,7 +8,7 @@ from ...analysis.devices import Device
 from ...reshape.shape_change import FLOATING
 from ...trace.tensors import Tensor
 from .bound import times_at_peak
-from .measured import CPU_OP
+from .measured_tasks import CPU_OP
 from .task import Task
 
 

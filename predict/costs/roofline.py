@@ -10,7 +10,7 @@ import numpy as np
 from ...analysis.devices import Device
 from .bound import times_at_peak
 from .features import family
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
 _CPU = Device(name="a CPU of 100 GFLOP/s and 20 GB/s", tflops={"float32": 0.1}, memory_gb_s=20)
@@ -33,7 +33,7 @@ class Roofline:
     latency_ns: Mapping[str, float]
 
     @staticmethod
-    def fit(measured: Sequence[Measured], devices: Mapping[str, Device]) -> Roofline:
+    def fit(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Roofline:
         """Efficiencies and latencies of measured tasks."""
         shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
         times: dict[str, list[float]] = {}

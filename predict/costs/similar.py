@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .features import class_keys, distances, features, words
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
 _NOISE = 0.01
@@ -22,11 +22,11 @@ class MeasuredTable:
     Work whose shapes are known is the same whatever is recorded of its launch.
     """
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._tasks = {one.task: one for one in measured}
         self._unlaunched = {one.task.unlaunched: one for one in reversed(measured) if one.task.inputs}
 
-    def of(self, task: Task) -> Measured | None:
+    def of(self, task: Task) -> MeasuredTask | None:
         """The same task as it was measured; None for others."""
         return self._tasks.get(task) or self._unlaunched.get(task.unlaunched)
 
@@ -43,7 +43,7 @@ class Nearest:
         reach: greatest distance (`distances`) to serve; infinite by default.
     """
 
-    def __init__(self, measured: Sequence[Measured], reach: float = float("inf")) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask], reach: float = float("inf")) -> None:
         self._reach = reach
         self._ns = np.array([one.ns for one in measured])
         self._rows = features([one.task for one in measured])
@@ -68,9 +68,9 @@ class Nearest:
 class Similar:
     """`Gaussian` over all measured tasks, or, where they are many, over those of each operator apart."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._apart = len(measured) > _MOST_TASKS
-        self._groups: dict[str, list[Measured]] = {}
+        self._groups: dict[str, list[MeasuredTask]] = {}
         for one in measured:
             self._groups.setdefault(self._group(one.task), []).append(one)
         self._fitted: dict[str, Gaussian] = {}
@@ -104,7 +104,7 @@ class Gaussian:
     device, operator and kernel, kernel names by the share of their words.
     """
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         if len(measured) > _MOST_TASKS:  # the most frequent, in the order given
             often = sorted(range(len(measured)), key=lambda i: (-measured[i].count, i))[:_MOST_TASKS]
             measured = [measured[i] for i in sorted(often)]

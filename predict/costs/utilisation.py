@@ -101,7 +101,7 @@ def _kind(kernel: str, category: str) -> str:
     return GPU_KINDS[gpu_kind(kernel, category, is_comm=False)]
 
 
-class Work(msgspec.Struct, frozen=True):
+class EventWork(msgspec.Struct, frozen=True):
     """A GPU event as the law sees it.
 
     Attributes:
@@ -125,7 +125,7 @@ class Work(msgspec.Struct, frozen=True):
         return max(self.amounts.values())
 
 
-def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
+def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
     """What the law takes of a GPU event.
 
     Args:
@@ -138,11 +138,11 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
     labels, usual = _labels(task, device, many, bandwidth), _usual(task, bound is not None)
     if bound is None:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
-        return Work(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
+        return EventWork(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
     through = _through(task)
     memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
-    return Work(True, bound.ns, usual, amounts, labels, task.kernel)
+    return EventWork(True, bound.ns, usual, amounts, labels, task.kernel)
 
 
 def _usual(task: Task, known: bool) -> dict[str, float]:
@@ -192,7 +192,7 @@ class Law(msgspec.Struct, frozen=True):
 
     __repr__ = brief
 
-    def terms(self, work: Work) -> dict[str, float]:
+    def terms(self, work: EventWork) -> dict[str, float]:
         """Start in ns, and the time of each amount in ns, before the factors of the kernel's name and of smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
@@ -200,7 +200,7 @@ class Law(msgspec.Struct, frozen=True):
             found[term] = amount * (exp(min(sums[term], MOST_LOSS)) + work.known)
         return found
 
-    def nanoseconds(self, work: Work) -> float:
+    def nanoseconds(self, work: EventWork) -> float:
         """The time of an event, not below its bound."""
         terms = self.terms(work)
         ns = terms.pop(START) + max(terms.values())
@@ -225,7 +225,7 @@ class Utilisation(msgspec.Struct, frozen=True):
 
     __repr__ = brief
 
-    def law(self, work: Work) -> Law:
+    def law(self, work: EventWork) -> Law:
         """The one that holds for an event."""
         if work.known:
             return self.known

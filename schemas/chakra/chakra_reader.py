@@ -7,7 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
 from ..etplus.read_etplus import Node as EtPlusNode
-from ..etplus.read_etplus import Rows
+from ..etplus.read_etplus import NodeRows
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..text.files import open_output, shown_name
 from .attributes import KIND_BITS, values_of
@@ -63,7 +63,7 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     """
     metadata, messages = read_encoded(path)
     form = _Form(shown_name(path), metadata)
-    rows, needs = Rows(form.file), _Needs(form)
+    rows, needs = NodeRows(form.file), _Needs(form)
     bodies: list[bytes] = []
     calls: list[_ReadNode] = []
 
@@ -76,8 +76,7 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
         calls += [one for one in block if one.runtime]
         add([one for one in block if not one.runtime], runtime=False)
     add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
-    trace = rows.trace(form.header, form.summary, _ChakraRecords(form, bodies))
-    return replace(trace, edges=rows.edges(needs.edges()))
+    return rows.trace(form.header, form.summary, _ChakraRecords(form, bodies), needs.edges)
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -190,7 +189,7 @@ def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) ->
     kept = zip([0, *(end for _, end, _ in edits)], [*(start for start, _, _ in edits), len(data)], strict=True)
     texts = itertools.zip_longest((data[a:b] for a, b in kept), (text for _, _, text in edits), fillvalue=b"")
     whole = b"".join(itertools.chain.from_iterable(texts))
-    return replace(trace, texts=FileRecords(whole, *moved), header=header, summary=summary, captured=captured)
+    return trace.with_(texts=FileRecords(whole, *moved), header=header, summary=summary, captured=captured)
 
 
 def _span(data: bytes, raw: msgspec.Raw) -> tuple[int, int]:

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import orjson
 
 from ...trace.brief import brief
+from ...trace.build import TraceBuilder
 from ...trace.captured import CapturedGraphs
-from ...trace.columns import IntColumn, positions, spread
+from ...trace.columns import IntColumn, positions, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY
-from ...trace.index import Column, Row, as_column, as_positions
+from ...trace.index import as_positions
 from ...trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
 from ...trace.memory_events import MemoryEvents
-from ...trace.relations import parent_rows, threads_of_rows
 from ...trace.trace import Record, Trace
 from ...trace.unattached_events import UnattachedEvents
 from ..text.gc_control import gc_disabled
@@ -59,68 +59,61 @@ def _whole(records: _LinkedRecords, summary: dict[str, Any]) -> Trace:
     """The trace with all its columns."""
     linked, rows = records.linked, records.rows
     et, events, numbering = linked.et, linked.events, linked.numbering
-    et_row, gpu_row, runtime_row = rows.et, rows.gpu, rows.runtime
-    nodes, gpu, runtime = len(et), linked.gpu_row, linked.runtime_row
+    gpu, runtime, nodes = linked.gpu_row, linked.runtime_row, len(et)
+    order = slice(None) if not numbering.renumbered else np.argsort(np.concatenate([rows.et, rows.gpu]))
+    builder = TraceBuilder(et.file)
 
-    def column(of_et: Any, of_gpu: Any, of_runtime: Any, dtype: Any = np.int64) -> Column[Row, Any]:
-        values = np.empty(len(rows.kind), dtype)
-        values[et_row], values[gpu_row], values[runtime_row] = of_et, of_gpu, of_runtime
-        return as_column(values)
+    def column(of_et: Any, of_gpu: Any) -> npt.NDArray[Any]:
+        parts = (np.broadcast_to(of_et, nodes), np.broadcast_to(of_gpu, len(gpu)))
+        values: npt.NDArray[Any] = np.concatenate(parts)[order]
+        return values
 
-    ids = column(numbering.node, numbering.gpu, numbering.runtime)
-    parent = column(
-        np.maximum(_new_ids(linked, et.parent), -1), numbering.node[linked.gpu_parent],
-        np.where(linked.runtime_parent >= 0, numbering.node[linked.runtime_parent], -1),
-    )  # fmt: skip
-    parent_row = parent_rows(ids, parent)
-    is_linked = linked.kineto_event >= 0
-    names, name = _interned(
-        et.names, column(et.name, -1, -1), events.names, column(-1, events.name[gpu], events.name[runtime])
+    is_linked, gpu_dur = linked.kineto_event >= 0, np.maximum(events.dur[gpu], 0)
+    waits_for = scatter(
+        nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64)
     )
-    categories, category = _interned([""], column(0, -1, 0), events.categories, column(-1, events.category[gpu], -1))
-    same_tids = linked.summary.get("nodes_from") == "kineto"
+    names = column(et.name, events.name[gpu] + len(et.names))
+    builder.add(
+        column(np.int8(CPU), np.int8(GPU)),
+        id=column(numbering.node, numbering.gpu),
+        parent=column(np.maximum(_new_ids(linked, et.parent), -1), numbering.node[linked.gpu_parent]),
+        name=builder.names.recode([*et.names, *events.names], names),
+        category=builder.categories.recode(["", *events.categories], column(0, events.category[gpu] + 1)),
+        ts=column(np.where(is_linked, linked.ts, -1), events.ts[gpu]),
+        dur=column(np.where(is_linked, np.maximum(linked.dur, 0), 0), gpu_dur),
+        exclusive=column(np.where(is_linked, np.maximum(linked.exclusive, 0), 0), gpu_dur),
+        rf_id=column(et.rf_id, 0),
+        fw_parent=column(_new_ids(linked, et.fw_parent), 0),
+        seq_id=column(et.seq_id, -1),
+        scope=column(et.scope, 0),
+        tid=column(et.tid, 0),
+        fw_tid=column(et.fw_tid, 0),
+        link=column(np.where(is_linked, np.where(linked.certain, CERTAIN, EQUIVALENT), UNLINKED), 0),
+        stream=column(-1, events.stream[gpu]),
+        device=column(-1, events.device[gpu]),
+        correlation=column(-1, events.correlation[gpu]),
+        kineto_event=column(linked.kineto_event, events.index[gpu]),
+        inter_thread_dep=column(np.where(is_linked, waits_for, -1), -1),
+    )  # fmt: skip
     tids, codes = np.unique(events.thread[runtime], return_inverse=True)
-    tid_of = [events.threads[code][1] for code in tids.tolist()]
-    gpu_dur = np.maximum(events.dur[gpu], 0)
-    waits_for = spread(nodes, list(linked.inter_thread_dep), np.array(list(linked.inter_thread_dep.values()), np.int64))
-    unattached = _unattached(linked)
-    edges = linked.edges.copy()
-    edges[:, :2] = positions(ids, linked.edges[:, :2].reshape(-1)).reshape(-1, 2)
-    return Trace(
-        file=et.file,
-        header=_header(linked),
-        summary=summary,
-        flat=et.flat,
-        texts=records,
-        kind=as_column(rows.kind),
-        structural=column(et.structural, False, False, np.bool_),
-        id=ids,
-        parent=parent,
-        parent_row=parent_row,
-        name=as_column(name),
-        names=_extended(names, unattached.names),
-        category=as_column(category),
-        categories=_extended(categories, unattached.categories),
-        ts=column(np.where(is_linked, linked.ts, -1), events.ts[gpu], events.ts[runtime]),
-        dur=column(np.where(is_linked, np.maximum(linked.dur, 0), 0), gpu_dur, np.maximum(events.dur[runtime], 0)),
-        exclusive=column(np.where(is_linked, np.maximum(linked.exclusive, 0), 0), gpu_dur, 0),
-        rf_id=column(et.rf_id, 0, 0),
-        fw_parent=column(_new_ids(linked, et.fw_parent), 0, 0),
-        seq_id=column(et.seq_id, -1, -1),
-        scope=column(et.scope, 0, 0),
-        fw_tid=column(et.fw_tid, 0, 0),
-        thread=threads_of_rows(rows.kind, column(et.tid, 0, 0), parent_row, codes, tid_of, same_tids=same_tids),
-        link=column(np.where(is_linked, np.where(linked.certain, CERTAIN, EQUIVALENT), UNLINKED), 0, 0, np.int8),
-        stream=column(-1, events.stream[gpu], -1),
-        device=column(-1, events.device[gpu], -1),
-        correlation=column(-1, events.correlation[gpu], events.correlation[runtime]),
-        kineto_event=column(linked.kineto_event, events.index[gpu], events.index[runtime]),
-        inter_thread_dep=column(np.where(is_linked, waits_for, -1), -1, -1),
-        sync_dep={int(et_row[k]): ids for k, ids in sorted(linked.sync_dep.items()) if ids and is_linked[k]},
-        comm={int(gpu_row[k]): msgspec.convert(comm, Comm) for k, comm in sorted(linked.comm.items())},
-        edges=edges,
-        unattached=unattached,
-        memory=_memory(linked, et_row),
+    builder.tids = [events.threads[code][1] for code in tids.tolist()]
+    builder.add(
+        RUNTIME,
+        id=numbering.runtime,
+        parent=np.where(linked.runtime_parent >= 0, numbering.node[linked.runtime_parent], -1),
+        name=builder.names.recode(events.names, events.name[runtime]),
+        ts=events.ts[runtime],
+        dur=np.maximum(events.dur[runtime], 0),
+        tid=codes,
+        correlation=events.correlation[runtime],
+        kineto_event=events.index[runtime],
+    )
+    waiting, comm = sorted(linked.sync_dep.items()), sorted(linked.comm.items())
+    builder.sync_dep = {int(rows.et[k]): ids for k, ids in waiting if ids and is_linked[k]}
+    builder.comm = {int(rows.gpu[k]): msgspec.convert(one, Comm) for k, one in comm}
+    return builder.build(
+        records, summary=summary, header=_header(linked), flat=et.flat, edges=linked.edges,
+        unattached=_unattached(linked), memory=_memory(linked, rows.et),
     )  # fmt: skip
 
 
@@ -148,8 +141,8 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
         gpu_ends={int(records.rows.place[row]): ends[row] for row in gpu.tolist() if row in ends},
         unattached_ends=captured_by_texts(captured.unattached),
     )  # fmt: skip
-    return replace(
-        trace, texts=_LinkedRecords(linked), header=_header(linked), captured=captured,
+    return trace.with_(
+        texts=_LinkedRecords(linked), header=_header(linked), captured=captured,
         summary={**trace.summary, "version": CAPTURED_VERSION},
     )  # fmt: skip
 
@@ -240,20 +233,6 @@ def _new_ids(linked: EtPlus, ids: IntColumn) -> IntColumn:
     return np.where(at >= 0, linked.numbering.node[at], 0)
 
 
-def _interned(
-    first_values: list[str], first: npt.NDArray[Any], second_values: list[str], second: npt.NDArray[Any]
-) -> tuple[list[str], npt.NDArray[np.int32]]:
-    """One table of values for two columns of codes (−1 where the other column has the row), in order of appearance."""
-    codes: dict[str, int] = {}
-    both = np.where(first >= 0, first, len(first_values) + second)
-    used, at, back = np.unique(both, return_index=True, return_inverse=True)
-    values = [*first_values, *second_values]
-    new = np.empty(len(used), np.int32)
-    for k in np.argsort(at).tolist():
-        new[k] = codes.setdefault(values[used[k]], len(codes))
-    return list(codes), new[back.reshape(-1)]
-
-
 def _header(linked: EtPlus) -> Record:
     """The root's keys but `nodes`, `runtime`, `edges` and `etplus`."""
     text = mask(linked.et.before)[0] + mask(linked.et.after)[0]
@@ -282,8 +261,3 @@ def _unattached(linked: EtPlus) -> UnattachedEvents:
         stream=events.stream[rows], correlation=events.correlation[rows], reason=linked.unattached_reason[order],
         args=events.args_of(rows),
     )  # fmt: skip
-
-
-def _extended(values: list[str], more: list[str]) -> list[str]:
-    """The values with those of the others that are not among them."""
-    return list(dict.fromkeys([*values, *more]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ...trace.columns import IntColumn
@@ -35,7 +33,7 @@ def infer_edges(document: Trace) -> Trace:
     notes = ["the file has no edges (written by another linker); they were inferred from times and parents"]
     if not forward.all():
         notes.append(f"{np.count_nonzero(~forward)} inferred edges against the order of starts were left out")
-    return replace(document, edges=edges[forward], notes=(*document.notes, *notes))
+    return document.with_(edges=edges[forward], notes=(*document.notes, *notes))
 
 
 def _along(document: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:

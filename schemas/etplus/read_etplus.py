@@ -6,9 +6,7 @@ import codecs
 import contextlib
 import itertools
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
@@ -18,13 +16,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, StringTable, decimal_ns, exact_ns, int_column, matching, positions
+from ...trace.build import TraceBuilder, Values
+from ...trace.columns import IntColumn, decimal_ns, exact_ns
 from ...trace.comm_kernels import Comm
-from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, STRUCTURAL
+from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ...trace.memory_events import read_memory
-from ...trace.relations import parent_rows, threads_of_rows
 from ...trace.trace import Record, RecordStore, Trace
 from ...trace.unattached_events import read_unattached
 from ..execution_trace.node_tensors import ATTRIBUTES, Attr, attribute_type
@@ -104,7 +102,8 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-_EVENT_COLUMNS = ("stream", "device", "correlation", "kineto_event")
+_SAME_NAME = ("id", "name", "stream", "device", "correlation", "kineto_event", "inter_thread_dep")
+"""Columns that are fields of `Node`."""
 
 _TIMES = tuple(map(attrgetter, ("ts", "dur", "inclusive_dur", "exclusive_dur")))
 _decode_nodes = msgspec.json.Decoder(list[Node]).decode
@@ -152,7 +151,7 @@ class _Reader:
 
     def __init__(self, file: str, data: bytes) -> None:
         self.file, self.data = file, data
-        self.rows = Rows(file)
+        self.rows = NodeRows(file)
         self.spans: list[npt.NDArray[np.int64]] = []
 
     def read(self) -> Trace:
@@ -161,14 +160,12 @@ class _Reader:
         for key in ("nodes", "runtime"):
             if key in header:
                 self._read_nodes(key, header.pop(key))
-        if not ours and not np.any(self.rows.column("ts") >= 0):
+        if not ours and not np.any(self.rows.builder.column("ts") >= 0):
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
         raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
-        document = self.rows.trace(header, summary, texts)
-        if raw_edges is None:
-            return infer_edges(document)
-        return replace(document, edges=self.rows.edges(self._edges(raw_edges)))
+        edges = None if raw_edges is None else partial(self._edges, raw_edges)
+        return self.rows.trace(header, summary, texts, edges)
 
     def _header(self) -> Record:
         if not _OBJECT.match(self.data):
@@ -240,12 +237,12 @@ class _Reader:
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
 
     def _read_nodes(self, key: str, raw: msgspec.Raw) -> None:
-        first = self.rows.count
+        first = self.rows.builder.count
         for part in self._parts(key, raw, _decode_raws):
             try:
                 nodes = self._nodes(part.text)
             except UNREADABLE:
-                raise self._first_bad(key, part, self.rows.count - first) from None
+                raise self._first_bad(key, part, self.rows.builder.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
             for length in lengths.tolist():  # only white space and a comma are between two
@@ -290,25 +287,17 @@ class _Reader:
         return np.concatenate(parts)
 
 
-class Rows:
-    """The columns of a `Trace`, made of records block by block.
+class NodeRows:
+    """Fills a `TraceBuilder` with records, block by block.
 
     Attributes:
-        count: number of rows so far.
         usual: the `attrs` of nodes are `_UsualAttrs`, not lists.
     """
 
     def __init__(self, file: str) -> None:
-        self.file = file
-        self.names, self.categories = StringTable(), StringTable()
-        self.categories.codes([""])
-        self.columns: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
-        self.sync_dep: dict[int, list[int]] = {}
-        self.comm: dict[int, Comm] = {}
+        self.builder = TraceBuilder(file)
         self.captured_by: dict[int, CapturedBy] = {}
-        self.runtime_tids: list[int | str] = []
         self.flat = self.usual = True
-        self.count = 0
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
         """Add rows.
@@ -317,116 +306,71 @@ class Rows:
             times: `ts`, `dur` and `exclusive` as in `Trace`, ns; those of the nodes are not looked at.
             runtime: runtime calls, which follow after all nodes.
         """
-        for key, column in {**times, **self._columns(nodes, runtime)}.items():
-            self.columns[key].append(column)
-        self.count += len(nodes)
-
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """A column of all rows."""
-        return np.concatenate(self.columns[name])
-
-    def trace(self, header: Record, summary: msgspec.Raw, texts: RecordStore) -> Trace:
-        """The trace of the rows, without edges.
-
-        Args:
-            header: the root's other keys, undecoded. summary: its `etplus`.
-
-        Raises:
-            TraceFormatError: ids used twice, times out of range, or a broken root.
-        """
-        columns: dict[str, Any] = {name: self.column(name) for name in self.columns}
-        if columns["dur"].sum(dtype=np.float64) >= MAX_NS or columns["exclusive"].sum(dtype=np.float64) >= MAX_NS:
-            raise TraceFormatError(self.file, "", "durations of over 146 years together", _SPOILT)
-        report = self._summary(summary)
-        columns |= self._relations(columns, same_tids=report.get("nodes_from") == "kineto")
-        unattached = read_unattached(self.file, bytes(header.get("unattached", b"[]")))
-        self.names.codes(unattached.names)
-        self.categories.codes(unattached.categories)
-        captured = read_captured(self.file, header, self.captured_by)
-        self.names.codes(captured.names if captured is not None else [])
-        return Trace(
-            file=self.file, header=header, summary=report, flat=self.flat, texts=texts,
-            names=self.names.values, categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm,
-            edges=np.zeros((0, 3), np.int64), unattached=unattached, captured=captured,
-            memory=read_memory(self.file, bytes(header.get("memory", b"[]")), columns["id"]), **columns,
-        )  # fmt: skip
-
-    def _summary(self, raw: msgspec.Raw) -> dict[str, Any]:
-        try:
-            summary = msgspec.json.decode(raw)
-        except UNREADABLE as error:
-            raise TraceFormatError(self.file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
-        if not isinstance(summary, dict):
-            raise TraceFormatError(self.file, '"etplus"', "is not an object", _SPOILT)
-        return summary
-
-    def _columns(self, nodes: list[Node], runtime: bool) -> dict[str, npt.NDArray[Any]]:
-        parents = [node.parent if node.ctrl_deps is None else node.ctrl_deps for node in nodes]
-        kinds = [RUNTIME if runtime else CPU if node.cat is None else GPU for node in nodes]
-        columns: dict[str, npt.NDArray[Any]] = {
-            "id": int_column([node.id for node in nodes], -1),
-            "parent": int_column(parents, -1),
-            "kind": np.array(kinds, np.int8),
-            "name": self.names.codes([node.name for node in nodes]),
-            "category": self.categories.codes([node.cat or "" for node in nodes]),
-            "link": np.array([_LINKS.get(node.link, UNLINKED) for node in nodes], np.int8),
-            "inter_thread_dep": int_column([node.inter_thread_dep for node in nodes], -1),
-        }
-        self.flat &= all(node.ctrl_deps is None for node in nodes)
-        columns |= self._et_columns(nodes)
-        for column in _EVENT_COLUMNS:
-            columns[column] = int_column(list(map(attrgetter(column), nodes)), -1)
-        if runtime:
-            self.runtime_tids += [node.tid for node in nodes]
-        for row, node in enumerate(nodes, self.count):
+        builder = self.builder
+        for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
-                self.sync_dep[row] = node.sync_dep
+                builder.sync_dep[row] = node.sync_dep
             if node.captured_by is not None:
                 self.captured_by[row] = node.captured_by
             if node.comm is not None:
-                self.comm[row] = node.comm
+                builder.comm[row] = node.comm
             elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no more than that
-                self.comm[row] = Comm(pg_name=str(node.pg_name))
-        return columns
+                builder.comm[row] = Comm(pg_name=str(node.pg_name))
+        self.flat &= all(node.ctrl_deps is None for node in nodes)
+        columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}
+        columns |= self._et_columns(nodes)
+        columns["parent"] = [node.parent if node.ctrl_deps is None else node.ctrl_deps for node in nodes]
+        columns["category"] = [node.cat or "" for node in nodes]
+        columns["link"] = np.array([_LINKS.get(node.link, UNLINKED) for node in nodes], np.int8)
+        if runtime:
+            columns["tid"] = [node.tid for node in nodes]
+        kinds = np.array([CPU if node.cat is None else GPU for node in nodes], np.int8)
+        builder.add(RUNTIME if runtime else kinds, **columns, **times)
 
-    def _et_columns(self, nodes: list[Node]) -> dict[str, npt.NDArray[Any]]:
-        """What attributes say, or fields of the nodes themselves."""
-        if not any(node.attrs for node in nodes):
-            return {of: int_column(list(map(attrgetter(of), nodes)), none) for of, none in ATTRIBUTES.items()}
-        if self.usual:
-            usual = [node.attrs or _NO_ATTRS for node in nodes]
-            values = {of: map(attrgetter(f"{of}.value"), usual) for of in ATTRIBUTES}
-            return {of: int_column(list(values[of]), none) for of, none in ATTRIBUTES.items()}
-        attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
-        return {of: int_column([one.get(of, none) for one in attrs], none) for of, none in ATTRIBUTES.items()}
+    def trace(
+        self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
+    ) -> Trace:
+        """The trace of the rows.
 
-    def _relations(self, columns: dict[str, npt.NDArray[Any]], *, same_tids: bool) -> dict[str, npt.NDArray[Any]]:
-        """The columns that follow from all rows together."""
-        ids, kind, tid = columns["id"], columns["kind"], columns.pop("tid")
-        ordered = np.sort(ids)
-        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(repeated):
-            raise TraceFormatError(self.file, f"id {repeated[0]}", "two nodes have it", _SPOILT)
-        parent_row = parent_rows(ids, columns["parent"])
-        tids = StringTable()
-        codes = tids.codes(self.runtime_tids)
-        thread = threads_of_rows(kind, tid, parent_row, codes, tids.values, same_tids=same_tids)
-        structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
-        return {"structural": structural, "parent_row": parent_row, "thread": thread}
-
-    def edges(self, edges: IntColumn) -> IntColumn:
-        """`Trace.edges` from edges between ids.
+        Args:
+            header: the root's other keys, undecoded. summary: its `etplus`.
+            edges: gives those between ids; None where the file has none, which are then inferred.
 
         Raises:
-            TraceFormatError: an edge that does not join two rows.
+            TraceFormatError: ids used twice, times out of range, a broken root, or edges of nodes that are not there.
         """
-        ends = positions(self.column("id"), edges[:, :2].reshape(-1)).reshape(-1, 2)
-        strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
-        if len(strange):
-            a, b, kind = edges[strange[0]].tolist()
-            problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes of the file"
-            raise TraceFormatError(self.file, f"edges[{strange[0]}]", problem, _SPOILT)
-        return np.concatenate([ends, edges[:, 2:]], axis=1)
+        builder = self.builder
+        file = builder.file
+        builder.check()
+        report = _decode_summary(file, summary)
+        unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
+        captured = read_captured(file, header, self.captured_by)
+        memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
+        trace = builder.build(
+            texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
+            unattached=unattached, memory=memory, captured=captured,
+        )  # fmt: skip
+        return infer_edges(trace) if edges is None else trace
+
+    def _et_columns(self, nodes: list[Node]) -> dict[str, Values]:
+        """What attributes say, or fields of the nodes themselves."""
+        if not any(node.attrs for node in nodes):
+            return {of: list(map(attrgetter(of), nodes)) for of in ATTRIBUTES}
+        if self.usual:
+            usual = [node.attrs or _NO_ATTRS for node in nodes]
+            return {of: list(map(attrgetter(f"{of}.value"), usual)) for of in ATTRIBUTES}
+        attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
+        return {of: [one.get(of, none) for one in attrs] for of, none in ATTRIBUTES.items()}
+
+
+def _decode_summary(file: str, raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        summary = msgspec.json.decode(raw)
+    except UNREADABLE as error:
+        raise TraceFormatError(file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
+    if not isinstance(summary, dict):
+        raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
+    return summary
 
 
 def _address(buffer: bytes | msgspec.Raw) -> int:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from ...trace.brief import brief
-from ...trace.columns import IntColumn, places, spread
+from ...trace.columns import IntColumn, inverse_positions, scatter
 from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE
 from ..execution_trace.node_tensors import FlatTensors, Tensors
@@ -86,11 +86,11 @@ class Numbering:
                 np.arange(first + gpu_count, first + gpu_count + runtime_count),
             )
         order = np.argsort(et.id, kind="stable")
-        rank = places(len(et), order)
+        rank = inverse_positions(len(et), order)
         children = np.bincount(rank[gpu_parent], minlength=len(et))
         before = np.cumsum(children) - children
         by_parent = np.argsort(rank[gpu_parent], kind="stable")
-        gpu = spread(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
+        gpu = scatter(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
         last = len(et) + gpu_count + 1
         return Numbering(rank + before[rank] + 1, gpu, np.arange(last, last + runtime_count), renumbered=True)
 

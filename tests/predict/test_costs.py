@@ -10,7 +10,7 @@ from etplus.analysis.devices import Device
 from etplus.predict.costs.crossval import cross_validate, score
 from etplus.predict.costs.embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
 from etplus.predict.costs.gemm import GemmTable
-from etplus.predict.costs.measured import Measured, medians
+from etplus.predict.costs.measured_tasks import MeasuredTask, medians
 from etplus.predict.costs.registry import MODELS, Costs, fit_model
 from etplus.predict.costs.task import Bag, Task
 from etplus.predict.costs.transfer import SizeCurve, fit_curve, wire_factor
@@ -104,7 +104,7 @@ def test_gemm_takes_shapes_from_operators() -> None:
     def product(m: int, n: int, k: int) -> Task:
         return Task("aten::mm", "gemm", inputs=(Tensor((m, k), "float32"), Tensor((k, n), "float32")), device="V100")
 
-    measured = [Measured(product(64, 64, k), 100.0 * k, 1) for k in (64, 256)]
+    measured = [MeasuredTask(product(64, 64, k), 100.0 * k, 1) for k in (64, 256)]
     model = fit_model("product", measured, DEVICES)
     found = model.predict(product(64, 64, 128))
     assert found is not None and found.how == "products interpolated" and found.ns == pytest.approx(12800)
@@ -130,10 +130,10 @@ def test_size_curve_has_three_parts_and_is_found_again() -> None:
         assert fitted.nanoseconds(2**x) == pytest.approx(law.nanoseconds(2**x), rel=0.05)
 
 
-def _adds(sizes: range, rate: float = 2.0) -> list[Measured]:
+def _adds(sizes: range, rate: float = 2.0) -> list[MeasuredTask]:
     """Element-wise kernels that take 3 µs and a time by their size."""
     return [
-        Measured(Task("aten::add", "add<float>", inputs=(Tensor((n,), "float32"),), bytes=12 * n, device="V100"),
+        MeasuredTask(Task("aten::add", "add<float>", inputs=(Tensor((n,), "float32"),), bytes=12 * n, device="V100"),
                  3000 + 12 * n / rate, 2)
         for n in (1000 * 2**i for i in sizes)
     ]  # fmt: skip
@@ -165,7 +165,7 @@ def test_cross_validation_holds_groups_out() -> None:
     assert scores["similar"].geomean < 0.2 < scores["mean"].geomean and scores["similar"].count == 10
     assert found.by_kind()["aten::add"]["similar"] == scores["similar"]
     assert cross_validate(measured, DEVICES).predicted["similar"].tolist() == found.predicted["similar"].tolist()
-    twins = [Measured(one.task, one.ns, 1) for one in measured[:1]] * 2
+    twins = [MeasuredTask(one.task, one.ns, 1) for one in measured[:1]] * 2
     with_twins = cross_validate(twins, DEVICES)
     assert all(one.count == 0 for one in with_twins.scores().values()), "the only group cannot predict itself"
 
@@ -182,5 +182,5 @@ def test_scores() -> None:
 def test_equal_work_is_one_row() -> None:
     task = Task("aten::add", "k")
     assert medians([task, task, Task("b"), task], [1, 5, 7, 3]) == [
-        Measured(task, 3.0, 3, 1.4, 4.6), Measured(Task("b"), 7.0, 1, 7.0, 7.0),
+        MeasuredTask(task, 3.0, 3, 1.4, 4.6), MeasuredTask(Task("b"), 7.0, 1, 7.0, 7.0),
     ]  # fmt: skip

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
-from etplus.measuring.calls import RecordedCall
 from etplus.measuring.measured import VERSION, Conditions, Measured, Timing, write_measured
 from etplus.measuring.reader import recorded_calls
+from etplus.measuring.recorded_calls import RecordedCall
 from etplus.predict.fitting import fit
 from etplus.predict.pricing import Pricing
 from etplus.replaying.network import Network
 from etplus.resharding.buckets import fill_buckets
-from etplus.resharding.calls import COMMUNICATES
 from etplus.resharding.items import Shard
 from etplus.resharding.job import Resharded, Scaled, reshard
 from etplus.resharding.layout import Layout, parse_layout
 from etplus.resharding.schedule import actions
+from etplus.resharding.step_calls import COMMUNICATES
 from etplus.trace.errors import UsageError
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace

@@ -33,7 +33,7 @@ class Spread(msgspec.Struct, frozen=True):
     high: float
 
 
-class Intervals(msgspec.Struct, frozen=True):
+class PredictionIntervals(msgspec.Struct, frozen=True):
     """By group.
 
     Attributes:
@@ -52,7 +52,7 @@ class Intervals(msgspec.Struct, frozen=True):
             usual: of the group's first level, if that has none; by default that of everything.
 
         Example:
-            >>> Intervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
+            >>> PredictionIntervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
             1.2
         """
         for size in range(len(group), -1 if usual is None else 0, -1):
@@ -64,7 +64,7 @@ class Intervals(msgspec.Struct, frozen=True):
         return Spread(0, 1 / _UNKNOWN, _UNKNOWN)
 
 
-def fit_intervals(groups: Sequence[Sequence[str]], log_ratios: Sequence[float]) -> Intervals:
+def fit_intervals(groups: Sequence[Sequence[str]], log_ratios: Sequence[float]) -> PredictionIntervals:
     """Percentiles of every group, wide and narrow, that has enough events.
 
     Args:
@@ -74,7 +74,7 @@ def fit_intervals(groups: Sequence[Sequence[str]], log_ratios: Sequence[float]) 
     for group, value in zip(groups, log_ratios, strict=True):
         for size in range(len(group) + 1):
             found.setdefault("|".join(group[:size]), []).append(value)
-    return Intervals({key: _spread(of) for key, of in sorted(found.items()) if len(of) >= _ENOUGH})
+    return PredictionIntervals({key: _spread(of) for key, of in sorted(found.items()) if len(of) >= _ENOUGH})
 
 
 def _spread(log_ratios: list[float]) -> Spread:

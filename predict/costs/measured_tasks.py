@@ -28,7 +28,7 @@ _ABOUT = 2.0
 """Equal collectives whose times differ by less than this factor count as not waiting."""
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredTask(msgspec.Struct, frozen=True):
     """A task and what it took.
 
     Attributes:
@@ -173,7 +173,7 @@ def _bag(caller: _Caller) -> Bag | None:
     return Bag(batch, rows, tables, lookups, dim) if rows and lookups else None
 
 
-def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
+def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
     """Equal tasks as one, in order of first appearance."""
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
@@ -181,24 +181,24 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[Measured]:
     return [_median(task, times) for task, times in found.items()]
 
 
-def _median(task: Task, ns: Sequence[float]) -> Measured:
+def _median(task: Task, ns: Sequence[float]) -> MeasuredTask:
     low, high = (float(percentile(ns, of)) for of in (10, 90))
-    return Measured(task, float(median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
+    return MeasuredTask(task, float(median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
 
 
-def pooled(measured: Iterable[Measured]) -> list[Measured]:
-    """Equal tasks of several traces as one: the median over the traces, each counted once; of collectives what an
-    absent rank takes (`absent_rank`).
+def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
+    """Equal tasks of several traces as one: the median over the traces, each counted once; of collectives what a
+    rank takes that was not measured (`unseen_rank_duration`).
 
     Example:
-        >>> pooled([Measured(Task("a"), 4.0, 9, 3.0, 5.0), Measured(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
+        >>> pooled([MeasuredTask(Task("a"), 4.0, 9, 3.0, 5.0), MeasuredTask(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
         5.0
     """
-    found: dict[Task, list[Measured]] = {}
+    found: dict[Task, list[MeasuredTask]] = {}
     for one in measured:
         found.setdefault(one.task, []).append(one)
     return [
-        of[0] if len(of) == 1 else Measured(
+        of[0] if len(of) == 1 else MeasuredTask(
             task, _together(task, of), sum(one.count for one in of),
             min(one.low_ns for one in of), max(one.high_ns for one in of),
         )
@@ -206,13 +206,13 @@ def pooled(measured: Iterable[Measured]) -> list[Measured]:
     ]  # fmt: skip
 
 
-def _together(task: Task, of: Sequence[Measured]) -> float:
+def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
     if of[0].times and len({len(one.times) for one in of}) == 1:
-        return absent_rank(np.array([one.times for one in of]), task.group_size)
+        return unseen_rank_duration(np.array([one.times for one in of]), task.group_size)
     return float(median([one.ns for one in of]))
 
 
-def absent_rank(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
+def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
     """The mean time of equal collectives in a rank that was not measured.
 
     All ranks leave a collective together, and the last one to arrive does not wait: it takes the least time, the others
@@ -222,9 +222,9 @@ def absent_rank(times: npt.NDArray[np.float64], ranks: int | None = None) -> flo
         times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than those.
 
     Example:
-        >>> absent_rank(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # all wait for the fourth in the second one
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # the second waits for the fourth
         10.0
-        >>> absent_rank(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # all wait for the third one
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # and here for the third
         405.0
     """
     known, mean, least = len(times), times.mean(axis=0), float(times.min())

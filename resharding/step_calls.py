@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ..measuring.reader import schema_text
-from ..reshape.shapes.calls import Shapes
+from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 from ..trace.brief import brief
 from ..trace.conventions import PROFILER_STEP

@@ -10,8 +10,8 @@ from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .shapes.calls import Shapes, shapes_of
-from .shapes.seeds import Evidence
+from .shapes.followed_calls import Shapes, shapes_of
+from .shapes.seeds import SizeEvidence
 from .shapes.terms import Shape
 
 
@@ -49,7 +49,7 @@ def _callees(trace: Trace, call: int) -> Sequence[int]:
     return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()
 
 
-class Shown:
+class SecondRecording:
     """Extents of inputs, and of what is made of numbers alone, as they are in a second recording.
 
     Args:
@@ -69,7 +69,9 @@ class Shown:
                     values.setdefault(root, set()).add(theirs.extents.value[extent])
         self._values = {root: found.pop() for root, found in values.items() if len(found) == 1}
 
-    def find(self, evidence: Evidence, dimension: str, was: int | None, to: int) -> tuple[dict[int, int], int]:
+    def find(
+        self, evidence: SizeEvidence, dimension: str, recorded_size: int | None, new_size: int
+    ) -> tuple[dict[int, int], int]:
         """New values of the classes that change as the dimension does, or in proportion to it, and its recorded size.
 
         Raises:
@@ -77,9 +79,9 @@ class Shown:
         """
         value = self._extents.value
         pairs = Counter((value[root], new) for root, new in self._values.items() if value[root] != new)
-        if was is None and len({one for one, _ in pairs}) > 1:
-            was = evidence.find(dimension, None)[1]
-        pairs = Counter({pair: count for pair, count in pairs.items() if was in (None, pair[0])})
+        if recorded_size is None and len({one for one, _ in pairs}) > 1:
+            recorded_size = evidence.find(dimension, None)[1]
+        pairs = Counter({pair: count for pair, count in pairs.items() if recorded_size in (None, pair[0])})
         if len(pairs) != 1:
             found = ", ".join(f"{one}:{other}" for one, other in pairs) or "none"
             raise UsageError(
@@ -87,7 +89,7 @@ class Shown:
                 f"give a recording of the same program at another {dimension} size"
             )
         ((old, new),) = pairs
-        grown = {root: value[root] * to for root, one in self._values.items() if value[root] * new == one * old}
+        grown = {root: value[root] * new_size for root, one in self._values.items() if value[root] * new == one * old}
         return {root: size // old for root, size in grown.items() if size % old == 0}, old
 
     @property

@@ -14,7 +14,7 @@ import orjson
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.index import CallIndex
-from .fills import Given, fill_of
+from .input_values import Given, fill_of
 from .schema import OpSchema
 
 

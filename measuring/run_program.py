@@ -10,14 +10,14 @@ from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.intervals import most_at_once
 from ..trace.trace import Trace
-from .calls import RecordedCall, TensorArg
-from .fills import Fill
+from .input_values import Fill
+from .recorded_calls import RecordedCall, TensorArg
 
 _PLAIN = ("uniform", "index")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProgramPlan:
     """Calls in the recorded order, and what `sequence.run` takes.
 
     Attributes:
@@ -45,7 +45,7 @@ def outermost(
     return chosen
 
 
-def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> Plan:
+def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> ProgramPlan:
     """The calls with their tensors wired by number and storage.
 
     Raises:
@@ -69,7 +69,7 @@ def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> Plan:
         }
         for at, call in enumerate(calls)
     ]  # fmt: skip
-    return Plan(tuple(calls), {"calls": made, "storages": storages}, peak)
+    return ProgramPlan(tuple(calls), {"calls": made, "storages": storages}, peak)
 
 
 def _plain(one: TensorArg) -> dict[str, Any]:

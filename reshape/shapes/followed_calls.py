@@ -1,4 +1,4 @@
-"""The operator calls of an ET+ document with the extents of their tensors, which are followed from call to call."""
+"""The operator calls of an ET+ trace with the extents of their tensors, which are followed from call to call."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Source(NamedTuple):
 
 @dataclass
 class Shapes:
-    """The extents of all tensors, by row of the document.
+    """The extents of all tensors, by row of the trace.
 
     Attributes:
         extents: what they are numbers of.
@@ -81,13 +81,13 @@ class Shapes:
     loaded: list[int] = field(default_factory=list)
 
 
-def shapes_of(document: Trace) -> Shapes:
-    """Follow the tensors of a document through its calls and relate their extents by what the operators do."""
-    walk = _Walk(document)
-    order = _in_order_of_start(document)
-    records = document.records(order)
+def shapes_of(trace: Trace) -> Shapes:
+    """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
+    walk = _Walk(trace)
+    order = _in_order_of_start(trace)
+    records = trace.records(order)
     open_records: dict[Row, Record] = {}  # of the calls that have begun and not ended
-    for row, begins in _events(document, order):
+    for row, begins in _events(trace, order):
         if begins:
             open_records[row] = next(records)
             walk.begin(row, open_records[row])
@@ -96,17 +96,17 @@ def shapes_of(document: Trace) -> Shapes:
     return walk.shapes
 
 
-def _in_order_of_start(document: Trace) -> Positions[int, Row]:
+def _in_order_of_start(trace: Trace) -> Positions[int, Row]:
     """Rows of CPU nodes; ids follow the order of starts."""
-    rows = np.flatnonzero(document.kind == CPU)
-    return as_positions(rows[np.argsort(document.id[rows], kind="stable")])
+    rows = np.flatnonzero(trace.kind == CPU)
+    return as_positions(rows[np.argsort(trace.id[rows], kind="stable")])
 
 
-def _events(document: Trace, rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
+def _events(trace: Trace, rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
     """Rows of CPU nodes as they begin and end, callees within their callers."""
-    place = np.full(len(document) + 1, -1, np.int64)
+    place = np.full(len(trace) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    above = place[document.parent_row[rows]].tolist()  # −1 for none: the last entry
+    above = place[trace.parent_row[rows]].tolist()  # −1 for none: the last entry
     last = list(range(len(rows)))
     for at in range(len(rows) - 1, -1, -1):
         if 0 <= above[at] < at:
@@ -138,7 +138,7 @@ class _Open:
         basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
         gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
         loads: a data loader makes a batch.
-        taken: numbers of the tensors among its inputs. made: tensors of free sizes that were made within.
+        taken: numbers of the tensors among its inputs. temporaries: tensors of free sizes that were made within.
     """
 
     name: str
@@ -150,16 +150,16 @@ class _Open:
     parameters: bool
     loads: bool
     taken: frozenset[int]
-    made: list[Shape] = field(default_factory=list)
+    temporaries: list[Shape] = field(default_factory=list)
 
 
 class _Walk:
     """Tensors by identity. Storage alone does not identify one: memory that an operator takes unrecorded may have been
     that of another tensor of the same shape."""
 
-    def __init__(self, document: Trace) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.shapes = Shapes()
-        self._document = document
+        self._trace = trace
         self._extents = self.shapes.extents
         self._by_id: dict[int, _Held] = {}
         self._open: dict[int, _Open] = {}
@@ -168,15 +168,15 @@ class _Walk:
     def begin(self, row: Row, record: Record) -> None:
         """The inputs of a call are what they were where they were seen last, or come from outside."""
         self._time += 1
-        name = self._document.name_of(row).removeprefix("aten::")
-        above = self._open.get(int(self._document.parent_row[row]))
+        name = self._trace.name_of(row).removeprefix("aten::")
+        above = self._open.get(int(self._trace.parent_row[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
         if above is None or name.startswith(_BACKWARD):  # backward nests in hooks, and where it computes again
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
         parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
-        arguments, given = list[Operand](), _arguments(self._document, record, "inputs")
+        arguments, given = list[Operand](), _arguments(self._trace, record, "inputs")
         taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
         forward = not (backward or parameters or (above is not None and above.basis))
         for position, (tensors, value) in enumerate(given):
@@ -195,14 +195,14 @@ class _Walk:
         """The results of a call are tensors that were seen since it began, or new ones."""
         call = self._open.pop(row)
         results = []
-        for tensors, _ in _arguments(self._document, record, "outputs"):
+        for tensors, _ in _arguments(self._trace, record, "outputs"):
             results.append(tuple(self._result(row, one, call) for one in tensors))
         self.shapes.results[row] = tuple(results)
         flat = tuple(shape for one in results for shape in one if shape is not None)
-        made = [shape for shape in call.made if shape not in flat]
-        above = self._open.get(int(self._document.parent_row[row]))
+        made = [shape for shape in call.temporaries if shape not in flat]
+        above = self._open.get(int(self._trace.parent_row[row]))
         if above is not None:
-            above.made += [*made, *(flat if call.name in FREE_SIZED else ())]
+            above.temporaries += [*made, *(flat if call.name in FREE_SIZED else ())]
         if call.parameters:
             self._extents.fix(extent for shape in flat for extent in shape)
         with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
@@ -259,7 +259,7 @@ class _Walk:
 
     def _around(self, row: int) -> Iterator[_Open]:
         """The calls around a row, whose inputs are still there."""
-        while (call := self._open.get(row := int(self._document.parent_row[row]))) is not None:
+        while (call := self._open.get(row := int(self._trace.parent_row[row]))) is not None:
             yield call
 
     def _new(self, tensor: _Tensor) -> Shape:
@@ -269,10 +269,10 @@ class _Walk:
         self._by_id[tensor.id] = _Held(shape, tensor, self._time)
 
 
-def _arguments(document: Trace, record: Record, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+def _arguments(trace: Trace, record: Record, side: str) -> list[tuple[list[_Tensor | None], Any]]:
     """Of each argument the tensors, None for undefined ones; and the value of what is none."""
     with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others
-        if document.flat:
+        if trace.flat:
             of = side.removesuffix("s")
             columns = [msgspec.json.decode(record[key]) for key in (side, f"{of}_shapes", f"{of}_types")]
         else:

@@ -8,19 +8,19 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ..measuring.calls import RecordedCall
 from ..measuring.reader import recorded_calls
+from ..measuring.recorded_calls import RecordedCall
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from .buckets import Bucket, fill_buckets
-from .calls import VIEWS, Call, walked
-from .items import Comm, CommKind, Item, Made, Recorded, Shard, Wait
+from .items import CommOp, CommOpKind, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Coordinates, Layout
 from .plan import Partial, Plan, partial_results
 from .schedule import Action, actions
 from .sequence import SequenceRegions
+from .step_calls import VIEWS, Call, walked
 from .structure import ACCUMULATE, Model, Parameter, Unit
 
 
@@ -176,14 +176,14 @@ class Derivation:
             for call in products for shape in call.output_shapes
         )  # fmt: skip
 
-    def _after(self, call: Call) -> dict[int, tuple[Comm, ...]]:
+    def _after(self, call: Call) -> dict[int, tuple[CommOp, ...]]:
         """Reductions within a call."""
         return {
             inner.row: tuple(map(self._reduction, self._reductions[inner.row]))
             for inner in (call.walk() if self._reductions else ()) if inner.row in self._reductions
         }  # fmt: skip
 
-    def _reduction(self, one: Partial) -> Comm:
+    def _reduction(self, one: Partial) -> CommOp:
         mine = one.call.output_shapes[0]
         result = next((shape for call in one.after.walk() for shape in call.output_shapes if shape), mine)
         shape, whole = (self.model.shape(of, self.changed) for of in (result, mine))
@@ -191,7 +191,7 @@ class Derivation:
             shape = whole
         signature = one.call.signature
         dtype = (signature.outputs or signature.tensors)[0].dtype if signature else "float32"
-        return Comm("all_reduce", "tp", tuple(shape), prod(shape), dtype, itemsize(dtype) or 4, functional=True)
+        return CommOp("all_reduce", "tp", tuple(shape), prod(shape), dtype, itemsize(dtype) or 4, functional=True)
 
     @cached_property
     def regions(self) -> SequenceRegions | None:
@@ -240,17 +240,17 @@ class _Rank:
         if parts > 1:
             for one in self.of.parameters(self.at.pp):
                 sizes = self.of.sizes(one)
-                yield Made("aten::div_", (sizes, ()), (sizes,), one.dtype, one.itemsize)
+                yield SyntheticOp("aten::div_", (sizes, ()), (sizes,), one.dtype, one.itemsize)
         if self.of.regions is not None:
             yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
-            yield Wait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
+            yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
         yield from self._recorded([call for call in model.after if any(c.name not in VIEWS for c in call.walk())], 0)
         yield from self._optimizer()
 
     def _recorded(self, calls: Iterable[Call], microbatch: int) -> Iterator[Item]:
         for call in calls:
-            yield Recorded(call, self.of.changed, microbatch, self.of._after(call))
+            yield RecordedOp(call, self.of.changed, microbatch, self.of._after(call))
 
     def _within(self, items: Iterator[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
         """Items of a unit, or of the loss, with the sequence divided where the layout wants that."""
@@ -295,43 +295,45 @@ class _Rank:
         """What follows when the gradient of a parameter is known."""
         sizes = self.of.sizes(parameter)
         if microbatch:
-            yield Made("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
+            yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
         if not self.buckets or not final:
             return
-        yield Made("torch::distributed::reducer::mul_out", (sizes,), (sizes,), parameter.dtype, parameter.itemsize)
+        yield SyntheticOp(
+            "torch::distributed::reducer::mul_out", (sizes,), (sizes,), parameter.dtype, parameter.itemsize
+        )
         k = self.bucket_of[parameter.number]
         if self.buckets[k].parameters[-1] == parameter.number:
             yield self._reduced(k)
 
-    def _reduced(self, k: int) -> Comm:
+    def _reduced(self, k: int) -> CommOp:
         """The reduction of a bucket of gradients."""
         bucket, scattered = self.buckets[k], self.layout.zero == 2
         part = -(-bucket.elements // self.layout.dp) if scattered else bucket.elements
         given = part * self.layout.dp if scattered else part
-        kind: CommKind = "reduce_scatter" if scattered else "all_reduce"
-        return Comm(kind, "dp", (given,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
+        kind: CommOpKind = "reduce_scatter" if scattered else "all_reduce"
+        return CommOp(kind, "dp", (given,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
 
     def _gather(self, unit: Unit, what: str) -> Iterator[Item]:
         """All-gather the parameters of a unit (FSDP2)."""
         count = self.layout.dp
         for dtype, size, _, parts in self._by_dtype(unit):
             one, copied = sum(parts), tuple((part,) for part in parts)
-            yield Made("fsdp::all_gather_copy_in", (*copied, (one * count,)), ((one,),), dtype, size)
-            yield Comm("all_gather", "dp", (one,), one * count, dtype, size, key=f"{what} {unit.number} {dtype}")
+            yield SyntheticOp("fsdp::all_gather_copy_in", (*copied, (one * count,)), ((one,),), dtype, size)
+            yield CommOp("all_gather", "dp", (one,), one * count, dtype, size, key=f"{what} {unit.number} {dtype}")
 
     def _gathered(self, unit: Unit, what: str) -> Iterator[Item]:
         count = self.layout.dp
         for dtype, size, _, parts in self._by_dtype(unit):
-            yield Wait((f"{what} {unit.number} {dtype}",))
+            yield CommWait((f"{what} {unit.number} {dtype}",))
             given = ((count, sum(parts)), *((count, part) for part in parts))
-            yield Made("fsdp::split_with_sizes_copy", given, (), dtype, size)
+            yield SyntheticOp("fsdp::split_with_sizes_copy", given, (), dtype, size)
 
     def _scatter(self, unit: Unit) -> Iterator[Item]:
         """Reduce-scatter the gradients of a unit (FSDP2)."""
         count = self.layout.dp
         for dtype, size, own, parts in self._by_dtype(unit):
-            yield Made("fsdp::chunk_cat_mixed_dtype", (*own, (count, sum(parts))), (), dtype, size)
-            yield Comm("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
+            yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", (*own, (count, sum(parts))), (), dtype, size)
+            yield CommOp("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
 
     def _by_dtype(self, unit: Unit) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
         """By type of a unit's parameters: bytes of an element, their sizes, and elements of their largest parts."""
@@ -342,7 +344,7 @@ class _Rank:
             assert self.shard is not None
             yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
 
-    def _message(self, action: Action) -> Comm:
+    def _message(self, action: Action) -> CommOp:
         forward = action.what.endswith("forward")
         sends = action.what.startswith("send")
         unit = self.units[-1] if forward == sends else self.of.units(self.at.pp - 1)[-1]
@@ -351,7 +353,7 @@ class _Rank:
         stage = self.at.pp + (1 if forward == sends else -1)
         peer = self.layout.rank(self.at.tp, self.at.dp, stage)
         key = f"{action.what} {action.microbatch}" if sends else None
-        return Comm("send" if sends else "recv", "pp", shape, prod(shape), unit.dtype, unit.itemsize, peer, key)
+        return CommOp("send" if sends else "recv", "pp", shape, prod(shape), unit.dtype, unit.itemsize, peer, key)
 
     def _optimizer(self) -> Iterator[Item]:
         """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
@@ -363,11 +365,11 @@ class _Rank:
                 _of_lists(call, places, len(self.model.parameters)) if parameter is None else call
                 for call, parameter in owned if parameter is None or parameter.number in mine
             ]  # fmt: skip
-            yield Recorded(replace(step, children=children), self.of.changed, shard=shard)
+            yield RecordedOp(replace(step, children=children), self.of.changed, shard=shard)
         if shard is not None and shard.flat:
             for bucket in self.buckets:
                 part = -(-bucket.elements // shard.count)
-                yield Comm("all_gather", "dp", (part,), part * shard.count, bucket.dtype, bucket.itemsize)
+                yield CommOp("all_gather", "dp", (part,), part * shard.count, bucket.dtype, bucket.itemsize)
 
 
 def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:

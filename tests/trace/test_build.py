@@ -1,0 +1,107 @@
+"""What a builder makes of rows: nulls, interned texts, callers, threads; and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.trace.build import GIVEN_COLUMNS, NO_RECORDS, ROW_COLUMNS, TraceBuilder
+from etplus.trace.conventions import EDGE_KINDS, MAX_NS
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.unattached_events import UnattachedEvents
+
+
+def builder_of(ids: list[int], **columns: list[object]) -> TraceBuilder:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=ids, name=["op"] * len(ids), **columns)
+    return builder
+
+
+def test_columns_that_are_left_out_hold_their_null() -> None:
+    trace = builder_of([7, 9]).build(NO_RECORDS, summary={})
+    for name, column in ROW_COLUMNS.items():
+        values = getattr(trace, name)
+        assert values.dtype == column.dtype and len(values) == 2 and column.about, name
+        if column.none is not None and name != "thread":
+            assert set(values.tolist()) == {column.none}, name
+    assert trace.thread.tolist() == [0, 0], "the ET's null of `tid`"
+    assert trace.categories == [""] and trace.names == ["op"] and not len(trace.unattached) and not len(trace.memory)
+
+
+def test_values_that_are_no_numbers_are_null() -> None:
+    trace = builder_of([1, 2, 3], stream=["default", 2.0, 2**70], seq_id=[None, 5, "x"]).build(NO_RECORDS, summary={})
+    assert trace.stream.tolist() == [-1, 2, -1] and trace.seq_id.tolist() == [-1, 5, -1]
+
+
+def test_blocks_are_joined_in_their_order() -> None:
+    builder = builder_of([3, 1], parent=[3, 3])
+    builder.add(np.array([GPU, CPU], np.int8), id=[5, 4], name=["k", "op"], category=["kernel", ""], parent=[1, 1])
+    assert builder.count == 4
+    trace = builder.build(NO_RECORDS, summary={})
+    assert trace.id.tolist() == [3, 1, 5, 4] and trace.kind.tolist() == [CPU, CPU, GPU, CPU]
+    assert trace.parent_row.tolist() == [-1, 0, 1, 1], "who names itself has no caller"
+    assert (
+        trace.names == ["op", "k"] and trace.name.tolist() == [0, 0, 1, 0] and trace.category.tolist() == [0, 0, 1, 0]
+    )
+
+
+def test_codes_are_taken_as_they_are() -> None:
+    builder = TraceBuilder("made.json")
+    name = builder.names.recode(["unused", "b", "a", "b"], np.array([3, 2, 1]))
+    builder.add(CPU, id=[1, 2, 3], name=name)
+    builder.tids = ["x", "y", "x"]
+    builder.add(RUNTIME, id=[4, 5, 6], name=["r"] * 3, tid=np.array([2, 0, 2]))
+    trace = builder.build(NO_RECORDS, summary={})
+    assert trace.names == ["b", "a", "r"] and trace.name.tolist() == [0, 1, 0, 2, 2, 2]
+    assert trace.thread[3:].tolist() == [-4, -2, -4], "threads of no ops have numbers of their own, one a code"
+
+
+@pytest.mark.parametrize(("nodes_from", "expected"), [("kineto", [70, -2]), ("et", [-2, -3])])
+def test_threads_without_ops(nodes_from: str, expected: list[int]) -> None:
+    builder = builder_of([1])
+    builder.add(RUNTIME, id=[2, 3], name=["r", "r"], tid=[70, "main"])
+    assert builder.build(NO_RECORDS, summary={"nodes_from": nodes_from}).thread[1:].tolist() == expected
+
+
+def test_a_thread_is_that_of_most_of_its_ops() -> None:
+    builder = builder_of([1, 2], tid=[4, 6])
+    builder.add(RUNTIME, id=[10, 11, 12], name=["r"] * 3, parent=[2, 1, 2], tid=["t"] * 3)
+    assert builder.build(NO_RECORDS, summary={}).thread.tolist() == [4, 6, 6, 6, 6]
+
+
+def test_edges_join_rows() -> None:
+    kind = EDGE_KINDS.index("data")
+    trace = builder_of([30, 10, 20]).build(NO_RECORDS, summary={}, edges=np.array([[10, 20, kind], [30, 10, kind]]))
+    assert trace.edges.tolist() == [[1, 2, kind], [0, 1, kind]]
+
+
+@pytest.mark.parametrize("edge", [[1, 9, 0], [9, 1, 0], [2, 2, 0]])
+def test_edges_of_other_ids_are_refused(edge: list[int]) -> None:
+    with pytest.raises(TraceFormatError, match=r"edges\[1\].*does not join two nodes"):
+        builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=np.array([[1, 2, 0], edge]))
+
+
+def test_ids_are_unique() -> None:
+    with pytest.raises(TraceFormatError, match="id 5: two nodes have it"):
+        builder_of([5, 1, 5]).check()
+    builder_of([5, 1]).check()
+
+
+@pytest.mark.parametrize("column", ["dur", "exclusive"])
+def test_durations_have_a_bound(column: str) -> None:
+    with pytest.raises(TraceFormatError, match="146 years"):
+        builder_of([1, 2], **{column: [MAX_NS // 2, MAX_NS // 2]}).check()
+    builder_of([1, 2], **{column: [MAX_NS // 4, MAX_NS // 4]}).check()
+
+
+def test_names_of_unattached_events_are_interned() -> None:
+    one = np.array([1])
+    events = UnattachedEvents(["k"], ["kernel"], one, one, one, one, one, one.astype(np.int8), [b"{}"])
+    trace = builder_of([1]).build(NO_RECORDS, summary={}, unattached=events)
+    assert trace.names == ["op", "k"] and trace.categories == ["", "kernel"]
+
+
+def test_an_unknown_column_is_refused() -> None:
+    with pytest.raises(AssertionError, match="colour"):
+        builder_of([1], colour=[1])
+    assert "colour" not in GIVEN_COLUMNS

@@ -1,0 +1,195 @@
+"""The one place that makes a `Trace`: whoever has rows adds them here; what follows from all of them is found once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .captured import CapturedGraphs
+from .columns import IntColumn, RowColumn, StringTable, int_column, matching, positions
+from .comm_kernels import Comm
+from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
+from .errors import TraceFormatError
+from .index import as_column
+from .kinds import CPU, RUNTIME
+from .memory_events import MemoryEvents
+from .relations import parent_rows, threads_of_rows
+from .trace import RecordStore, Trace
+from .unattached_events import UnattachedEvents
+
+Values = Sequence[Any] | npt.NDArray[Any]
+"""A column of a block: Python values, of which those that do not fit become the column's null, or an array."""
+
+_REMEDY = "make the file again with trace-link"
+
+ROW_COLUMNS: dict[str, RowColumn] = {
+    one.name: one.metadata["column"] for one in fields(Trace) if "column" in one.metadata
+}
+"""The columns of a trace's rows by name, as `Trace` declares them."""
+_DERIVED = ("structural", "parent_row", "thread")
+GIVEN_COLUMNS: dict[str, RowColumn] = {
+    **{name: one for name, one in ROW_COLUMNS.items() if name not in _DERIVED},
+    "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
+}
+"""Those that rows are added with; the others follow from them."""
+
+
+class TraceBuilder:
+    """Rows, added in the order of the file: nodes, then runtime calls.
+
+    Attributes:
+        names, categories: interned texts; codes that are added as such must be of these.
+        tids: Kineto's threads of runtime calls, interned, or any list that their codes were made for.
+        sync_dep, comm: by row, as in `Trace`; fill them at will.
+        count: number of rows so far.
+
+    Example:
+        >>> from etplus.trace.kinds import CPU, GPU, RUNTIME
+        >>> builder = TraceBuilder("made.json")
+        >>> builder.add(CPU, id=[1, 2], parent=[1, 1], name=["[pytorch|profiler|execution_trace|process]", "aten::mm"],
+        ...             ts=[-1, 1000], dur=[0, 500], exclusive=[0, 500], tid=[0, 1])
+        >>> builder.add(GPU, id=[3], parent=[2], name=["gemm"], category=["kernel"], ts=[1400], dur=[200], stream=[7])
+        >>> builder.add(RUNTIME, id=[4], parent=[2], name=["cudaLaunchKernel"], ts=[1100], dur=[50], tid=["main"])
+        >>> launch = EDGE_KINDS.index("launch")
+        >>> made = builder.build(NO_RECORDS, summary={"version": "1.1"}, edges=np.array([[4, 3, launch]]))
+        >>> made.kernels[0].op.name, made.thread.tolist(), made.edges.tolist()
+        ('aten::mm', [0, 1, -1, 1], [[3, 2, 1]])
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.names, self.categories = StringTable(), StringTable([""])
+        self.tids: StringTable | Sequence[int | str] = StringTable()
+        self.sync_dep: dict[int, list[int]] = {}
+        self.comm: dict[int, Comm] = {}
+        self.count = 0
+        self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+
+    def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:
+        """Add rows.
+
+        Args:
+            kind: of all of them, or of each.
+            id: unique, not negative.
+            columns: others of `GIVEN_COLUMNS`, each with as many entries; `name`, `category` and runtime calls' `tid`
+                are texts, or arrays of codes. Columns that are left out hold their null.
+        """
+        size = len(id)
+        given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
+        interned = {"name": self.names, "category": self.categories}
+        if isinstance(kind, int) and kind == RUNTIME and isinstance(self.tids, StringTable):
+            interned["tid"] = self.tids
+        for name, column in GIVEN_COLUMNS.items():
+            values = given.pop(name, None)
+            if values is None:
+                block = np.full(size, column.none or 0, column.dtype)
+            elif isinstance(values, np.ndarray):
+                block = values.astype(column.dtype, copy=False)
+            elif name in interned:
+                block = interned[name].codes(list(values)).astype(column.dtype, copy=False)
+            else:
+                block = int_column(list(values), -1 if column.none is None else column.none)
+                block = block.astype(column.dtype, copy=False)
+            self._blocks[name].append(block)
+        assert not given, f"no columns of a trace: {', '.join(given)}"
+        self.count += size
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """One of `GIVEN_COLUMNS`, of all rows so far; it must not be changed."""
+        blocks = self._blocks[name]
+        if len(blocks) != 1:
+            blocks[:] = [np.concatenate([np.zeros(0, GIVEN_COLUMNS[name].dtype), *blocks])]
+        return blocks[0]
+
+    def check(self) -> None:
+        """What a reader of files has to look at.
+
+        Raises:
+            TraceFormatError: durations out of range, or an id that two rows have.
+        """
+        if any(self.column(name).sum(dtype=np.float64) >= MAX_NS for name in ("dur", "exclusive")):
+            raise TraceFormatError(self.file, "", "durations of over 146 years together", _REMEDY)
+        ordered = np.sort(self.column("id"))
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(repeated):
+            raise TraceFormatError(self.file, f"id {repeated[0]}", "two nodes have it", _REMEDY)
+
+    def build(
+        self,
+        texts: RecordStore,
+        *,
+        summary: dict[str, Any],
+        header: Mapping[str, Any] | None = None,
+        flat: bool = False,
+        edges: IntColumn | None = None,
+        unattached: UnattachedEvents | None = None,
+        memory: MemoryEvents | None = None,
+        captured: CapturedGraphs | None = None,
+    ) -> Trace:
+        """The trace of the rows, with what follows from all of them.
+
+        Args:
+            edges: int64 (m, 3): source id, target id, index into EDGE_KINDS. The others are those of `Trace`.
+
+        Raises:
+            TraceFormatError: an edge that does not join two rows.
+        """
+        columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
+        self._blocks.clear()
+        tid, same_tids = columns.pop("tid"), summary.get("nodes_from") == "kineto"
+        kind, parent_row = columns["kind"], parent_rows(columns["id"], columns["parent"])
+        tids = self.tids.values if isinstance(self.tids, StringTable) else self.tids
+        thread = threads_of_rows(kind, tid, parent_row, tid[kind == RUNTIME], tids, same_tids=same_tids)
+        structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
+        joined = np.zeros((0, 3), np.int64) if edges is None else self._rows_of(edges, columns["id"])
+        unattached = UnattachedEvents.none() if unattached is None else unattached
+        self.names.codes([*unattached.names, *(captured.names if captured is not None else [])])
+        self.categories.codes(unattached.categories)
+        return Trace(
+            file=self.file, header=dict(header or {}), summary=summary, flat=flat, texts=texts,
+            structural=as_column(structural), parent_row=parent_row, thread=thread, names=self.names.values,
+            categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm, edges=joined,
+            unattached=unattached, memory=MemoryEvents.none() if memory is None else memory, captured=captured,
+            **columns,
+        )  # fmt: skip
+
+    def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:
+        """`Trace.edges` from edges between ids."""
+        ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
+        strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
+        if len(strange):
+            a, b, kind = edges[strange[0]].tolist()
+            problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes of the file"
+            raise TraceFormatError(self.file, f"edges[{strange[0]}]", problem, _REMEDY)
+        return np.concatenate([ends, edges[:, 2:]], axis=1)
+
+
+class _NoRecords:
+    """The store of a trace whose rows have no texts."""
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """Empty objects."""
+        return [b"{}"] * len(rows)
+
+    tensor_texts = texts
+
+    def other_events(self) -> Any:
+        """None."""
+        return iter(())
+
+    def chunks(self) -> Any:
+        """Nothing."""
+        return iter(())
+
+    def write(self, path: Any, *, jobs: int = 1) -> None:
+        """Refuse to."""
+        raise NotImplementedError("the trace has no records")
+
+
+NO_RECORDS = _NoRecords()
+"""For rows without texts; such a trace cannot be written."""
