@@ -32,7 +32,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, COMP, ROWS, comm_attributes, comm_node_type
 from .collectives import Communication
-from .work import roofline_work, work_columns
+from .node_work import roofline_work, work_columns
 
 DELAY = -1
 """`SimNode.row` of a delay: time in which the host kept the GPU waiting."""

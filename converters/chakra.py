@@ -52,9 +52,8 @@ from ..trace.conventions import COPY_CATEGORIES
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
 from .collectives import Communication, RankComms, agree, survey
-from .dependencies import TraceDependencies, dependencies
-from .host import host_rows, host_work
-from .work import work_columns
+from .node_work import host_rows, host_work, work_columns
+from .row_dependencies import TraceDependencies, dependencies
 
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
