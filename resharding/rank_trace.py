@@ -22,6 +22,7 @@ from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.etplus.record_store import DecodingRecords
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.text.files import open_output
 from ..trace.build import TraceBuilder
@@ -171,7 +172,7 @@ class _Launch(NamedTuple):
         }  # fmt: skip
 
 
-class MadeRecords(ABC):
+class MadeRecords(DecodingRecords, ABC):
     """Records that are made when they are asked for, of a trace that no file has."""
 
     @abstractmethod
