@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from .operators import operator_table
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
+    from .table import GB_PER_S, MB, MS, SHARE, TERAFLOPS, US, Column, Row, Table
 
 __all__ = [
-    "Analysis", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
+    "GB_PER_S", "MB", "MS", "SHARE", "TERAFLOPS", "US",
+    "Analysis", "Column", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
     "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
     "operator_table", "queue_lengths", "queue_use", "regressions", "stream_use",
 ]  # fmt: skip
@@ -36,6 +38,7 @@ __getattr__, __dir__ = lazy_names(
         ".launches": "idle_causes launch_statistics queue_lengths queue_use",
         ".gemms": "gemm_table",
         ".sequences": "kernel_sequences",
+        ".table": "Column Row Table GB_PER_S MB MS SHARE TERAFLOPS US",
         ".modules": "module_table",
         ".operators": "operator_table",
     },

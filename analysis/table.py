@@ -52,9 +52,13 @@ class Column(NamedTuple):
     unit: Scale | None = None
     digits: int | None = None
 
+    def value_in(self, row: Row) -> Any:
+        """The value of a row."""
+        return getattr(row, self.value) if isinstance(self.value, str) else self.value(row)
+
     def cell(self, row: Row) -> Cell:
-        """What the column shows of a row."""
-        value: Any = getattr(row, self.value) if isinstance(self.value, str) else self.value(row)
+        """What the text shows of a row."""
+        value: Any = self.value_in(row)
         if self.unit is None:
             return value  # type: ignore[no-any-return]
         if self.unit is SHARE:

@@ -109,7 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
         if arguments.json is not None:
             numbers.append(json_of(analysis))
-        _gather(tables, analysis)
+        if csv_folder is not None:
+            _gather(tables, analysis)
         if arguments.baseline is not None:
             baseline = analysed(chosen(read_input(arguments.baseline)))
             found = difference(baseline, analysis, by_shape=arguments.by_shape)
