@@ -19,7 +19,7 @@ from ..trace.kernel_names import kernel_label
 from ..trace.plugins import Plugin, plugins
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .bandwidth import copy_bandwidth
+from .bandwidth import communication, copy_bandwidth
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -33,15 +33,14 @@ from .breakdown import (
     shape_labels,
     stream_use,
 )
-from .communication import communication
+from .device_memory import device_memory
 from .devices import Device, why_unknown
 from .gemms import GemmRow, gemm_table
-from .launches import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
-from .memory import device_memory
+from .kernel_peaks import KernelRow, Work, find_devices, kernel_table, work_of_events
+from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
-from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
 from .sequences import kernel_sequences
 from .table import Row, Table, WithMean, per_second
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..analysis.roofline import work_of_events
+from ..analysis.kernel_peaks import work_of_events
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
-from ..analysis.diff import Difference, json_of_difference
-from ..analysis.launches import longest_gaps
+from ..analysis.launch_queues import longest_gaps
 from ..analysis.summary import Analysis, json_of
-from ..analysis.table import Table
+from ..analysis.table import SCALES, Table
+from ..analysis.trace_diff import Difference, json_of_difference
 from ..replaying.critical_chain import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
@@ -88,7 +88,11 @@ def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
     rows = [[column.value_in(row) for column in columns] for row in table[:most]]
     texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
     heads = [
-        {"key": str(at), "title": one.heading, "unit": one.unit.quantity if one.unit else "text" if text else "count"}
+        {
+            "key": str(at),
+            "title": one.heading,
+            "unit": SCALES[one.unit].quantity if one.unit else "text" if text else "count",
+        }
         for at, (one, text) in enumerate(zip(columns, texts, strict=True))
     ]
     return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}

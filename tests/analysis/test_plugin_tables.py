@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from browser import Page
-from etplus.analysis import MS, SHARE, Analysis, Column, Row, Table, analyse, summary
+from etplus.analysis import Analysis, Column, Row, Table, analyse, summary
 from etplus.report.report_html import rank_report, report_html
 from pages import data_of, rows_of, shown
 from support import linked, run
 from traces import GPU_SHAPED, analysis_of
 
 TABLE = '''
-from etplus.analysis import MS, Column, Row, Table
+from etplus.analysis import Column, Row, Table
 
 class StreamTime(Row):
     """Kernels of a stream."""
@@ -26,7 +26,7 @@ class StreamTime(Row):
     total_ns: int
 
     title = "time by stream"
-    columns = (Column("name", "name"), Column("stream", "stream"), Column("total ms", "total_ns", MS))
+    columns = (Column("name", "name"), Column("stream", "stream"), Column("total ms", "total_ns", "ms"))
     derived = ("half_ns",)
 
     @property
@@ -107,7 +107,7 @@ class Part(Row):
     share: float | None
 
     title = "parts"
-    columns = (Column("name", "name"), Column("ms", "total_ns", MS), Column("of all", "share", SHARE))
+    columns = (Column("name", "name"), Column("ms", "total_ns", "ms"), Column("of all", "share", "share"))
     left_out = ("share",)
     joined = ("parts", " + ")
 

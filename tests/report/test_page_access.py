@@ -14,7 +14,7 @@ from pages import report_of, shown
 from support import ROOT
 from traces import GPU_SHAPED, analysis_of
 
-HTML = ROOT / "analysis" / "html"
+HTML = ROOT / "report" / "html"
 GROUNDS = {
     "text": ("page", "card", "sunk", "line", "accent-soft"), "muted": ("page", "card", "sunk", "line", "accent-soft"),
     "faint": ("page", "card", "sunk", "accent-soft"), "accent": ("page", "card", "sunk", "accent-soft"),
